@@ -144,7 +144,7 @@ def spark_drumlin_map(address: str, topic: str) -> Read:
             topic,
             sums,
             "records long, bytes long, last long, youngest timestamp",
-            bootstrap_servers=address,
+            bootstrap=address,
             columns=_QUERY_COLUMNS,
         )
         row = frame.selectExpr(
@@ -230,7 +230,7 @@ def state_drumlin(address: str, topic: str) -> Read:
 
     session = new_session()
     columns = _STATE_COLUMNS.split(",")
-    return _state(lambda: snapshot(session, topic, bootstrap_servers=address, columns=columns))
+    return _state(lambda: snapshot(session, topic, bootstrap=address, columns=columns))
 
 
 def _kafka_records(address: str, topic: str) -> DataFrame:

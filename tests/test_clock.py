@@ -64,7 +64,7 @@ def test_a_jump_ahead_counts_after_an_hour(
     assert warnings(caplog) == 1
 
 
-def test_a_jump_back_is_believed_at_once(
+def test_a_jump_back_is_trusted_at_once(
     clock: JumpingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock.jump_ms(-YEAR_MS)
@@ -111,10 +111,10 @@ def test_steps_and_a_clock_that_is_too_fast_are_doubted(clock: JumpingClock) -> 
 def test_an_operator_says_that_it_is_right(
     clock: JumpingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock.expiry.believe()
+    clock.expiry.trust()
     assert warnings(caplog) == 0
     clock.jump_ms(YEAR_MS)
-    clock.expiry.believe()
+    clock.expiry.trust()
     assert clock.expiry.now_ms() == clock.wall_ms()
     assert warnings(caplog) == 2
 

@@ -23,7 +23,7 @@ from drumlin.broker.apis.served import SERVED
 from drumlin.broker.loop import loop_watch, threads
 from drumlin.broker.net import request_sizes
 from drumlin.cli.app import app
-from drumlin.compaction.round import pieces, rewriter
+from drumlin.compaction.round import rewriter, segment_reader
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.records.kernels.compaction_layout import OFFSET_MAP_SLOT_SIZE
 from drumlin.spark.java import MINIMUM_JAVA
@@ -108,9 +108,9 @@ def test_sizes_of_requests_are_told() -> None:
 #: What documents quote: where, the words around it, and what it must be.
 QUOTED: list[tuple[str, str, object]] = [
     ("docs/compatibility.md", "(4 and later) for the timestamp -{},", -EXACT_FROM),
-    ("docs/compaction.md", "GIL, in pieces of {} MiB", pieces._PIECE_BYTES >> 20),
-    ("docs/compaction.md", "the cleaner reads pieces of\n{} MiB", pieces._PIECE_BYTES >> 20),
-    ("docs/compaction.md", "and writes pieces of {} MiB", rewriter._OUTPUT_BYTES >> 20),
+    ("docs/compaction.md", "GIL, in chunks of {} MiB", segment_reader._CHUNK_BYTES >> 20),
+    ("docs/compaction.md", "\ncleaner reads chunks of {} MiB", segment_reader._CHUNK_BYTES >> 20),
+    ("docs/compaction.md", "and writes chunks of {} MiB", rewriter._OUTPUT_BYTES >> 20),
     ("docs/compaction.md", "one slot of {} bytes for each key", OFFSET_MAP_SLOT_SIZE),
     ("docs/compaction.md", "slot of the offset map | {} bytes", OFFSET_MAP_SLOT_SIZE),
     ("docs/compaction.md", "so a key costs 14 / 0.9 = {} bytes", BYTES_PER_KEY),

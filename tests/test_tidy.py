@@ -26,10 +26,7 @@ FOLDER_FILES_MAX = 16
 LARGE_FILES: dict[str, int] = {
     "tests/broker/test_group_handlers.py": 595,
 }
-LARGE_FUNCTIONS: dict[str, int] = {  # two signatures full of options
-    "src/drumlin/cli/records/consume.py::consume": 96,
-    "src/drumlin/cli/records/produce.py::produce": 84,
-}
+LARGE_FUNCTIONS: dict[str, int] = {}
 
 _NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc", "stuff"}
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._/-]+")
@@ -73,12 +70,16 @@ DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in _t
 
 
 def _functions() -> Iterator[tuple[str, int]]:
-    """All functions, as `file::name`, with their number of lines."""
+    """All functions, as `file::name`, with their number of lines.
+
+    Signature and docstring do not count: a call spells all its options, and says what they mean.
+    """
     for name, tree in _trees():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                assert node.end_lineno is not None
-                yield f"{name}::{node.name}", node.end_lineno - node.lineno + 1
+                code = node.body[1:] if ast.get_docstring(node, clean=False) else node.body
+                lines = [code[0].lineno, code[-1].end_lineno or 0] if code else [1, 0]
+                yield f"{name}::{node.name}", lines[1] - lines[0] + 1
 
 
 def _check_ratchet(sizes: dict[str, int], limit: int, exceptions: dict[str, int]) -> None:

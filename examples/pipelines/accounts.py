@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import drumlin
+from drumlin import lowlevel
+from drumlin.security import read_properties
 
 EVENTS, ACCOUNTS = "account-events", "accounts"
 PARTITIONS = 4
@@ -136,7 +138,7 @@ class Service:
         account = self.account(command.name)
         event = decide(account, command)
         account = evolve(account, event)
-        with self._last.following() as transaction:
+        with lowlevel.following(self._last) as transaction:
             transaction.append([_record(command.name, event)], self._events)
             written = transaction.append([_record(command.name, account)], self._accounts)
         self._last = transaction
@@ -146,7 +148,7 @@ class Service:
 
     def _catch_up(self) -> None:
         """Bring the copy to where the log is; a copy of another topic is none."""
-        topic_id = self._client.topics([self._accounts])[self._accounts].topic_id or ""
+        topic_id = self._client.describe_topics([self._accounts])[self._accounts].topic_id or ""
         if self._disk.execute("SELECT topic_id FROM topics").fetchall() != [(topic_id,)]:
             with self._disk:
                 for table in ("accounts", "positions", "topics"):
@@ -194,9 +196,11 @@ def _words(line: str) -> tuple[str, str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Takes commands, line by line.")
     parser.add_argument("--brokers", default="127.0.0.1:9092", help="host:port,...")
+    parser.add_argument("--command-config", help="properties of Kafka's clients: TLS, login")
     parser.add_argument("--disk", type=Path, required=True, help="the file of the copy")
     told = parser.parse_args()
-    with drumlin.connect(told.brokers) as client:
+    security = read_properties(told.command_config) if told.command_config else None
+    with drumlin.connect(told.brokers, security=security) as client:
         service = Service(client, told.disk)
         for line in sys.stdin:
             try:

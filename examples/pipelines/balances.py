@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from log_stream import Source, check, look_up, read, run, source_options
 from pyspark.sql import DataFrame, SparkSession
-from session import parser, start_spark
+from session import Cluster, cluster_of, parser, start_spark
 
 from drumlin.spark import decode_values
 
@@ -60,22 +60,22 @@ def main() -> None:
     )
     arguments = explained.parse_args()
     spark = start_spark("balances")
-    load(spark, arguments.brokers, arguments.topic, arguments.database, arguments.checkpoint)
+    load(spark, cluster_of(arguments), arguments.topic, arguments.database, arguments.checkpoint)
     spark.stop()
 
 
 def load(
     spark: SparkSession,
-    brokers: str,
+    cluster: Cluster,
     topic: str,
     database: str,
     checkpoint: str,
     batch_offsets: int = BATCH_OFFSETS,
 ) -> None:
     """Add the payments that the database has not counted yet."""
-    source = look_up(brokers, topic)
+    source = look_up(cluster, topic)
     options = source_options(source, position(database, source), _COLUMNS, batch_offsets)
-    stream = read(spark, brokers, topic, options)
+    stream = read(spark, cluster, topic, options)
     run(stream, checkpoint, lambda batch: count(batch, database, (topic, source.topic_id)))
 
 

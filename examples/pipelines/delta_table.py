@@ -25,7 +25,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from log_stream import Source, beyond, check, look_up, read, run, source_options
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from session import parser, start_spark
+from session import Cluster, cluster_of, parser, start_spark
 
 BATCH_OFFSETS = 1_000_000
 _COLUMNS = "partition,offset,timestamp,key,value"
@@ -51,24 +51,24 @@ def main() -> None:
     explained = parser(__doc__, topic="what to load", table="where to", checkpoint="Spark's folder")
     arguments = explained.parse_args()
     spark = start_spark("delta-table")
-    load(spark, arguments.brokers, arguments.topic, arguments.table, arguments.checkpoint)
+    load(spark, cluster_of(arguments), arguments.topic, arguments.table, arguments.checkpoint)
     spark.stop()
 
 
 def load(
     spark: SparkSession,
-    brokers: str,
+    cluster: Cluster,
     topic: str,
     url: str,
     checkpoint: str,
     batch_offsets: int = BATCH_OFFSETS,
 ) -> None:
     """Merge what the topic has and the table has not; a commit for each micro-batch."""
-    source = look_up(brokers, topic)
+    source = look_up(cluster, topic)
     table = open_table(url, source)
     reached = position(table, topic, source.partitions)
     options = source_options(source, reached, _COLUMNS, batch_offsets)
-    stream = read(spark, brokers, topic, options)
+    stream = read(spark, cluster, topic, options)
     run(stream, checkpoint, lambda batch: merge(beyond(batch, reached), table, topic))
 
 

@@ -34,9 +34,9 @@ from log_stream import Source, check, look_up, run, source_options
 from pyarrow import fs
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
-from session import parser, start_spark
+from session import Cluster, cluster_of, parser, start_spark
 
-from drumlin.spark import map_stream
+from drumlin.spark import map_batches
 
 BATCH_OFFSETS = 5_000_000
 _COLUMNS = "partition,offset,timestamp,key,value,headers"
@@ -52,7 +52,7 @@ def main() -> None:
     explained = parser(__doc__, topic="what to load", lake="where to", checkpoint="Spark's folder")
     arguments = explained.parse_args()
     spark = start_spark("lake")
-    load(spark, arguments.brokers, arguments.topic, arguments.lake, arguments.checkpoint)
+    load(spark, cluster_of(arguments), arguments.topic, arguments.lake, arguments.checkpoint)
     columns = ("string(key)", "offset", "timestamp", "string(value)")
     table(spark, arguments.lake).selectExpr(*columns).show()
     spark.stop()
@@ -60,19 +60,19 @@ def main() -> None:
 
 def load(
     spark: SparkSession,
-    brokers: str,
+    cluster: Cluster,
     topic: str,
     url: str,
     checkpoint: str,
     batch_offsets: int = BATCH_OFFSETS,
 ) -> None:
     """Add what the topic has and the lake has not; a load for each micro-batch."""
-    source = look_up(brokers, topic)
+    source = look_up(cluster, topic)
     lake = Lake(url, source)
     options = source_options(source, lake.position, _COLUMNS, batch_offsets)
     # Spark sees the names of files only: the workers that fetch records write them.
     write = partial(write_files, url, lake.aside, dict(lake.position))
-    files = map_stream(spark, topic, write, _WRITTEN, bootstrap_servers=brokers, **options)
+    files = map_batches(spark, topic, write, _WRITTEN, stream=True, **cluster.arguments, **options)
     try:
         run(files, checkpoint, lambda batch: lake.add(batch.collect()))
     finally:

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
-
-import drumlin
+from session import Cluster
 
 #: The first offset of each partition that a result does not hold yet.
 Position = Mapping[int, int]
@@ -35,10 +34,10 @@ class OtherTopic(RuntimeError):
     """A result is of another topic than the one that is to be loaded."""
 
 
-def look_up(brokers: str, topic: str) -> Source:
+def look_up(cluster: Cluster, topic: str) -> Source:
     """The topic of that name, as it is now."""
-    with drumlin.connect(brokers) as client:
-        found = client.topics([topic])[topic]
+    with cluster.connect() as client:
+        found = client.describe_topics([topic])[topic]
     numbers = tuple(sorted(each.index for each in found.partitions))
     return Source(topic, found.topic_id or "", numbers)
 
@@ -74,10 +73,12 @@ def source_options(
     }
 
 
-def read(spark: SparkSession, brokers: str, topic: str, options: Mapping[str, str]) -> DataFrame:
+def read(
+    spark: SparkSession, cluster: Cluster, topic: str, options: Mapping[str, str]
+) -> DataFrame:
     """The stream."""
-    where = {"kafka.bootstrap.servers": brokers, "subscribe": topic}
-    return spark.readStream.format("drumlin").options(**where, **options).load()
+    where = {"kafka.bootstrap.servers": cluster.brokers, "subscribe": topic}
+    return spark.readStream.format("drumlin").options(**where, **cluster.options, **options).load()
 
 
 def run(stream: DataFrame, checkpoint: str, add: Callable[[DataFrame], None]) -> None:

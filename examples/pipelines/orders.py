@@ -11,7 +11,7 @@ from __future__ import annotations
 from log_stream import read
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from session import parser, start_spark
+from session import Cluster, cluster_of, parser, start_spark
 
 from drumlin.spark import sink, snapshot
 
@@ -29,13 +29,13 @@ def main() -> None:
     )
     told = explained.parse_args()
     spark = start_spark("orders")
-    enrich(spark, told.brokers, told.topic, told.customers, told.target, told.checkpoint)
+    enrich(spark, cluster_of(told), told.topic, told.customers, told.target, told.checkpoint)
     spark.stop()
 
 
 def enrich(
     spark: SparkSession,
-    brokers: str,
+    cluster: Cluster,
     topic: str,
     customers: str,
     target: str,
@@ -50,17 +50,17 @@ def enrich(
         "kafka.isolation.level": "read_committed",
         "columns": "key,value,timestamp",
     }
-    write = sink(target, bootstrap_servers=brokers, sinkId=f"orders.{target}", writeTimestamps=True)
+    write = sink(target, sinkId=f"orders.{target}", writeTimestamps=True, **cluster.arguments)
 
     def enrich_batch(orders: DataFrame, number: int) -> None:
         columns = ["key", "value"]
         known = snapshot(
-            spark, customers, bootstrap_servers=brokers, columns=columns, keys="across partitions"
+            spark, customers, columns=columns, keys="across partitions", **cluster.arguments
         )
         write(with_customers(orders, known), number)
 
     query = (
-        read(spark, brokers, topic, options)
+        read(spark, cluster, topic, options)
         .writeStream.foreachBatch(enrich_batch)
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)

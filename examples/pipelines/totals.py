@@ -16,7 +16,7 @@ from __future__ import annotations
 from log_stream import read
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from session import parser, start_spark
+from session import Cluster, cluster_of, parser, start_spark
 
 from drumlin.spark import dead_letters, decode_values, sink
 
@@ -33,13 +33,13 @@ def main() -> None:
     )
     told = explained.parse_args()
     spark = start_spark("totals")
-    keep(spark, told.brokers, told.topic, told.target, told.refused, told.checkpoint)
+    keep(spark, cluster_of(told), told.topic, told.target, told.refused, told.checkpoint)
     spark.stop()
 
 
 def keep(
     spark: SparkSession,
-    brokers: str,
+    cluster: Cluster,
     topic: str,
     target: str,
     refused: str,
@@ -54,13 +54,13 @@ def keep(
         "kafka.isolation.level": "read_committed",
         "columns": "topic,partition,offset,timestamp,key,value,headers",
     }
-    payments = decoded(read(spark, brokers, topic, options))
+    payments = decoded(read(spark, cluster, topic, options))
     changed = totals(payments).withColumn("topic", f.lit(target))
     bad = dead_letters(payments).withColumn("topic", f.lit(refused))
     query = (
         changed.unionByName(bad, allowMissingColumns=True)
         .writeStream.outputMode("update")
-        .foreachBatch(sink(bootstrap_servers=brokers, sinkId=f"totals.{target}"))
+        .foreachBatch(sink(sinkId=f"totals.{target}", **cluster.arguments))
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()

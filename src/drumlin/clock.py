@@ -1,7 +1,7 @@
-"""The broker's clocks, handed in wherever time matters so that tests can move it.
+"""Clocks, handed in wherever time matters so that tests can move it.
 
-Three readings, never mixed: `wall_ms` is what records are stamped with, `monotonic` is what
-deadlines are measured with, and by `expiry` it is told what is old enough to be removed.
+Three readings, never mixed: `wall_ms` for timestamps of records, `monotonic` for deadlines, and
+`expiry` for the age of whatever may be removed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final, NamedTuple, Protocol
 
 _log = logging.getLogger(__name__)
 
-#: A clock that is corrected little by little moves less than this in an hour.
+#: A clock that is slewed, as NTP does it, moves less than this in an hour.
 _JUMP_MS: Final = 60_000
 _HOUR_S: Final = 3600.0
-#: More between two readings that belong together, and the process was stopped.
+#: If two readings that belong together are further apart, the process was stopped in between.
 _TOGETHER_S: Final = 1.0
 
 
@@ -26,13 +26,13 @@ class Clock(Protocol):
 
     @property
     def expiry(self) -> ExpiryTime:
-        """By which the age of what may be removed is told."""
+        """The time for retention: of records, tombstones, committed offsets, ids of producers."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards; the zero point means nothing."""
+        """Seconds that never go back, from an arbitrary zero point."""
 
 
 class SystemClock:
@@ -49,7 +49,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told: for tests and simulations."""
+    """A clock that only `advance_ms` moves: for tests and simulations."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         self._wall_ms = wall_ms
@@ -68,54 +68,54 @@ class ManualClock:
 
 
 class Doubt(NamedTuple):
-    """A wall clock that is not believed yet."""
+    """A jump of the wall clock that is not trusted yet."""
 
-    ahead_ms: int  # of the time that is believed
-    remaining_s: float  # until it is, if it stays where it is
+    ahead_ms: int  # how far the wall clock is ahead of the trusted time
+    remaining_s: float  # until it is trusted, if it does not jump again
 
 
 class ExpiryTime:
-    """The wall clock, believed only where it goes on as the time that passes does.
+    """The wall clock without sudden jumps ahead, by which retention is decided.
 
-    A wall clock that is set ahead makes everything old at once: all that has a retention would go,
-    on all replicas, within seconds. So a jump of more than a minute counts once the new time has
-    stood for an hour, or `believe` is called. Meanwhile the old time goes on. A jump back removes
-    nothing, and is believed at once; it may as well be the end of one ahead.
+    A wall clock that is set ahead makes everything old at once: all replicas would remove
+    everything with a retention time within seconds. So a jump of more than a minute is trusted only
+    after an hour, or when `trust` is called; until then the old time continues. A jump back removes
+    nothing, and is trusted at once; it may be the end of a jump ahead.
 
-    What was before it begins is unknown: then the wall clock is believed. Any thread may ask; every
-    reading follows the clocks, so that nobody removes anything by a jump unseen.
+    The wall clock is trusted at first, as nothing is known about the time before. Thread-safe;
+    every reading compares the clocks, so that no caller acts on a jump that was not noticed.
     """
 
     def __init__(
         self, read_wall_ms: Callable[[], int], read_elapsed_s: Callable[[], float]
     ) -> None:
-        """`read_elapsed_s`: a clock that goes on while the machine is suspended."""
+        """`read_elapsed_s` must read a clock that continues while the machine is suspended."""
         self._read_wall_ms, self._read_elapsed_s = read_wall_ms, read_elapsed_s
         self._lock = threading.Lock()
-        # What the wall clock is ahead of the time that passes: constant, but for corrections.
+        # The difference of wall clock and elapsed time: constant, except for corrections.
         wall_ms, elapsed_s = self._read()
-        self._believed_ms = self._doubted_ms = wall_ms - int(elapsed_s * 1000)
-        self._believed_since_s = self._doubted_since_s = elapsed_s
+        self._trusted_ms = self._doubted_ms = wall_ms - int(elapsed_s * 1000)
+        self._trusted_since_s = self._doubted_since_s = elapsed_s
         self._is_doubted = False
 
     def now_ms(self) -> int:
-        """The wall time; while that is doubted, what it would be without the jump."""
+        """The wall time; after a jump that is not trusted, the time without the jump."""
         with self._lock:
             wall_ms, elapsed_s = self._follow()
-            return self._believed_ms + int(elapsed_s * 1000) if self._is_doubted else wall_ms
+            return self._trusted_ms + int(elapsed_s * 1000) if self._is_doubted else wall_ms
 
     @property
     def doubt(self) -> Doubt | None:
-        """Why `now_ms` is not the wall time, if it is not."""
+        """The jump that `now_ms` leaves out; None if it is the wall time."""
         with self._lock:
             _, elapsed_s = self._follow()
             if not self._is_doubted:
                 return None
             remaining_s = self._doubted_since_s + _HOUR_S - elapsed_s
-            return Doubt(self._doubted_ms - self._believed_ms, remaining_s)
+            return Doubt(self._doubted_ms - self._trusted_ms, remaining_s)
 
-    def believe(self) -> None:
-        """The wall clock is right, says somebody who knows."""
+    def trust(self) -> None:
+        """Trust the wall clock, because an operator says that it is right."""
         with self._lock:
             wall_ms, elapsed_s = self._follow()
             if self._is_doubted:
@@ -123,10 +123,10 @@ class ExpiryTime:
                 _log.warning("An operator says that the wall clock is right: it counts.")
 
     def _follow(self) -> tuple[int, float]:
-        """Look at both clocks: the wall time, and the time that has passed."""
+        """Read both clocks, and trust or doubt the wall clock; returns both readings."""
         wall_ms, elapsed_s = self._read()
         offset_ms = wall_ms - int(elapsed_s * 1000)
-        moved_ms = offset_ms - self._believed_ms
+        moved_ms = offset_ms - self._trusted_ms
         if self._is_doubted:
             self._follow_doubted(offset_ms, moved_ms, elapsed_s)
         elif moved_ms > _JUMP_MS:
@@ -134,8 +134,8 @@ class ExpiryTime:
         elif moved_ms < -_JUMP_MS:
             _log.warning("The wall clock has gone back by %d s.", -moved_ms // 1000)
             self._take(offset_ms, elapsed_s)
-        elif elapsed_s - self._believed_since_s >= _HOUR_S:
-            self._take(offset_ms, elapsed_s)  # little by little
+        elif elapsed_s - self._trusted_since_s >= _HOUR_S:
+            self._take(offset_ms, elapsed_s)  # small corrections add up
         return wall_ms, elapsed_s
 
     def _follow_doubted(self, offset_ms: int, moved_ms: int, elapsed_s: float) -> None:
@@ -158,11 +158,11 @@ class ExpiryTime:
             "has passed. What is removed by its age (records, tombstones, committed offsets, ids "
             "of producers and of transactions) goes by the time without the jump for an hour, or "
             "until `drumlin clock trust` says that the clock is right.",
-            (offset_ms - self._believed_ms) // 1000,
+            (offset_ms - self._trusted_ms) // 1000,
         )
 
     def _take(self, offset_ms: int, elapsed_s: float) -> None:
-        self._believed_ms, self._believed_since_s = offset_ms, elapsed_s
+        self._trusted_ms, self._trusted_since_s = offset_ms, elapsed_s
         self._is_doubted = False
 
     def _read(self) -> tuple[int, float]:
@@ -175,7 +175,7 @@ class ExpiryTime:
 
 
 def _since_boot() -> float:
-    """Seconds that go on while the machine is suspended, which `time.monotonic` does not count."""
+    """Seconds since boot, including the time that the machine was suspended."""
     try:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     except OSError:  # some sandboxes have no such clock

@@ -1,9 +1,8 @@
-"""Very many items, each once and counted, in a collection that grows without a pause.
+"""Collections of very many distinct items, which grow without a long pause.
 
-A dictionary of hundreds of thousands is moved in one go whenever it becomes too small, which takes
-longer than a turn of the event loop. So items are spread over many small ones, in a way that
-a client cannot foresee, once there are more than a few. Where something is kept of each, the next
-dictionary takes what the last one has no room for.
+A dictionary of hundreds of thousands of items is resized in one go, which takes longer than a turn
+of the event loop. `Distinct` spreads its items over many small dictionaries, by a salted hash that
+clients cannot predict. `Growing` begins another dictionary when the last one is full.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ T = TypeVar("T")
 _SHARDS: Final = 64
 _SALT: Final = secrets.randbits(60)
 _LOOKED_AT_TOGETHER: Final = 500
-#: The first key of each dictionary. One in which there is nothing to be looked at for garbage is
-#: taken out of what is looked at, and put back as new with the next tuple that comes into it: so
-#: each look would walk along all of them. This key has them stay, and be frozen.
+#: The first key of each dictionary. The garbage collector untracks a dictionary of untracked
+#: objects, and tracks it again, as a young object, when a tuple is added: each young collection
+#: would visit all of them. With this key they stay tracked, grow old, and can be frozen.
 _SEEN: Final = type("_Seen", (), {})()
-#: Entries of one dictionary: resizing one of this size takes two milliseconds.
+#: The entries of one dictionary: resizing one of this size takes two milliseconds.
 _TOGETHER_MAX: Final = 40_000
 
 
 class Distinct(Generic[Item]):
-    """The items in the order in which they came first."""
+    """A set of items in the order of insertion, with a count for each."""
 
     __slots__ = ("_in_order", "_shards")
 
     def __init__(self) -> None:
         self._in_order: list[Item] = []
-        self._shards: list[dict[Any, int]] = [{_SEEN: 0}]  # there are few items in most requests
+        self._shards: list[dict[Any, int]] = [{_SEEN: 0}]  # one is enough for most requests
 
     def __len__(self) -> int:
         return len(self._in_order)
@@ -49,11 +48,11 @@ class Distinct(Generic[Item]):
         return item in _shard_of(self._shards, item)
 
     def times(self, item: Item) -> int:
-        """How often it has come."""
+        """How often the item was added."""
         return _shard_of(self._shards, item).get(item, 0)
 
     def add(self, items: Iterable[Item]) -> Work[None]:
-        """Add the items that are not there yet, and count the others."""
+        """Add new items, and count those that are there already."""
         put = self._in_order.append
         left = iter(items)
         while some := tuple(islice(left, _LOOKED_AT_TOGETHER)):
@@ -75,7 +74,7 @@ class Distinct(Generic[Item]):
             _shard_of(self._shards, item)[item] = alone[item]
 
     def let_go(self) -> Work[None]:
-        """Empty it; all at once, that would take longer than a turn."""
+        """Remove all items in turns, since freeing them at once takes longer than a turn."""
         yield from let_go(self._in_order, *self._shards)
 
 
@@ -84,14 +83,14 @@ def _shard_of(shards: list[dict[Any, int]], item: object) -> dict[Any, int]:
 
 
 def distinct(items: Iterable[Item]) -> Work[Distinct[Item]]:
-    """Each of the items once."""
+    """The distinct items, counted."""
     found = Distinct[Item]()
     yield from found.add(items)
     return found
 
 
 def each_once(items: Iterable[Item], do: Callable[[Item], Work[T]]) -> Work[list[T]]:
-    """What `do` comes to for each of the items, however often it is named."""
+    """The results of `do` for the distinct items, in their order."""
     wanted = yield from distinct(items)
     results = []
     for item in wanted:
@@ -102,7 +101,7 @@ def each_once(items: Iterable[Item], do: Callable[[Item], Work[T]]) -> Work[list
 
 
 class Growing(Generic[Item, Value]):
-    """A value for each item, in the order in which the items were first added."""
+    """A mapping in the order of insertion."""
 
     __slots__ = ("_parts",)
 
@@ -143,5 +142,5 @@ class Growing(Generic[Item, Value]):
         return chain.from_iterable(part.items() for part in self._parts)
 
     def let_go(self) -> Work[None]:
-        """Empty it; all at once, that would take longer than a turn."""
+        """Remove all items in turns, since freeing them at once takes longer than a turn."""
         yield from let_go(*self._parts)

@@ -1,8 +1,8 @@
 """Thread pools whose threads are started before they are needed.
 
-Starting a thread blocks until it runs. On a busy machine that may take tens of milliseconds, in
-which an event loop would stand still: so a loop that serves requests must never start a thread.
-And when memory is short for a moment, none can be started.
+Starting a thread blocks until it runs. On a busy machine that may take tens of milliseconds, during
+which an event loop stands still: a loop that serves requests must never start a thread. And while
+memory is short, no thread can be started at all.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 def ready_threads(count: int, name: str) -> ThreadPoolExecutor:
-    """A pool that has started all of its threads. Make it before the loop serves requests.
+    """A pool that has started all of its threads. Create it before the loop serves requests.
 
-    A StopIteration that is raised in it comes out as a RuntimeError.
+    A StopIteration raised by a function becomes a RuntimeError.
 
     Raises:
         RuntimeError: the system allows no more threads.
@@ -30,7 +30,7 @@ def ready_threads(count: int, name: str) -> ThreadPoolExecutor:
         for _ in range(count):
             pool.submit(all_there.wait)
     except BaseException:
-        all_there.abort()  # else the started threads would wait for ever, and the process for them
+        all_there.abort()  # else the started threads would wait forever, and the process for them
         pool.shutdown(wait=False)
         raise
     return pool
@@ -45,5 +45,5 @@ def _call(function: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, A
     try:
         return function(*args, **kwargs)
     except StopIteration as error:
-        # asyncio puts none into a future: whoever awaits it would wait for ever.
+        # asyncio sets no StopIteration on a future: its waiter would wait forever.
         raise RuntimeError("a generator's StopIteration came out of a thread's work") from error

@@ -1,9 +1,46 @@
-"""How connections to a cluster are secured: what `drumlin.connect(security=...)` takes.
+"""Security of connections to a cluster: the values for `drumlin.connect(security=...)`.
 
 security = Security(tls=Tls(ca="ca.pem"), login=Scram("user", "password"))
+
+`read_properties` reads what Kafka's own tools take as `--command-config`.
 """
 
+from collections.abc import Mapping
+from pathlib import Path
+
+from drumlin.config.properties import parse_properties
+from drumlin.peer.security.properties import PREFIXES
 from drumlin.peer.security.security import Security
 from drumlin.peer.security.settings import OAuthBearer, Plain, Scram, SecurityOptionError, Tls
 
-__all__ = ["OAuthBearer", "Plain", "Scram", "Security", "SecurityOptionError", "Tls"]
+__all__ = [
+    "OAuthBearer",
+    "Plain",
+    "Scram",
+    "Security",
+    "SecurityOptionError",
+    "Tls",
+    "read_properties",
+]
+
+
+def read_properties(path: Path | str) -> Mapping[str, str]:
+    """The properties of security in a file of Kafka's clients, for `connect(security=...)`.
+
+    Spark takes each as an option, with `kafka.` before its name.
+
+    Args:
+        path: a file of Java's properties, such as Kafka's tools take as `--command-config`.
+
+    Returns:
+        Those that begin with `security.`, `ssl.` and `sasl.`; others are left out.
+
+    Raises:
+        OSError: the file cannot be read.
+        SecurityOptionError: one of the properties is unknown, or cannot be.
+        ValueError: the file has a broken `\\uXXXX` escape.
+    """
+    found = parse_properties(Path(path).read_text("utf-8"))
+    properties = {name: text for name, text in found.items() if name.startswith(PREFIXES)}
+    Security.of(properties)
+    return properties

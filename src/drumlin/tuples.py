@@ -1,7 +1,7 @@
-"""Named tuples by the thousand: made of a plain tuple, at a third of the price of a call.
+"""Fast construction of named tuples, at a third of the cost of calling their class.
 
-What a class of named tuples is called with is matched with the names of its fields, each time.
-Where one is made for every batch or request, that is more than the rest of what is done with it.
+A named tuple's class matches its arguments with its fields at each call. If a tuple is constructed
+for every batch or request, that takes longer than everything else that is done with it.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 
 def from_tuple(named: type[T]) -> Callable[[tuple[Any, ...]], T]:
-    """What makes a `named` of a tuple that has a value for each of its fields, in their order."""
+    """A constructor of `named` from a plain tuple with the values of all fields, in their order."""
     return cast("Callable[[tuple[Any, ...]], T]", functools.partial(tuple.__new__, named))

@@ -32,6 +32,7 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.store.changes import (
     BrokersChanged,
     Change,
@@ -41,7 +42,7 @@ from drumlin.metadata.store.changes import (
     TopicDeleted,
 )
 from drumlin.metadata.store.mutations import Listeners, check_is_new, new_partitions, topic_with_id
-from drumlin.metadata.store.store import Alteration, Assignment, IsrWish, Listener, ProducerIdBlock
+from drumlin.metadata.store.store import Alteration, Assignment, Listener, ProducerIdBlock
 from drumlin.wire.error_codes import KafkaError
 
 _CLUSTER_ID = "cluster-in-memory00000"
@@ -164,7 +165,7 @@ class Member:
         raise AssertionError("no log of these is ever lost")
 
     async def alter_isrs(
-        self, wishes: Mapping[PartitionId, IsrWish]
+        self, wishes: Mapping[PartitionId, IsrRequest]
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
         raise AssertionError("partitions have one replica")
 

@@ -320,7 +320,7 @@ def test_a_crash_in_a_deletion_leaves_no_folder_for_good(
         async with running(tmp_path / "data") as broker:
             topic = await create(broker, "t", 2)
             shutil.copytree(tmp_path / "data" / "t-1", backup)
-            await broker.metadata.commit(delete_topic(topic))
+            await broker.metadata._store.commit(delete_topic(topic))
         async with running(tmp_path / "data") as broker:
             assert folders(tmp_path / "data") == []
             assert not broker.metadata.deleted_topics
@@ -431,7 +431,7 @@ def test_what_is_of_no_known_topic_does_not_grow_too_old(tmp_path: Path) -> None
                 partition.append_as_leader(prepared(value=b"precious"), 1, 1000)
                 partition.log.roll(broker.clock.wall_ms())
             lost = [("DELETE FROM topics WHERE topic_id = ?", (topic.topic_id.bytes,))]
-            await broker.metadata.commit(lost)
+            await broker.metadata._store.commit(lost)
         async with running(tmp_path, log_retention_ms="1") as broker:
             log = broker.logs.get("t", 0)
             assert log is not None

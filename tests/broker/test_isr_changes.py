@@ -13,7 +13,7 @@ import pytest
 from drumlin.broker.hosting.isr_changes import IsrChanges
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import PartitionId, PartitionState
-from drumlin.metadata.store.store import IsrWish
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.virtual_time import run_in_virtual_time
@@ -22,7 +22,7 @@ from storage.samples import TOPIC_ID, append, create, open_logs
 
 _STATE = PartitionState(0, 1, 4, (1, 2), (1,), 7)
 #: Called with the partition and what it wishes; what is answered.
-Answer = Callable[[Partition, IsrWish], PartitionState | KafkaError]
+Answer = Callable[[Partition, IsrRequest], PartitionState | KafkaError]
 
 
 class Metadata:
@@ -30,17 +30,17 @@ class Metadata:
 
     def __init__(self, *answers: Answer) -> None:
         self.partition: Partition | None = None
-        self.asked: list[IsrWish] = []
+        self.asked: list[IsrRequest] = []
         self._answers = list(answers)
 
-    async def alter_isrs(self, wishes: Mapping[PartitionId, IsrWish]) -> dict[PartitionId, Any]:
+    async def alter_isrs(self, wishes: Mapping[PartitionId, IsrRequest]) -> dict[PartitionId, Any]:
         ((key, wish),) = wishes.items()
         self.asked.append(wish)
         assert self.partition is not None
         return {key: self._answers.pop(0)(self.partition, wish)}
 
 
-def joined(partition: Partition, wish: IsrWish) -> PartitionState:
+def joined(partition: Partition, wish: IsrRequest) -> PartitionState:
     """It is made, and reported before it is answered, as the store promises."""
     made = replace(_STATE, isr=tuple(each for each, _ in wish.isr), partition_epoch=8)
     partition.agreed(made)
@@ -78,7 +78,7 @@ def play(tmp_path: Path, *answers: Answer) -> tuple[IsrChanges, Partition, Metad
 
 def test_what_is_made_counts_although_it_was_told_before_the_answer(tmp_path: Path) -> None:
     changes, partition, metadata = play(tmp_path, joined)
-    assert metadata.asked == [IsrWish(4, 7, ((1, -1), (2, 5)))]
+    assert metadata.asked == [IsrRequest(4, 7, ((1, -1), (2, 5)))]
     assert (partition.isr_size, changes.grown, changes.shrunk) == (2, 1, 0)
     assert partition.isr is not None
     assert partition.isr.pending is None
@@ -107,7 +107,7 @@ def test_one_that_is_refused_is_not_pending(tmp_path: Path) -> None:
 def test_one_that_comes_as_the_last_is_answered_is_asked_for_too(tmp_path: Path) -> None:
     """In the same turn of the loop: whoever asks has ended, and nobody knows it yet."""
 
-    def refused(partition: Partition, _: IsrWish) -> PartitionState:
+    def refused(partition: Partition, _: IsrRequest) -> PartitionState:
         asyncio.get_running_loop().call_soon(partition.follower_fetched, 2, 5, 3, 0)
         return _STATE
 
@@ -124,7 +124,7 @@ class Away:
         self.partitions: dict[PartitionId, Partition] = {}
         self.rounds: list[list[int]] = []
 
-    async def alter_isrs(self, wishes: Mapping[PartitionId, IsrWish]) -> dict[PartitionId, Any]:
+    async def alter_isrs(self, wishes: Mapping[PartitionId, IsrRequest]) -> dict[PartitionId, Any]:
         self.rounds.append(sorted(each.partition for each in wishes))
         failure = KafkaError(ErrorCode.kafka_storage_error, "ZooKeeper does not answer")
         return {

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -172,7 +173,7 @@ def test_another_start_with_the_same_number_moves_nothing(machine: Machine) -> N
     before = machine.topics()
     with machine._opened() as opened:  # as a client assigns it
         (state, *_) = [each for each in before["t"].partitions if each.leader == 1]
-        opened.execute_durably([database.put_isr(_TOPICS["t"], state.index, (1,))])
+        opened.execute_durably([database.put_state(_TOPICS["t"], replace(state, isr=(1,)))])
     machine.move(2)
     assert machine.topics() == before
 

@@ -139,7 +139,7 @@ def test_a_file_that_does_not_say_whose_a_dir_is(
     before = path.read_text().splitlines()
     path.write_bytes(content)
     asyncio.run(_started(*dirs))
-    assert f"{path} does not say whose log dir it is" in caplog.text
+    assert f"{path} names no owner of the log dir" in caplog.text
     assert {"cluster.id", "node.id"} <= {line.split("=")[0] for line in path.read_text().split()}
     assert len(path.read_text().splitlines()) == len(before)
 

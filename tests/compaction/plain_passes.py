@@ -1,4 +1,4 @@
-"""The passes of a cleaning in plain Python: the twin of those that are kernels."""
+"""The passes of a cleaning in plain Python: the twin of the kernels."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def clean_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class _Record(NamedTuple):
-    """A record's place in its body, and what compaction looks at."""
+    """A record's position in its body, and the fields that decide about it."""
 
     start: int
     rest: int  # position after the timestamp delta
@@ -232,7 +232,7 @@ class PlainFilterPass:
     def _filter(
         self, chunk: Chunk, position: int, header: BatchHeader, room: int
     ) -> tuple[bytes, int, FilterFacts]:
-        """What a batch becomes if it finds the room that it asks for; and facts of its records."""
+        """The new batch, empty if it needs more than `room`; the space it needs; and its counts."""
         batch = bytes(memoryview(chunk)[position : position + header.size])
         body = batch[HEADER_SIZE:]
         left, facts = self._filter_body(body, header)
@@ -341,7 +341,7 @@ class PlainFilterPass:
 def _look_at(
     chunk: Chunk, position: int, size: int
 ) -> tuple[BatchHeader | None, Reason | None, str]:
-    """The header at a position; if the batch is not an ordinary one, why to stop, and its fault."""
+    """The header at a position; unless its batch is ordinary, the reason to stop, and the fault."""
     if size - position < HEADER_SIZE:
         return None, Reason.END, ""
     header = parse_header(chunk, position)
@@ -362,7 +362,7 @@ def _records(body: Buffer, header: BatchHeader) -> Iterator[_Record]:
     """The records of a body.
 
     Raises:
-        CorruptRecord: they are not what the header promises.
+        CorruptRecord: they don't match the header.
     """
     position, end, next_delta = 0, len(body), 0
     for _ in range(header.record_count):
@@ -392,7 +392,7 @@ def _records(body: Buffer, header: BatchHeader) -> Iterator[_Record]:
 
 
 def _copy(body: Buffer, record: _Record, horizon_ms: int | None) -> bytes | bytearray:
-    """A record as it was, or with its timestamp against a new delete horizon."""
+    """A record unchanged, or with its timestamp relative to a new delete horizon."""
     if horizon_ms is None:
         return bytes(body[record.start : record.end])
     _, attributes = read_varint(body, record.start, record.end)

@@ -269,7 +269,7 @@ def test_a_clock_that_is_set_ahead_removes_no_tombstone(folder: Path) -> None:
     assert put_and_clean() == [0, 1]
     clock.jump_ms(2 * RETENTION_MS + 3_600_000)
     assert put_and_clean() == [0, 2]
-    clock.expiry.believe()
+    clock.expiry.trust()
     assert put_and_clean() == [3]
     world.logs.abandon()
 
@@ -284,7 +284,7 @@ def test_a_clock_that_is_set_ahead_ends_no_lag(folder: Path) -> None:
         log.roll(NOW_MS)
     clock.jump_ms(40_000 * lag_ms)  # later than the times of the files, too
     assert clean(world) is None
-    clock.expiry.believe()
+    clock.expiry.trust()
     clean(world)
     assert offsets(log) == [1]
     world.logs.abandon()

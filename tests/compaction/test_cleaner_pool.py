@@ -335,5 +335,5 @@ def test_a_thread_outlives_what_nobody_has_thought_of(
     assert pool.run(world.log, 60)
     assert pool.uncleanable == {}
     assert len(offsets(world.log)) == 8
-    assert "does not know what to do" in caplog.text
+    assert "failed unexpectedly" in caplog.text
     world.logs.abandon()

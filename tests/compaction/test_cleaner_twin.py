@@ -82,9 +82,9 @@ def test_after_any_cleanings_every_reader_sees_what_it_may(
         monkeypatch.setattr("drumlin.compaction.passes.offset_map._BITMAP_BYTES_MAX", 0)
     if seed % 5 == 0:  # in plain Python, as to every step of it
         clean_with_them(monkeypatch)
-    if seed % 2 == 0:  # with threads that help, and many stretches for them
+    if seed % 2 == 0:  # with helper threads, and many runs of batches for them
         monkeypatch.setattr("drumlin.compaction.round.cleaning_round.helpers_for", lambda _: 2)
-        monkeypatch.setattr("drumlin.compaction.passes.stretches._BATCHES_MAX", 2)
+        monkeypatch.setattr("drumlin.compaction.passes.batch_runs._BATCHES_MAX", 2)
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
         path = Path(folder)
         logs = open_sole_logs(path, config=CONFIG, clock=ManualClock(NOW_MS))

@@ -1,4 +1,4 @@
-"""Compressed logs: batches are unfolded and compressed by several threads, in stretches."""
+"""Compressed logs: several threads decompress and compress runs of batches."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from compaction.random_logs import RandomLog
 from compaction.readers import read_uncommitted
 from drumlin.clock import ManualClock
 from drumlin.compaction.failures import CleaningFailed, CleaningStopped
-from drumlin.compaction.passes import stretches
-from drumlin.compaction.passes.stretches import Taken, Unfolded
+from drumlin.compaction.passes import batch_runs
+from drumlin.compaction.passes.batch_runs import CheckedBatch, UncompressedRun
 from drumlin.compaction.passes.survivor_bitmap import SurvivorBitmap
 from drumlin.compaction.round import map_builder
 from drumlin.records.batch.batch import HEADER_SIZE, parse_header, seal, write_header
@@ -111,14 +111,14 @@ def test_memory_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """However long the log, there are as many memories as tasks may be under way."""
     made = []
 
-    class Counted(Unfolded):
+    class Counted(UncompressedRun):
         def __init__(self) -> None:
             super().__init__()
             made.append(self)
 
-    monkeypatch.setattr(map_builder, "Unfolded", Counted)
+    monkeypatch.setattr(map_builder, "UncompressedRun", Counted)
     monkeypatch.setattr("drumlin.compaction.round.cleaning_round.helpers_for", lambda _: 2)
-    monkeypatch.setattr(stretches, "_BATCHES_MAX", 2)
+    monkeypatch.setattr(batch_runs, "_BATCHES_MAX", 2)
     world = filled(folder, ["lz4"], 600)
     assert clean(world) is not None
     assert 1 <= len(made) <= 7
@@ -188,7 +188,7 @@ def test_a_cleaning_that_is_stopped_leaves_nothing(
     asked: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("drumlin.compaction.round.cleaning_round.helpers_for", lambda _: 2)
-    monkeypatch.setattr("drumlin.compaction.round.pieces._PIECE_BYTES", 8 << 10)
+    monkeypatch.setattr("drumlin.compaction.round.segment_reader._CHUNK_BYTES", 8 << 10)
     world = filled(folder, ["zstd"])
     before = [record.offset for record in read_uncommitted(world.log)]
     cleaner = cleaner_of(world)
@@ -212,7 +212,7 @@ def test_a_cleaning_that_is_stopped_leaves_nothing(
 # -- parts ---------------------------------------------------------------------------------------
 
 
-def taken_batches(sizes: Sequence[tuple[int, str]]) -> list[Taken]:
+def taken_batches(sizes: Sequence[tuple[int, str]]) -> list[CheckedBatch]:
     batches, offset = [], 0
     for count, codec in sizes:
         records = [Record(offset + n, NOW_MS, b"k%d" % n, b"v" * n) for n in range(max(1, count))]
@@ -226,7 +226,7 @@ def taken_batches(sizes: Sequence[tuple[int, str]]) -> list[Taken]:
             write_header(batch, 0, header)
             seal(batch, 0, len(batch))
         view = memoryview(batch)
-        batches.append(Taken(view, parse_header(view), "somewhere"))
+        batches.append(CheckedBatch(view, parse_header(view), "somewhere"))
         offset += max(1, count)
     return batches
 
@@ -241,10 +241,10 @@ def taken_batches(sizes: Sequence[tuple[int, str]]) -> list[Taken]:
 )
 def test_unfolding_all_at_once_is_unfolding_each(sizes: list[tuple[int, str]]) -> None:
     batches = taken_batches(sizes)
-    at_once, each = Unfolded(), Unfolded()
+    at_once, each = UncompressedRun(), UncompressedRun()
     assert at_once.fill(batches) == len(batches)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stretches, "JOINED", {})
+        patch.setattr(batch_runs, "JOINED", {})
         assert each.fill(batches) == len(batches)
     assert bytes(at_once.chunk[: at_once.size]) == bytes(each.chunk[: each.size])
     for position in range(0, each.size, 40):
@@ -261,10 +261,10 @@ def test_a_count_that_is_not_that_of_the_records(codec: str, more: int) -> None:
     write_header(wrong, 0, header._replace(record_count=header.record_count + more))
     seal(wrong, 0, len(wrong))
     view = memoryview(wrong)
-    batches[2] = Taken(view, parse_header(view), "somewhere")
-    unfolded = Unfolded()
+    batches[2] = CheckedBatch(view, parse_header(view), "somewhere")
+    unfolded = UncompressedRun()
     assert unfolded.fill(batches) == 3
-    sound = Unfolded()
+    sound = UncompressedRun()
     sound.fill(taken_batches([(3, codec), (3, codec), (3, codec)]))
     assert unfolded.size == sound.size
 

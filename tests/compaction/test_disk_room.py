@@ -200,7 +200,7 @@ def test_a_log_goes_on_when_there_is_room(disk: Path, caplog: pytest.LogCaptureF
         ] == ["no room to clean t-0"]
         reason = pool.status(world.log).waits_because
         assert reason is not None
-        assert "are left to those who append" in reason
+        assert "are left to appends" in reason
         assert world.log.log_directory.is_online
         (disk / "ballast").unlink()
         assert pool.run(world.log, 60)
@@ -219,15 +219,15 @@ def test_without_more_room_it_is_not_tried(disk: Path) -> None:
     pool = CleanerPool(world.logs, call, CleanerSettings(backoff_ms=1), world.clock)
     worker = _Worker(0, pool._stopping, pool._throttle)
     for _ in range(3):
-        assert pool._clean(world.log, worker, is_asked_for=False)
+        assert pool._clean(world.log, worker, is_requested=False)
     assert pool.totals.failures == 1
-    assert pool._clean(world.log, worker, is_asked_for=True)
+    assert pool._clean(world.log, worker, is_requested=True)
     assert pool.totals.failures == 2
     world.clock.advance_ms(600_000)
-    assert pool._clean(world.log, worker, is_asked_for=False)
+    assert pool._clean(world.log, worker, is_requested=False)
     assert pool.totals.failures == 3
     (disk / "ballast").unlink()
-    assert pool._clean(world.log, worker, is_asked_for=False)
+    assert pool._clean(world.log, worker, is_requested=False)
     assert pool.totals.cleanings == 1
     world.logs.abandon()
 

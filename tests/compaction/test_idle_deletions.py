@@ -189,7 +189,7 @@ def test_what_another_program_has_cleaned_is_looked_through_if_asked_for(folder:
     world.clock.advance_ms(RETENTION_MS)
     assert clean(world) is None
     cleaner = cleaner_of(world)
-    assert cleaner.clean(world.log, world.logs.swap_segments, is_asked_for=True) is not None
+    assert cleaner.clean(world.log, world.logs.swap_segments, is_requested=True) is not None
     assert not deleted_keys(world)
     assert horizon_of(world) == NO_HORIZON
     world.logs.abandon()
@@ -206,7 +206,7 @@ def test_they_wait_for_a_follower(folder: Path) -> None:
     assert clean(world) is not None
     assert deleted_keys(world) == {b"gone"}
     assert horizon_of(world) == NOW_MS + RETENTION_MS
-    world.log.awaits_nobody()
+    world.log.forget_followers()
     assert clean(world) is not None
     assert not deleted_keys(world)
     world.logs.abandon()

@@ -29,7 +29,7 @@ def test_a_transaction(folder: Path) -> None:
     log.roll(NOW_MS)
     assert clean(world) is None
     assert why_nothing(log, NOW_MS) == (
-        "what is dirty must wait for the transaction to end that is open at offset 2"
+        "dirty records wait for the end of the transaction that is open at offset 2"
     )
     log.append_internal(marker(commit=True), 0, NOW_MS)
     assert clean(world) is not None
@@ -43,7 +43,7 @@ def test_followers(folder: Path) -> None:
     world.log.high_watermark = 1
     assert clean(world) is None
     assert why_nothing(world.log, NOW_MS) == (
-        "what is dirty must wait for its followers, which are at offset 1"
+        "dirty records wait for followers, which are at offset 1"
     )
     world.logs.abandon()
 
@@ -61,6 +61,6 @@ def test_the_lag(folder: Path, lag_ms: int, until: str) -> None:
         world.log.log_directory.files.set_modified_ms(descriptor, NOW_MS)
     assert clean(world) is None
     assert why_nothing(world.log, NOW_MS) == (
-        f"what is dirty must wait {until}(min.compaction.lag.ms={lag_ms})"
+        f"dirty records wait {until}(min.compaction.lag.ms={lag_ms})"
     )
     world.logs.abandon()

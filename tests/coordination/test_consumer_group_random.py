@@ -77,7 +77,7 @@ class Client:
         self.must_join = True
         self.busy = False
 
-    def start_anew(self) -> None:
+    def truncate_fully(self) -> None:
         self.lives += 1
         self.member_id = "" if self.is_classic else f"{self.name}-{self.lives}"
         self.epoch, self.is_in, self.has_news, self.must_join = 0, False, True, True
@@ -93,7 +93,7 @@ class Simulation:
         self.coordinator = self.new_coordinator()
         self.clients = [Client(f"m{number}", self.chance) for number in range(5)]
         for client in self.clients:
-            client.start_anew()
+            client.truncate_fully()
         self.tasks: set[asyncio.Task[None]] = set()
         self.seen: Counter[str] = Counter()
 
@@ -241,7 +241,7 @@ class Simulation:
             ErrorCode.illegal_generation,
             ErrorCode.group_id_not_found,
         ):
-            client.start_anew()
+            client.truncate_fully()
 
     def is_classic_group(self) -> bool:
         return isinstance(self.group(), Group)
@@ -257,12 +257,12 @@ class Simulation:
                 await self.coordinator.consumer_heartbeat(GROUP, request)
         except KafkaError as refusal:
             self.seen[refusal.code.name] += 1
-        client.start_anew()
+        client.truncate_fully()
 
     async def fall_silent(self, client: Client) -> None:
         """A crash: it owns nothing from then on, and will be a new member."""
         client.alive = False
-        client.start_anew()
+        client.truncate_fully()
 
     async def change_subscription(self, client: Client) -> None:
         client.topics = frozenset(self.chance.sample(TOPICS, self.chance.randint(1, 3)))
@@ -275,7 +275,7 @@ class Simulation:
         await self.leave(client)
         client.is_classic = not client.is_classic
         client.regex = None
-        client.start_anew()
+        client.truncate_fully()
 
     # -- what happens to them ------------------------------------------------------------------
 

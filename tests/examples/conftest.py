@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from pyspark import cloudpickle
@@ -55,6 +56,12 @@ def pipeline() -> Callable[[str], ModuleType]:
         return module
 
     return load
+
+
+@pytest.fixture
+def cluster(pipeline: Callable[[str], ModuleType], drumlin_address: str) -> Any:
+    """The broker of the tests, as the programs name it."""
+    return pipeline("session").Cluster(drumlin_address)
 
 
 @pytest.fixture

@@ -48,13 +48,13 @@ class Load:
         balances: ModuleType,
         spark: SparkSession,
         client: Client,
-        address: str,
+        cluster: Any,
         topic: str,
         database: str,
         checkpoint: Path,
     ) -> None:
         self.balances, self.spark, self.client = balances, spark, client
-        self.address, self.topic = address, topic
+        self.cluster, self.topic = cluster, topic
         self.database, self.checkpoint = database, checkpoint
         self.cents: Counter[str] = Counter()
 
@@ -67,7 +67,7 @@ class Load:
             self.cents[account] += amount
 
     def run(self, batch_offsets: int = 1000) -> None:
-        arguments = (self.address, self.topic, self.database, str(self.checkpoint))
+        arguments = (self.cluster, self.topic, self.database, str(self.checkpoint))
         self.balances.load(self.spark, *arguments, batch_offsets)
 
     def counted(self) -> dict[str, int]:
@@ -81,13 +81,13 @@ def load(
     spark: SparkSession,
     client: Client,
     new_topic: NewTopic,
-    drumlin_address: str,
+    cluster: Any,
     server: Any,
     tmp_path: Path,
 ) -> Load:
     with psycopg.connect(server.get_uri()) as connection:
         connection.execute("DROP TABLE IF EXISTS balances, positions, refused")
-    where = (drumlin_address, new_topic(3), server.get_uri(), tmp_path / "checkpoint")
+    where = (cluster, new_topic(3), server.get_uri(), tmp_path / "checkpoint")
     return Load(balances, spark, client, *where)
 
 
@@ -100,11 +100,11 @@ def test_payments_are_counted_once(load: Load, balances: ModuleType) -> None:
     shutil.rmtree(load.checkpoint)
     load.run()
     assert load.counted() == load.cents
-    source = balances.look_up(load.address, load.topic)
+    source = balances.look_up(load.cluster, load.topic)
     assert balances.position(load.database, source) == load.client.offsets(load.topic)
     load.client.delete_topic(load.topic)
     load.client.create_topic(load.topic, 3)
-    now = balances.look_up(load.address, load.topic)
+    now = balances.look_up(load.cluster, load.topic)
     told = f"{source.topic_id}.*{now.topic_id}.*created again. .*`positions`"
     with pytest.raises(RuntimeError, match=told):
         load.run()
@@ -113,7 +113,7 @@ def test_payments_are_counted_once(load: Load, balances: ModuleType) -> None:
 def test_who_may_make_no_tables_can_use_those_that_are_there(
     load: Load, balances: ModuleType
 ) -> None:
-    source = balances.look_up(load.address, load.topic)
+    source = balances.look_up(load.cluster, load.topic)
     assert balances.position(load.database, source) == {}
     with psycopg.connect(load.database) as connection:
         connection.execute("CREATE ROLE loader LOGIN")
@@ -199,7 +199,7 @@ def test_a_task_that_dies_before_its_commit_is_counted_all_the_same(
 
 def test_a_late_attempt_finds_its_records_counted(load: Load, balances: ModuleType) -> None:
     load.pay(30)
-    source = balances.look_up(load.address, load.topic)
+    source = balances.look_up(load.cluster, load.topic)
     balances.position(load.database, source)
     rows = load.client.read(load.topic, [0], columns=["partition", "offset", "key"])
     batch = pa.table(

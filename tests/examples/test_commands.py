@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,8 +17,11 @@ import pytest
 from deltalake import DeltaTable
 
 from drumlin.client.client import Client
+from drumlin.security import SecurityOptionError
 from examples.conftest import PIPELINES, NewTopic
+from rig.certificates import Certificates
 from rig.java import spark_environment
+from rig.secured_kafka import SCRAM_PASSWORD, SecuredKafka
 from rig.waiting import wait_until
 
 
@@ -40,6 +46,64 @@ def test_the_service_of_accounts(drumlin_address: str, tmp_path: Path) -> None:
     assert (
         _run("accounts", *arguments, typed="withdraw ada 120\n") == "ada has 380 after 2 events\n"
     )
+
+
+def _secured(folder: Path, **more: str) -> Path:
+    """A file as Kafka's tools take it with `--command-config`."""
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            'username="alice" password="secret";'
+        ),
+        "request.timeout.ms": "5000",
+    }
+    lines = (f"{name}={text}\n" for name, text in (properties | more).items())
+    path = folder / "client.properties"
+    path.write_text("".join(lines))
+    return path
+
+
+def test_a_secured_cluster_is_named_by_a_file(
+    pipeline: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    session = pipeline("session")
+
+    def named(path: Path) -> Any:
+        line = ["--brokers", "broker:9093", "--command-config", str(path)]
+        return session.cluster_of(session.parser("A program.").parse_args(line))
+
+    cluster = named(_secured(tmp_path))
+    assert cluster.security.keys() == {"security.protocol", "sasl.mechanism", "sasl.jaas.config"}
+    assert cluster.arguments["bootstrap"] == "broker:9093"
+    assert cluster.arguments["kafka.security.protocol"] == "SASL_SSL"
+    with pytest.raises(SecurityOptionError, match=r"ssl\.truststore\.locatoin"):
+        named(_secured(tmp_path, **{"ssl.truststore.locatoin": "ca.pem"}))
+
+
+@pytest.mark.deep
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_load_from_a_secured_cluster(
+    secured_kafka: SecuredKafka, certificates: Certificates, tmp_path: Path
+) -> None:
+    config = _secured(
+        tmp_path,
+        **{
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required "
+                f"username=alice password='{SCRAM_PASSWORD}';"
+            ),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": certificates.path("ca.crt"),
+        },
+    )
+    arguments = {"topic": "open", "lake": tmp_path / "lake", "checkpoint": tmp_path / "checkpoint"}
+    where = ("--brokers", secured_kafka.addresses["tlslogin"], "--command-config", str(config))
+    _run("lake", *where, *(f"--{name}={value}" for name, value in arguments.items()))
+    assert pq.read_table(tmp_path / "lake")["value"].to_pylist() == [b"one", b"two"]
 
 
 @pytest.mark.deep

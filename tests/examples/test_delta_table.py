@@ -35,12 +35,12 @@ class Load:
         delta: ModuleType,
         spark: SparkSession,
         client: Client,
-        address: str,
+        cluster: Any,
         topic: str,
         folder: Path,
     ) -> None:
         self.delta, self.spark, self.client = delta, spark, client
-        self.address, self.topic = address, topic
+        self.cluster, self.topic = cluster, topic
         self.folder, self.checkpoint = str(folder / "table"), str(folder / "checkpoint")
 
     def write(self, values: dict[str, str | None]) -> None:
@@ -48,7 +48,7 @@ class Load:
         self.client.append(pa.table(rows), self.topic)
 
     def run(self, batch_offsets: int = 1000) -> None:
-        arguments = (self.address, self.topic, self.folder, self.checkpoint)
+        arguments = (self.cluster, self.topic, self.folder, self.checkpoint)
         self.delta.load(self.spark, *arguments, batch_offsets)
 
     def table(self) -> dict[str, str]:
@@ -67,10 +67,10 @@ def load(
     spark: SparkSession,
     client: Client,
     new_topic: NewTopic,
-    drumlin_address: str,
+    cluster: Any,
     tmp_path: Path,
 ) -> Load:
-    return Load(delta, spark, client, drumlin_address, new_topic(3), tmp_path)
+    return Load(delta, spark, client, cluster, new_topic(3), tmp_path)
 
 
 def test_upserts_and_tombstones_are_applied_once(
@@ -117,10 +117,10 @@ def test_where_a_key_is_in_two_partitions_the_later_record_counts(load: Load) ->
 
 
 def test_a_table_is_of_one_topic(load: Load, delta: ModuleType, new_topic: NewTopic) -> None:
-    before = delta.look_up(load.address, load.topic)
+    before = delta.look_up(load.cluster, load.topic)
     delta.open_table(load.folder, before)
     with pytest.raises(RuntimeError, match="A table is of one topic"):
-        delta.open_table(load.folder, delta.look_up(load.address, new_topic()))
+        delta.open_table(load.folder, delta.look_up(load.cluster, new_topic()))
     load.client.delete_topic(load.topic)
     load.client.create_topic(load.topic, 3)
     with pytest.raises(RuntimeError, match=f"{before.topic_id}.* created again"):
@@ -166,10 +166,10 @@ def test_a_driver_that_dies_beside_its_commit(
 
 def test_of_two_runs_at_once_one_fails(load: Load, delta: ModuleType) -> None:
     load.write({"a": "1"})
-    rival = delta.open_table(load.folder, delta.look_up(load.address, load.topic))
+    rival = delta.open_table(load.folder, delta.look_up(load.cluster, load.topic))
     batch = (
         load.spark.read.format("drumlin")
-        .option("kafka.bootstrap.servers", load.address)
+        .option("kafka.bootstrap.servers", load.cluster.brokers)
         .option("subscribe", load.topic)
         .load()
     )

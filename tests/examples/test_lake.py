@@ -50,7 +50,7 @@ class Load:
         self, lake: ModuleType, spark: SparkSession, client: Client, topic: str, folder: Path
     ) -> None:
         self.module, self.spark, self.client, self.topic = lake, spark, client, topic
-        self.address = ""
+        self.cluster: Any = None
         self.folder, self.checkpoint = folder / "lake", folder / "checkpoint"
         self.count = 0
 
@@ -62,7 +62,7 @@ class Load:
         self.count += records
 
     def run(self, batch_offsets: int = 1000, url: str | None = None) -> None:
-        arguments = (self.address, self.topic, url or str(self.folder), str(self.checkpoint))
+        arguments = (self.cluster, self.topic, url or str(self.folder), str(self.checkpoint))
         self.module.load(self.spark, *arguments, batch_offsets)
 
     def records(self) -> Rows:
@@ -94,11 +94,11 @@ def load(
     spark: SparkSession,
     client: Client,
     new_topic: NewTopic,
-    drumlin_address: str,
+    cluster: Any,
     tmp_path: Path,
 ) -> Load:
     made = Load(lake, spark, client, new_topic(3), tmp_path)
-    made.address = drumlin_address
+    made.cluster = cluster
     return made
 
 
@@ -124,7 +124,7 @@ def test_each_load_tells_its_offsets(load: Load) -> None:
     (folder,) = load.loads()
     assert json.loads((folder / "_offsets.json").read_text()) == {
         "topic": load.topic,
-        "topic_id": load.client.topics([load.topic])[load.topic].topic_id,
+        "topic_id": load.client.describe_topics([load.topic])[load.topic].topic_id,
         "offsets": {
             str(partition): offset for partition, offset in load.client.offsets(load.topic).items()
         },
@@ -174,7 +174,7 @@ def test_a_driver_that_dies_beside_its_rename(
 
 def test_of_two_runs_at_once_one_fails(load: Load, lake: ModuleType) -> None:
     load.write(100)
-    rival = lake.Lake(str(load.folder), lake.look_up(load.address, load.topic))
+    rival = lake.Lake(str(load.folder), lake.look_up(load.cluster, load.topic))
     load.run()
     files = load.folder / "rivals"
     files.touch()
@@ -188,14 +188,14 @@ def test_a_lake_is_of_one_topic(load: Load, lake: ModuleType, new_topic: NewTopi
     """The offsets of another one, of that name even, would pass over its first records."""
     load.write(10)
     load.run()
-    of_another = lake.look_up(load.address, new_topic(3))
+    of_another = lake.look_up(load.cluster, new_topic(3))
     with pytest.raises(RuntimeError, match=r"Nothing was loaded\. A lake is of one topic"):
         lake.Lake(str(load.folder), of_another)
-    before = lake.look_up(load.address, load.topic)
+    before = lake.look_up(load.cluster, load.topic)
     load.client.delete_topic(load.topic)
     load.client.create_topic(load.topic, 3)
     load.write(15)
-    now = lake.look_up(load.address, load.topic)
+    now = lake.look_up(load.cluster, load.topic)
     with pytest.raises(RuntimeError, match=f"{before.topic_id}.*{now.topic_id}.*created again"):
         load.run()
     assert len(load.records()) == 10
@@ -231,7 +231,7 @@ def test_a_lake_on_hadoop(
     with small_hdfs(tmp_path) as address:
         url = f"{address}/lakes/flights"
         load.write(100)
-        rival = lake.Lake(url, lake.look_up(load.address, load.topic))
+        rival = lake.Lake(url, lake.look_up(load.cluster, load.topic))
         load.run(url=url)
         assert (tmp_path / "killed").exists()
         shutil.rmtree(load.checkpoint)

@@ -39,7 +39,7 @@ def test_orders_find_their_customers(
     spark: SparkSession,
     client: Client,
     new_topic: NewTopic,
-    drumlin_address: str,
+    cluster: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -49,7 +49,7 @@ def test_orders_find_their_customers(
     checkpoint = str(tmp_path / "checkpoint")
 
     def run() -> None:
-        program.enrich(spark, drumlin_address, orders, customers, target, checkpoint)
+        program.enrich(spark, cluster, orders, customers, target, checkpoint)
 
     _write(client, customers, {"7": {"name": "Ada", "city": "London"}, "8": {"name": "Kurt"}})
     _write(client, orders, {"7": {"item": "tea"}, "8": {"item": "ink"}, "9": {"item": "milk"}})

@@ -44,7 +44,7 @@ def test_each_change_is_written_once(
     spark: SparkSession,
     client: Client,
     new_topic: NewTopic,
-    drumlin_address: str,
+    cluster: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -54,7 +54,7 @@ def test_each_change_is_written_once(
     refused = new_topic(1)
 
     def run() -> None:
-        program.keep(spark, drumlin_address, payments, target, refused, checkpoint)
+        program.keep(spark, cluster, payments, target, refused, checkpoint)
 
     bad = {"key": ["account-0", "b", "c"], "value": ['{"amount": "ten"}', "no json", '{"a": 1}']}
     client.append(pa.table(bad), payments)
@@ -91,14 +91,14 @@ def test_a_driver_that_dies_after_its_write_writes_nothing_twice(
     spark: SparkSession,
     client: Client,
     new_topic: NewTopic,
-    drumlin_address: str,
+    cluster: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The state goes on from the checkpoint; the batch is repeated, and not written again."""
     payments, target = new_topic(), new_topic(1)
     checkpoint = str(tmp_path / "checkpoint")
-    arguments = (spark, drumlin_address, payments, target, new_topic(1), checkpoint)
+    arguments = (spark, cluster, payments, target, new_topic(1), checkpoint)
     sink = program.sink
 
     def dying(*arguments: Any, **options: Any) -> Any:

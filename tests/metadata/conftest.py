@@ -12,13 +12,12 @@ import pytest
 
 from cli.conftest import Result
 from drumlin.cli import app
-from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.store.changes import Change
 from drumlin.metadata.store.store import MetadataStore
 from drumlin.metadata.zookeeper.brokers import registration_nodes
 from metadata.several_brokers import Brokers, RunBrokers
 from metadata.several_brokers import Scenario as BrokersScenario
-from metadata.stores import Stores, shared_stores, stores_at
+from metadata.stores import Stores, embedded_store, shared_stores, stores_at
 from rig.zookeeper import ZooKeeper
 from rig.zookeeper_operator import Operator
 
@@ -34,7 +33,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
         return shared_stores(tmp_path)
 
     async def open_embedded() -> MetadataStore:
-        return SqliteMetadata.open(tmp_path)
+        return embedded_store(tmp_path)
 
     return Stores(open_embedded)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from drumlin.clock import Clock
 from drumlin.metadata.image import BrokerState, Endpoint, LogEnd, PartitionId, PartitionState
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.store.changes import Change, PartitionsChanged
-from drumlin.metadata.store.store import IsrWish
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from metadata.stores import SharedOwner, stores_at
 from rig.waiting import eventually
@@ -134,7 +134,7 @@ class BrokersOfOneMachine(Brokers):
         for node_id in list(self.stores):
             await self.end(node_id)
         await eventually(lambda: not authority.image.brokers)
-        authority._is_stopping = False
+        authority.controller._is_stopping = False
 
     async def close(self) -> None:
         self._owner.authority.stop()
@@ -161,8 +161,8 @@ def id_of(store: Any, topic: str, index: int = 0) -> PartitionId:
     return PartitionId(store.image.topics[topic].topic_id, index)
 
 
-def wish(state: PartitionState, *isr: tuple[int, int]) -> IsrWish:
-    return IsrWish(state.leader_epoch, state.partition_epoch, isr)
+def wish(state: PartitionState, *isr: tuple[int, int]) -> IsrRequest:
+    return IsrRequest(state.leader_epoch, state.partition_epoch, isr)
 
 
 async def reassign(

@@ -11,8 +11,10 @@ from typing import Any
 from drumlin.clock import Clock, SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.topic import log_config
+from drumlin.metadata.embedded.metadata import EmbeddedMetadata
 from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import BrokerState
+from drumlin.metadata.opening import configs_in
 from drumlin.metadata.shared.authority import Authority
 from drumlin.metadata.shared.channel import Channel
 from drumlin.metadata.shared.metadata import SharedMetadata
@@ -55,6 +57,12 @@ def shared_stores(directory: Path, node_ids: Sequence[int] = (1,)) -> Stores:
         return await owner.open(node_ids[0], is_last=True)
 
     return Stores(open_shared, node_ids[0])
+
+
+def embedded_store(directory: Path, node_id: int = 1) -> EmbeddedMetadata:
+    """The store of a broker that is alone. Blocks."""
+    store = SqliteMetadata.open(directory)
+    return EmbeddedMetadata(store, node_id, configs_in(store.image, BrokerConfig({})))
 
 
 class SharedOwner:

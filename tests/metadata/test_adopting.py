@@ -16,7 +16,6 @@ from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.metadata import opening
 from drumlin.metadata.embedded.database import FILE_NAME
-from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import BrokerState, Resource, ResourceType, TopicState
 from drumlin.metadata.opening import IN_ZOOKEEPER, open_metadata
 from drumlin.metadata.store.store import MetadataStore, UnusableMetadata
@@ -59,7 +58,7 @@ class Data:
         """Start the broker, and stop it."""
 
         async def run() -> None:
-            store = opening.open_embedded(BrokerConfig(self.settings))
+            store = await open_metadata(BrokerConfig(self.settings), SystemClock())
             await store.register_broker(BrokerState(NODE_ID, None, ()))
             await scenario(store)
             self.topics = dict(store.image.topics)
@@ -69,8 +68,9 @@ class Data:
 
         asyncio.run(run())
 
-    async def _fill(self, store: SqliteMetadata) -> None:
-        await store.note_adopted()
+    async def _fill(self, store: MetadataStore) -> None:
+        assert store.adoption is not None
+        await store.adoption.note_adopted()
         for name in ("one", "two"):
             await store.create_topic(name, [[NODE_ID]] * 3, {"retention.ms": "5"})
         gone = await store.create_topic("gone", [[NODE_ID]], {})

@@ -11,7 +11,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 
 from drumlin.metadata.image import NO_LEADER, PartitionId
-from drumlin.metadata.store.store import IsrWish
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.zookeeper.znodes import layout
 from drumlin.wire.error_codes import KafkaError
 from metadata.several_brokers import Brokers
@@ -98,7 +98,7 @@ class Churn:
                     members = [node_id, *self.choose.sample(others, self.choose.randrange(3))]
                     epochs = {each.node_id: each.epoch for each in store.image.brokers.values()}
                     isr = tuple((each, epochs.get(each, -1)) for each in members)
-                    wish = IsrWish(state.leader_epoch, state.partition_epoch, isr)
+                    wish = IsrRequest(state.leader_epoch, state.partition_epoch, isr)
                     wishes[PartitionId(topic.topic_id, state.index)] = wish
             await store.alter_isrs(wishes)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.store.changes import (
     Change,
     ConfigsChanged,
@@ -17,7 +18,7 @@ from drumlin.metadata.store.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from drumlin.metadata.store.store import IsrWish, MetadataStore
+from drumlin.metadata.store.store import MetadataStore
 from drumlin.metadata.zookeeper.metadata import ZooKeeperMetadata
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from metadata.stores import Stores
@@ -279,7 +280,7 @@ def test_isrs_that_cannot_be(stores: Stores) -> None:
         topic = await store.create_topic("t", [[1, 2]], {})
         partition = PartitionId(topic.topic_id, 0)
         nowhere = [PartitionId(topic.topic_id, 1), PartitionId(uuid.uuid4(), 0)]
-        same = IsrWish(0, 0, ((1, epoch),))
+        same = IsrRequest(0, 0, ((1, epoch),))
         unchanged = await store.alter_isrs(dict.fromkeys([partition, *nowhere], same))
         assert unchanged.pop(partition) == topic.partitions[0]
         assert set(unchanged) == set(nowhere)
@@ -287,10 +288,10 @@ def test_isrs_that_cannot_be(stores: Stores) -> None:
             assert isinstance(each, KafkaError)
             assert each.code is ErrorCode.unknown_topic_id
         for wish, code in {
-            IsrWish(1, 0, ((1, epoch),)): ErrorCode.fenced_leader_epoch,
-            IsrWish(0, 1, ((1, epoch),)): ErrorCode.invalid_update_version,
-            IsrWish(0, 0, ((1, epoch), (2, 0))): ErrorCode.ineligible_replica,
-            IsrWish(0, 0, ((2, 0),)): ErrorCode.invalid_request,
+            IsrRequest(1, 0, ((1, epoch),)): ErrorCode.fenced_leader_epoch,
+            IsrRequest(0, 1, ((1, epoch),)): ErrorCode.invalid_update_version,
+            IsrRequest(0, 0, ((1, epoch), (2, 0))): ErrorCode.ineligible_replica,
+            IsrRequest(0, 0, ((2, 0),)): ErrorCode.invalid_request,
         }.items():
             (refused,) = (await store.alter_isrs({partition: wish})).values()
             assert isinstance(refused, KafkaError)

@@ -17,8 +17,8 @@ from drumlin.metadata.image import (
     ResourceType,
 )
 from drumlin.metadata.rules.balance import to_be_led_as_preferred
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
-from drumlin.metadata.store.store import IsrWish
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from metadata.several_brokers import (
@@ -81,10 +81,10 @@ def test_a_leader_changes_its_isrs(run_brokers: RunBrokers) -> None:
         codes = {}
         for name, each in {
             "late": wish(known, (1, one), (2, two)),
-            "fenced": IsrWish(7, 1, ((1, one),)),
-            "another epoch": IsrWish(0, 1, ((1, one), (2, two + 5))),
-            "unknown epoch": IsrWish(0, 1, ((1, one), (2, -1))),
-            "no replica": IsrWish(0, 1, ((1, one), (3, 0))),
+            "fenced": IsrRequest(7, 1, ((1, one),)),
+            "another epoch": IsrRequest(0, 1, ((1, one), (2, two + 5))),
+            "unknown epoch": IsrRequest(0, 1, ((1, one), (2, -1))),
+            "no replica": IsrRequest(0, 1, ((1, one), (3, 0))),
         }.items():
             codes[name] = (await first.alter_isrs({ids[0]: each}))[ids[0]].code
         assert codes == {
@@ -94,9 +94,9 @@ def test_a_leader_changes_its_isrs(run_brokers: RunBrokers) -> None:
             "unknown epoch": ErrorCode.ineligible_replica,
             "no replica": ErrorCode.ineligible_replica,
         }
-        outcome = (await second.alter_isrs({ids[0]: IsrWish(0, 1, ((2, two),))}))[ids[0]]
+        outcome = (await second.alter_isrs({ids[0]: IsrRequest(0, 1, ((2, two),))}))[ids[0]]
         assert outcome.code is ErrorCode.fenced_leader_epoch
-        grown = await first.alter_isrs({ids[0]: IsrWish(0, 1, ((1, -1), (2, two)))})
+        grown = await first.alter_isrs({ids[0]: IsrRequest(0, 1, ((1, -1), (2, two)))})
         assert grown[ids[0]] == PartitionState(0, 1, 0, (1, 2), (1, 2), 2)
         await first.delete_topic(ids[0].topic_id)
         outcome = (await first.alter_isrs({ids[0]: wishes[ids[0]]}))[ids[0]]

@@ -10,6 +10,7 @@ import pytest
 from drumlin.metadata.image import NO_LEADER, NO_LOG, LastKnown, LogEnd, PartitionState
 from drumlin.metadata.rules.elections import elected
 from drumlin.metadata.rules.eligible import Election, complete, election, needed_replicas
+from drumlin.metadata.rules.isr_requests import IsrRequest, granted
 from drumlin.metadata.rules.leadership import (
     Returned,
     handed_over,
@@ -18,8 +19,6 @@ from drumlin.metadata.rules.leadership import (
     settled,
 )
 from drumlin.metadata.rules.reassignment import cancelled, completed, reassigned
-from drumlin.metadata.store.isr_wishes import granted
-from drumlin.metadata.store.store import IsrWish
 from drumlin.wire.error_codes import KafkaError
 from rig.depth import so_many
 
@@ -51,7 +50,7 @@ def test_who_leaves_is_eligible_while_too_few_are_in_sync() -> None:
     after = settled(nobody, {2, 3}, MIN_ISR)
     assert (after.leader, after.isr, after.elr, after.last_leader) == (2, (2,), (1,), NO_LEADER)
     assert election(nobody, after) is Election.CLEAN
-    wish = IsrWish(after.leader_epoch, 9, ((2, 7), (3, 7)))
+    wish = IsrRequest(after.leader_epoch, 9, ((2, 7), (3, 7)))
     grown = granted(wish, after, 2, {2: 7, 3: 7}, MIN_ISR)
     assert (grown.isr, grown.elr) == ((2, 3), ())
 
@@ -120,7 +119,7 @@ def test_who_returns_to_a_leader_does_not_lead_in_its_stead() -> None:
     first = returned(alone, 1, Returned(LogEnd(4, 900)), {3}, MIN_ISR)
     both = returned(first, 2, Returned(LogEnd(4, 900)), {1, 3}, MIN_ISR)
     assert (both.leader, both.isr, both.elr) == (3, (3,), ())
-    wish = IsrWish(both.leader_epoch, both.partition_epoch, ((3, 7),))
+    wish = IsrRequest(both.leader_epoch, both.partition_epoch, ((3, 7),))
     renewed = granted(wish, both, 3, dict.fromkeys(REPLICAS, 7), MIN_ISR)
     waiting = settled(renewed, {1, 2}, MIN_ISR)
     assert (waiting.leader, waiting.isr) == (NO_LEADER, (3,))
@@ -133,7 +132,7 @@ def test_whose_leader_comes_back_without_its_log_wait_for_an_operator() -> None:
     """They lack what it alone had, and have fetched since: nobody knows by now who lacks least."""
     known = (LastKnown(1, LogEnd(4, 900), True), LastKnown(2, LogEnd(4, 950), True))
     alone = replace(ALL, leader=3, isr=(3,), last_known=known)
-    wish = IsrWish(alone.leader_epoch, alone.partition_epoch, ((3, 7),))
+    wish = IsrRequest(alone.leader_epoch, alone.partition_epoch, ((3, 7),))
     renewed = settled(granted(wish, alone, 3, dict.fromkeys(REPLICAS, 7), MIN_ISR), {1, 2}, MIN_ISR)
     gone = settled(returned(renewed, 3, EMPTY, {1, 2}, MIN_ISR), REPLICAS, MIN_ISR)
     assert (gone.leader, gone.isr) == (NO_LEADER, ())
@@ -323,7 +322,7 @@ class World:
         state = self.state
         if state.leader in self.alive:
             members = tuple((each, 7) for each in dict.fromkeys([state.leader, *isr]))
-            wish = IsrWish(state.leader_epoch, state.partition_epoch, members)
+            wish = IsrRequest(state.leader_epoch, state.partition_epoch, members)
             epochs = dict.fromkeys(self.alive, 7)
             self.state = granted(wish, state, state.leader, epochs, self.min_isr)
 

@@ -12,7 +12,7 @@ from drumlin.clock import ManualClock, SystemClock
 from drumlin.metadata.image import (
     PartitionState,
 )
-from drumlin.metadata.store.store import IsrWish
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.zookeeper.znodes import layout, own_layout
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.zookeeper.connection import ZooKeeperAway
@@ -56,7 +56,7 @@ def test_a_zombie_changes_nothing(run_brokers: RunBrokers, operator: Operator) -
         outcome = (await second.alter_isrs({fenced: wish(state, (2, 0))}))[fenced]
         assert outcome.code is ErrorCode.not_controller
         operator.put(layout.state_path("t", 1), before)  # as if no controller had acted yet
-        outcome = (await second.alter_isrs({alone: IsrWish(0, 2, ((2, 0),))}))[alone]
+        outcome = (await second.alter_isrs({alone: IsrRequest(0, 2, ((2, 0),))}))[alone]
         assert outcome.code is ErrorCode.not_controller
         with pytest.raises(KafkaError) as caught:
             await second.create_topic("u", [[2]], {})

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from drumlin.metadata.image import NO_LEADER, PartitionState
+from drumlin.metadata.rules.isr_requests import IsrRequest, check_request, is_granted
 from drumlin.metadata.rules.leadership import (
     handed_over,
     in_next_epoch,
@@ -14,8 +15,6 @@ from drumlin.metadata.rules.leadership import (
     preferred,
     settled,
 )
-from drumlin.metadata.store.isr_wishes import check_wish, is_granted
-from drumlin.metadata.store.store import IsrWish
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 REPLICAS = (1, 2, 3)
@@ -90,28 +89,28 @@ EPOCHS = {1: 10, 2: 20, 3: 30}
 @pytest.mark.parametrize(
     ("wish", "code"),
     [
-        (IsrWish(3, 9, ((1, 10),)), ErrorCode.fenced_leader_epoch),
-        (IsrWish(5, 9, ((1, 10),)), ErrorCode.fenced_leader_epoch),
-        (IsrWish(4, 8, ((1, 10),)), ErrorCode.invalid_update_version),
-        (IsrWish(4, 10, ((1, 10),)), ErrorCode.invalid_update_version),
-        (IsrWish(4, 9, ((2, 20),)), ErrorCode.invalid_request),
-        (IsrWish(4, 9, ((1, 10), (2, 20), (2, 20))), ErrorCode.invalid_request),
-        (IsrWish(4, 9, ()), ErrorCode.invalid_request),
-        (IsrWish(4, 9, ((1, 10), (3, 29))), ErrorCode.ineligible_replica),
-        (IsrWish(4, 9, ((1, 10), (3, -1))), ErrorCode.ineligible_replica),
-        (IsrWish(4, 9, ((1, 10), (4, 40))), ErrorCode.ineligible_replica),
+        (IsrRequest(3, 9, ((1, 10),)), ErrorCode.fenced_leader_epoch),
+        (IsrRequest(5, 9, ((1, 10),)), ErrorCode.fenced_leader_epoch),
+        (IsrRequest(4, 8, ((1, 10),)), ErrorCode.invalid_update_version),
+        (IsrRequest(4, 10, ((1, 10),)), ErrorCode.invalid_update_version),
+        (IsrRequest(4, 9, ((2, 20),)), ErrorCode.invalid_request),
+        (IsrRequest(4, 9, ((1, 10), (2, 20), (2, 20))), ErrorCode.invalid_request),
+        (IsrRequest(4, 9, ()), ErrorCode.invalid_request),
+        (IsrRequest(4, 9, ((1, 10), (3, 29))), ErrorCode.ineligible_replica),
+        (IsrRequest(4, 9, ((1, 10), (3, -1))), ErrorCode.ineligible_replica),
+        (IsrRequest(4, 9, ((1, 10), (4, 40))), ErrorCode.ineligible_replica),
     ],
 )
-def test_wishes_that_are_refused(wish: IsrWish, code: ErrorCode) -> None:
+def test_wishes_that_are_refused(wish: IsrRequest, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as caught:
-        check_wish(wish, STATE, 1, EPOCHS | {4: 40})
+        check_request(wish, STATE, 1, EPOCHS | {4: 40})
     assert caught.value.code is code
 
 
 def test_wishes_that_are_granted() -> None:
-    check_wish(IsrWish(4, 9, ((1, -1), (2, -1))), STATE, 1, {})
-    wish = IsrWish(4, 9, ((1, -1), (2, 7), (3, 30)))  # who is in is not asked for its epoch
-    check_wish(wish, STATE, 1, EPOCHS)
+    check_request(IsrRequest(4, 9, ((1, -1), (2, -1))), STATE, 1, {})
+    wish = IsrRequest(4, 9, ((1, -1), (2, 7), (3, 30)))  # who is in is not asked for its epoch
+    check_request(wish, STATE, 1, EPOCHS)
     assert not is_granted(wish, STATE, 1)
     made = replace(STATE, isr=(1, 2, 3), partition_epoch=10)
     assert is_granted(wish, made, 1)
@@ -124,4 +123,4 @@ def test_who_has_died_comes_in_with_no_epoch() -> None:
     """Neither -1, which stands for an epoch that is not known, nor any other."""
     for epoch in (-1, 30):
         with pytest.raises(KafkaError):
-            check_wish(IsrWish(4, 9, ((1, 10), (3, epoch))), STATE, 1, {1: 10, 2: 20})
+            check_request(IsrRequest(4, 9, ((1, 10), (3, epoch))), STATE, 1, {1: 10, 2: 20})

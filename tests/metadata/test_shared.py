@@ -23,11 +23,12 @@ from drumlin.metadata.image import (
     Resource,
     ResourceType,
 )
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.shared.folders import folders_of, with_folders
 from drumlin.metadata.shared.metadata import SharedMetadata
 from drumlin.metadata.store.changes import BrokersChanged, Change, PartitionsChanged, TopicCreated
-from drumlin.metadata.store.store import IsrWish, MetadataStore
+from drumlin.metadata.store.store import MetadataStore
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from metadata.several_brokers import all_of
 from metadata.stores import SharedOwner
@@ -185,7 +186,7 @@ def test_an_isr_grows_by_brokers_in_their_present_epoch(tmp_path: Path) -> None:
         known = state(stores[1], "t")
 
         async def wish(epoch: int, **more: int) -> PartitionState | KafkaError:
-            wanted = IsrWish(known.leader_epoch, known.partition_epoch, ((1, -1), (2, epoch)))
+            wanted = IsrRequest(known.leader_epoch, known.partition_epoch, ((1, -1), (2, epoch)))
             return (await stores[1].alter_isrs({partition: wanted._replace(**more)}))[partition]
 
         for refused, code in (
@@ -212,7 +213,7 @@ def test_what_cannot_be_stored_nobody_sees(tmp_path: Path) -> None:
         where = PartitionId(topic.topic_id, 0)
         await all_see(stores, lambda each: "t" in each.image.topics)
         before = state(stores[1], "t")
-        wish = IsrWish(before.leader_epoch, before.partition_epoch, ((1, -1),))
+        wish = IsrRequest(before.leader_epoch, before.partition_epoch, ((1, -1),))
         connection = owner.authority.store._database._connection
         connection.execute("PRAGMA query_only = ON")
         refused = (await stores[1].alter_isrs({where: wish}))[where]
@@ -253,14 +254,14 @@ def test_leaders_of_an_unclean_election(tmp_path: Path) -> None:
     async def scenario(owner: SharedOwner, stores: dict[int, SharedMetadata]) -> None:
         for name in ("careful", "careless"):
             topic = await stores[1].create_topic(name, [[1, 2]], {})
-            wish = IsrWish(0, 0, ((1, -1),))
+            wish = IsrRequest(0, 0, ((1, -1),))
             await stores[1].alter_isrs({PartitionId(topic.topic_id, 0): wish})
         await stores[1].close()
         await eventually(lambda: state(stores[2], "careless").leader == 2)
         assert state(stores[2], "careless").isr == (2,)
         assert state(stores[2], "careful").leader == NO_LEADER
         assert state(stores[2], "careful").isr == (1,)
-        counts = owner.authority.elections
+        counts = owner.authority.controller.elections
         assert (counts.elections, counts.unclean) == (1, 1)
         assert counts.seconds > 0
 
@@ -297,7 +298,7 @@ def test_a_broker_hands_over_before_it_stops(tmp_path: Path) -> None:
         assert state(stores[1], "t") == PartitionState(0, 2, 1, (1, 2), (2,), 1)
         assert state(stores[1], "t", 1).leader == 1
         # Nobody takes it in again, though it still fetches.
-        wish = IsrWish(1, 1, ((2, -1), (1, epoch)))
+        wish = IsrRequest(1, 1, ((2, -1), (1, epoch)))
         partition = PartitionId(topic.topic_id, 0)
         refused = (await stores[2].alter_isrs({partition: wish}))[partition]
         assert isinstance(refused, KafkaError)

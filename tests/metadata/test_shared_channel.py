@@ -25,6 +25,7 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.shared import codec
 from drumlin.metadata.shared.channel import (
@@ -32,9 +33,8 @@ from drumlin.metadata.shared.channel import (
     ChannelEnded,
     ChannelSilent,
     encode,
-    encode_tale,
+    encode_notification,
 )
-from drumlin.metadata.store.store import IsrWish
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.waiting import eventually
 
@@ -116,7 +116,12 @@ def test_whoever_waits_is_told_of_the_end() -> None:
 
 @pytest.mark.parametrize(
     "frame",
-    [b"\x00\x00\x00\x04{{{{", b"\x00\x00\x00\x02[]", encode_tale("unknown", 1), encode([9, 9])],
+    [
+        b"\x00\x00\x00\x04{{{{",
+        b"\x00\x00\x00\x02[]",
+        encode_notification("unknown", 1),
+        encode([9, 9]),
+    ],
 )
 def test_what_is_not_understood_ends_it(frame: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(one: Channel, other: Channel) -> None:
@@ -231,12 +236,12 @@ def test_a_topic_arrives_as_it_is(topic: TopicState, configs: dict[str, str]) ->
 @given(
     st.dictionaries(
         st.builds(PartitionId, _topic_ids, _ids),
-        st.builds(IsrWish, _ids, _ids, st.lists(st.tuples(_ids, st.integers(-1, 9))).map(tuple)),
+        st.builds(IsrRequest, _ids, _ids, st.lists(st.tuples(_ids, st.integers(-1, 9))).map(tuple)),
         max_size=3,
     )
 )
-def test_wishes_arrive_as_they_are(wishes: dict[PartitionId, IsrWish]) -> None:
-    assert codec.read_wishes(through(codec.write_wishes(wishes))) == wishes
+def test_wishes_arrive_as_they_are(wishes: dict[PartitionId, IsrRequest]) -> None:
+    assert codec.read_isr_requests(through(codec.write_isr_requests(wishes))) == wishes
     assert codec.read_partition_ids(through(codec.write_partition_ids(wishes))) == [*wishes]
 
 

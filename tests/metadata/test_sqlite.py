@@ -25,6 +25,7 @@ from drumlin.metadata.image import (
 )
 from drumlin.metadata.store.changes import Change, PartitionsChanged
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from metadata.stores import embedded_store
 
 ONE_REPLICA = [1]
 BROKER_DEFAULTS = Resource(ResourceType.BROKER, "")
@@ -190,11 +191,12 @@ def test_who_is_the_only_replica_left_leads_what_nobody_led(tmp_path: Path) -> N
         states = nobody, without_a_good_log
         await store.commit([database.put_state(topic.topic_id, each) for each in states])
 
-    async def start(store: SqliteMetadata) -> None:
-        store.on_change(changes.append)
+    async def start() -> None:
+        store = embedded_store(tmp_path)
         await store.register_broker(BrokerState(1, None, ()))
+        store.on_change(changes.append)
         topic = store.image.topics["t"]
-        assert topic.partitions[0] == PartitionState(0, 1, 5, (1,), (1,))
+        assert topic.partitions[0] == PartitionState(0, 1, 5, (1,), (1,), partition_epoch=1)
         assert topic.partitions[1] == without_a_good_log
         asked = [PartitionId(topic.topic_id, index) for index in range(3)]
         outcomes = await store.elect_leaders(asked, is_unclean=False)
@@ -205,16 +207,18 @@ def test_who_is_the_only_replica_left_leads_what_nobody_led(tmp_path: Path) -> N
             ErrorCode.election_not_needed,
         ]
         assert not changes
-        led = PartitionState(1, 1, 5, (1,), (1,))
+        led = PartitionState(1, 1, 5, (1,), (1,), partition_epoch=1)
         assert await store.elect_leaders(asked[1:2], is_unclean=True) == {asked[1]: led}
         assert changes == [PartitionsChanged(store.image.topics["t"], (led,))]
         assert (store.elections.elections, store.elections.unclean) == (2, 1)
+        await store.close()
 
     async def look_again(store: SqliteMetadata) -> None:
         assert [each.leader for each in store.image.topics["t"].partitions] == [1, 1, 1]
 
-    for each in (leave, start, look_again):
-        with_store(tmp_path, each)
+    with_store(tmp_path, leave)
+    asyncio.run(start())
+    with_store(tmp_path, look_again)
 
 
 def test_what_is_stored_of_many_partitions_is_made_in_a_thread(

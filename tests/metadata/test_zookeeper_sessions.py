@@ -12,8 +12,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.store.changes import BrokersChanged, Change
-from drumlin.metadata.store.store import IsrWish, MetadataStore, UnusableMetadata
+from drumlin.metadata.store.store import MetadataStore, UnusableMetadata
 from drumlin.metadata.zookeeper.brokers import registration
 from drumlin.metadata.zookeeper.znodes import layout, own_layout
 from drumlin.storage.directory.partition_metadata import encode_uuid
@@ -155,7 +156,7 @@ def test_what_is_asked_of_a_store_that_closes(chroot: str, *, is_closed: bool) -
             lambda: store.alter_configs(DEFAULTS, lambda _: {"log.retention.ms": "6"}),
             lambda: store.next_producer_id_block(),
             lambda: store.note_folders_left({topic.topic_id: ["/data"]}),
-            lambda: store.alter_isrs({partition: IsrWish(0, 0, ((1, 0),))}),
+            lambda: store.alter_isrs({partition: IsrRequest(0, 0, ((1, 0),))}),
             lambda: store.reassign({partition: (1,)}),
             lambda: store.elect_leaders([partition], is_unclean=False),
             lambda: store.advance_leader_epochs_of([partition]),

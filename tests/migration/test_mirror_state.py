@@ -56,5 +56,5 @@ def test_a_file_has_one_mirror_and_one_cluster(tmp_path: Path) -> None:
         MirrorState(path, "elsewhere")
     for junk in ("{}\n", "nonsense\n", '{"version": 1, "cluster_id": "cluster"}\n[]\n', ""):
         path.write_text(junk)
-        with pytest.raises(StoreError, match="not what a mirror remembers"):
+        with pytest.raises(StoreError, match="not the state of a mirror"):
             MirrorState(path, "cluster")

@@ -72,7 +72,7 @@ def test_a_bomb_is_defused(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", _COMPRESSED)
 @pytest.mark.parametrize("room", [0, 1, len(_TEXT) - 1])
-def test_what_finds_no_room_is_not_unfolded(codec: int, room: int) -> None:
+def test_what_finds_no_room_is_not_decompressed(codec: int, room: int) -> None:
     data = compress(codec, bytes(10 * len(_TEXT)))
     tracemalloc.start()
     try:

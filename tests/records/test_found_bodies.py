@@ -27,8 +27,8 @@ from drumlin.records.columns.columns import (
     decode_to_arrow,
     iterate_arrow,
 )
+from drumlin.records.columns.decompressed_bodies import decompressed
 from drumlin.records.columns.found_bodies import find_bodies
-from drumlin.records.columns.unfolded_bodies import unfolded
 from drumlin.records.compression.compression import CODECS
 from drumlin.records.kernels import loader
 from drumlin.records.kernels.layout import (
@@ -199,11 +199,11 @@ def test_a_crc_that_is_not_asked_for_is_not_looked_at(kernels: loader.Kernels) -
 
 
 @pytest.mark.parametrize("codec", list(CODECS)[1:])
-def test_small_batches_are_unfolded_together(kernels: loader.Kernels, codec: str) -> None:
+def test_small_batches_are_decompressed_together(kernels: loader.Kernels, codec: str) -> None:
     buffer = b"".join(batch(offset, 3, compression=codec) for offset in range(0, 300, 3))
     found = find_bodies(kernels, buffer, Selection())
     assert found is not None
-    ((source, run),) = [(bytes(source), len(run)) for source, run in unfolded(buffer, found)]
+    ((source, run),) = [(bytes(source), len(run)) for source, run in decompressed(buffer, found)]
     assert run == 100
     assert source == b"".join(
         bytes(body.source[body.start : body.end]) for body in select_bodies(buffer, Selection())
@@ -211,7 +211,7 @@ def test_small_batches_are_unfolded_together(kernels: loader.Kernels, codec: str
 
 
 @pytest.mark.parametrize("codec", list(CODECS)[1:])
-def test_a_batch_that_unfolds_to_much_comes_out_in_pieces(
+def test_a_batch_that_decompresses_to_much_comes_out_in_pieces(
     kernels: loader.Kernels, codec: str
 ) -> None:
     large = [Record(offset, 5, None, bytes(1 << 20)) for offset in range(20)]

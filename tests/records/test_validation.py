@@ -356,7 +356,7 @@ def test_damage_is_refused_or_harmless(data: Any, codec: str, rules: Any) -> Non
 # -- on an event loop ----------------------------------------------------------------------------
 
 
-def unfolding_to(size: int, codec: str) -> bytearray:
+def decompressing_to(size: int, codec: str) -> bytearray:
     """A batch of one record whose records part has this many bytes."""
     around = len(encode_record(Record(0, NOW, None, b"v" * (size - 50)), 0, NOW)) - (size - 50)
     record = Record(0, NOW, None, b"v" * (size - around))
@@ -365,12 +365,12 @@ def unfolding_to(size: int, codec: str) -> bytearray:
 
 
 @pytest.mark.parametrize("codec", [name for name in CODECS if name != "none"])
-def test_what_unfolds_to_more_than_32_kib_is_not_for_the_loop(codec: str) -> None:
-    batch = unfolding_to(32 << 10, codec)
+def test_what_decompresses_to_more_than_32_kib_is_not_for_the_loop(codec: str) -> None:
+    batch = decompressing_to(32 << 10, codec)
     prepared = prepare_at_once(batch, AppendRules(), NOW)
     assert prepared is not None
     assert bytes(prepared.buffer) == batch
-    larger = unfolding_to((32 << 10) + 1, codec)
+    larger = decompressing_to((32 << 10) + 1, codec)
     before = bytes(larger)
     assert prepare_at_once(larger, AppendRules(), NOW) is None
     assert larger == before

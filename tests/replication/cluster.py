@@ -15,7 +15,7 @@ from drumlin.peer.connection import Address, BrokerConnection
 from drumlin.peer.options import PeerOptions
 from drumlin.replication.fetchers import Fetchers
 from drumlin.replication.followed_partition import FollowedPartition
-from drumlin.replication.followed_partitions import Surroundings
+from drumlin.replication.followed_partitions import FollowerContext
 from drumlin.storage.all_logs.log_directories import LogDirectories
 from drumlin.storage.log.partition_log import PartitionLog
 from replication.leader import Leader, Led
@@ -53,7 +53,7 @@ class Cluster:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Fetchers]:
-        around = Surroundings(
+        around = FollowerContext(
             self.connect,
             SELF,
             lambda: self.broker_epoch,

@@ -18,7 +18,7 @@ from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.throttle import Throttle
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.store.store import IsrWish
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.records.batch.batch import parse_header
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.records.validation.validation import PreparedBatch
@@ -166,7 +166,7 @@ class Replicas:
         carry_out(self.followed[node], self.followed[node].begin())
         self._note_fetched(node, self.log(node).log_end_offset)
 
-    def _grant(self, partition: Partition, wish: IsrWish) -> None:
+    def _grant(self, partition: Partition, wish: IsrRequest) -> None:
         assert partition is self.partition
         self._agree(tuple(each for each, _ in wish.isr))
 

@@ -50,7 +50,7 @@ class Replica:
         self.records += leader.records[self.end : offset + 1]
 
     def cut(self, cut: Cut, leader: Replica) -> None:
-        if not cut.is_anew and cut.offset > self.start:
+        if not cut.is_full and cut.offset > self.start:
             stay = [each for each in self.there(self.base) if each < cut.offset]
             end = stay[-1] + 1 if stay else self.base
             if end >= self.start:
@@ -121,7 +121,7 @@ class Replica:
         before = self.extent, self.epochs.latest_epoch
         agreed = agreed_end(self, leader)
         cut = cut_after(self.epochs, self.extent, end, leader.start)
-        if not self.cleaned and not leader.cleaned and not cut.is_anew:
+        if not self.cleaned and not leader.cleaned and not cut.is_full:
             assert cut.offset >= min(agreed, self.end)
         self.cut(cut, leader)
         assert (self.extent, self.epochs.latest_epoch) != before
@@ -242,13 +242,13 @@ def test_a_log_without_epochs_is_cut_where_the_leader_says() -> None:
 @pytest.mark.parametrize("leaders_start", [15, 16])
 def test_nothing_is_known_to_be_shared_before_the_leaders_log_start(leaders_start: int) -> None:
     own = epochs((0, 0), (3, 10))
-    assert cut_after(own, OWN, EpochEnd(3, 15), leaders_start) == Cut(leaders_start, is_anew=True)
+    assert cut_after(own, OWN, EpochEnd(3, 15), leaders_start) == Cut(leaders_start, is_full=True)
 
 
 def test_a_leader_whose_log_parts_before_all_that_is_here() -> None:
     """As after an unclean election: what was deleted here is there again."""
     own = epochs((3, 10))
-    assert cut_after(own, Extent(10, 20), EpochEnd(0, 5), 2) == Cut(2, is_anew=True)
+    assert cut_after(own, Extent(10, 20), EpochEnd(0, 5), 2) == Cut(2, is_full=True)
 
 
 def test_a_log_whose_records_are_all_cut_off_still_ends_after_what_was_committed() -> None:
@@ -260,13 +260,13 @@ def test_a_log_whose_records_are_all_cut_off_still_ends_after_what_was_committed
 def test_an_empty_log_only_forgets_an_epoch() -> None:
     empty = Extent(20, 20)
     assert cut_after(epochs((4, 20)), empty, EpochEnd(3, 30), 0) == Cut(20)
-    assert cut_after(epochs((4, 20)), empty, EpochEnd(3, 12), 0) == Cut(0, is_anew=True)
+    assert cut_after(epochs((4, 20)), empty, EpochEnd(3, 12), 0) == Cut(0, is_full=True)
 
 
 def test_a_leader_that_has_not_the_next_offset() -> None:
     assert cut_out_of_range(OWN, Extent(0, 15)) == Cut(15)
-    assert cut_out_of_range(OWN, Extent(15, 15)) == Cut(15, is_anew=True)
-    assert cut_out_of_range(Extent(17, 20), Extent(3, 15)) == Cut(3, is_anew=True)
-    assert cut_out_of_range(OWN, Extent(30, 40)) == Cut(30, is_anew=True)
+    assert cut_out_of_range(OWN, Extent(15, 15)) == Cut(15, is_full=True)
+    assert cut_out_of_range(Extent(17, 20), Extent(3, 15)) == Cut(3, is_full=True)
+    assert cut_out_of_range(OWN, Extent(30, 40)) == Cut(30, is_full=True)
     assert cut_out_of_range(OWN, Extent(10, 40)) is None
     assert cut_out_of_range(OWN, Extent(20, 20)) is None

@@ -142,7 +142,7 @@ def test_deletions_stay_until_whoever_catches_up_has_them(
     drop_all_deletions(replicas, 1)
     assert replicas.log(1).deletions_kept_from > 0
     replicas.catch_up()
-    assert "begins anew" not in caplog.text
+    assert "starts anew" not in caplog.text
 
 
 def test_deletions_go_while_a_thread_reads_for_a_follower(replicas: Replicas) -> None:
@@ -163,7 +163,7 @@ def test_a_cleaning_that_began_before_the_follower_came_waits_for_nobody(
     replicas: Replicas,
 ) -> None:
     """It is looked again what the thread may have read."""
-    replicas.log(1).awaits_nobody()
+    replicas.log(1).forget_followers()
     test_deletions_go_while_a_thread_reads_for_a_follower(replicas)
 
 
@@ -192,7 +192,7 @@ def test_who_has_followed_all_along_does_not_begin_anew(
         replicas.catch_up()
         drop_all_deletions(replicas, 1)
     assert replicas.log(1).deletions_kept_from > 0
-    assert "begins anew" not in caplog.text
+    assert "starts anew" not in caplog.text
 
 
 def test_a_member_of_the_isr_is_never_told_to_begin_anew(replicas: Replicas) -> None:
@@ -227,7 +227,7 @@ def test_a_mistake_in_this_brings_a_key_back(
     instead: Callable[..., object],
 ) -> None:
     monkeypatch.setattr(target, rule, instead)
-    replicas.log(1).awaits_nobody()  # else they would stay, and nothing could go wrong
+    replicas.log(1).forget_followers()  # else they would stay, and nothing could go wrong
     with pytest.raises(AssertionError):
         test_deletions_go_while_a_thread_reads_for_a_follower(replicas)
 

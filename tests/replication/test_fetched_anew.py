@@ -71,7 +71,7 @@ def test_the_old_log_is_there_until_the_new_one_is_complete(
     assert keys(replicas, 3) == old
     assert replicas.log(3).log_end_offset == MANY
     assert len(folders(replicas, 3)) == 2
-    assert "is fetched anew from 0 on, beside the old log: broker 1, which begins" in caplog.text
+    assert "is fetched anew from 0, beside the old log: broker 1, whose log starts" in caplog.text
     while replicas.log(3).log_end_offset == MANY:
         assert 3 not in replicas.state.isr
         assert keys(replicas, 3) == old
@@ -184,7 +184,7 @@ def test_where_the_leader_has_deleted_it_all_the_old_log_gives_way(
     replicas.fetch(3, 300)
     assert replicas.log(3).log_end_offset == MANY + 1
     assert "no room for two logs" in caplog.text
-    (said,) = [each for each in caplog.records if "begins anew" in each.message]
+    (said,) = [each for each in caplog.records if "starts anew" in each.message]
     assert said.levelname == "WARNING"
     replicas.catch_up()
 
@@ -240,7 +240,7 @@ def _any_process_has_followed(
 def _fetch_anew_once(self: FollowedPartition, *arguments: Any) -> Any:
     """Forget why, as soon as it has begun: what ends the copy has it go back to the old log."""
     change = _anew(self, *arguments)
-    self.log.anew = None
+    self.log.refetch = None
     return change
 
 

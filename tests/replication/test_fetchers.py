@@ -157,9 +157,9 @@ def test_a_partition_with_an_error_holds_up_no_other(cluster: Cluster, code: Err
     cluster.run(use)
 
 
-@pytest.mark.parametrize("has_news", [True, False])
+@pytest.mark.parametrize("has_updates", [True, False])
 def test_nothing_is_fetched_for_a_disk_that_is_full(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture, *, has_news: bool
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, *, has_updates: bool
 ) -> None:
     """Its leader would take it for a follower that has caught up. The log dir says it, and once."""
     led = cluster.create("t")
@@ -173,9 +173,9 @@ def test_nothing_is_fetched_for_a_disk_that_is_full(
         fetchers.follow(partition)
         await eventually(lambda: times_named() == 1)
         directory.fail(OSError(errno.ENOSPC, "no space left"), "append")
-        if has_news:
+        if has_updates:
             append(led.log, 3)
-        fetchers.hold_back("t", 0)
+        fetchers.pause_while_offline("t", 0)
         await asyncio.sleep(0.3)  # several of its pauses are over
         assert times_named() == 1
         directory.failure = None
@@ -237,7 +237,7 @@ def test_a_partition_that_is_to_be_named_again(cluster: Cluster) -> None:
         for each in followers:
             fetchers.follow(each)
         await eventually(lambda: len(cluster.broker.asked("fetch")) > 1)
-        fetchers.name_again("topic-1", 0)
+        fetchers.report_again("topic-1", 0)
         await eventually(lambda: any(each.topics for each in cluster.broker.asked("fetch")[1:]))
 
     cluster.run(use)

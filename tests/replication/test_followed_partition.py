@@ -443,7 +443,7 @@ def test_diverged_records_before_the_leaders_log_start_go(
     assert partition.position.offset == 10
     catch_up(partition, led)
     assert (log.log_start_offset, log.log_end_offset) == (10, 17)
-    assert "is fetched anew from 10 on, beside the old log" in caplog.text
+    assert "is fetched anew from 10, beside the old log" in caplog.text
 
 
 def test_it_begins_anew_where_no_epoch_tells_whether_its_records_are_the_leaders(

@@ -32,20 +32,20 @@ def test_the_first_request_names_all() -> None:
     session = FollowerSession()
     session.want(A, at(1))
     session.want(B, at(2))
-    assert session.is_beginning
+    assert session.is_starting
     request = session.next()
     assert (request.session_id, request.epoch) == (0, 0)
     assert named(request) == {A: at(1), B: at(2)}
     assert request.is_complete
-    assert session.is_beginning
+    assert session.is_starting
     session.answered(request, 7)
-    assert not session.is_beginning
+    assert not session.is_starting
 
 
 def test_later_ones_name_what_has_moved() -> None:
     session = begun(A, B)
     session.want(A, at(0))
-    assert not session.has_news
+    assert not session.has_updates
     session.want(B, at(5))
     request = session.next()
     assert (request.session_id, request.epoch) == (7, 1)
@@ -57,8 +57,8 @@ def test_later_ones_name_what_has_moved() -> None:
 def test_what_is_to_be_said_again_is_named_once_more() -> None:
     session = begun(A, B)
     held = session.next()
-    session.say_again(A)
-    session.say_again(C)  # which is not fetched
+    session.report_again(A)
+    session.report_again(C)  # which is not fetched
     request = session.next()
     assert named(request) == {A: at(0)}
     assert session.asked(A, held) is None

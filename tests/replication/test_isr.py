@@ -178,7 +178,7 @@ def test_a_member_does_not_begin_anew() -> None:
     replicas = Replicas((LEADER, FOLLOWER))
     for node_id in (FOLLOWER, OTHER):
         replicas.fetched(node_id, 10, 10, 0)
-        replicas.isr.begins_anew(node_id)
+        replicas.isr.refetches(node_id)
     assert replicas.isr.followers[FOLLOWER].log_end_offset == 10
     assert replicas.isr.followers[OTHER].log_end_offset == -1
 

@@ -11,7 +11,7 @@ import pytest
 
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import LastKnown, LogEnd, PartitionState
-from drumlin.metadata.store.store import IsrWish
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from storage.samples import append, create, open_logs
@@ -22,7 +22,7 @@ _STATE = PartitionState(0, 1, 4, (1, 2, 3), (1, 2), 7)
 def led(
     path: Path,
     state: PartitionState,
-    ask_for: Callable[[Partition, IsrWish], None] | None = None,
+    ask_for: Callable[[Partition, IsrRequest], None] | None = None,
     min_insync_replicas: int = 2,
 ) -> Partition:
     """By broker 1: of three records all followers have two."""
@@ -78,7 +78,7 @@ def test_nor_does_it_move_as_long_as_others_are_remembered(
 
 def test_who_comes_back_to_a_leader_is_told_of_it(tmp_path: Path) -> None:
     """It has what they have lost: should it go, the controller is to wait for it."""
-    wishes: list[IsrWish] = []
+    wishes: list[IsrRequest] = []
     alone = replace(_STATE, isr=(1,), elr=(2,))
     partition = led(tmp_path, alone, lambda _, wish: wishes.append(wish))
     wishes.clear()
@@ -86,7 +86,7 @@ def test_who_comes_back_to_a_leader_is_told_of_it(tmp_path: Path) -> None:
     partition.isr.refused()
     back = grown(replace(alone, elr=(), last_known=(LastKnown(2, LogEnd(4, 1), True),)), 1)
     partition.agreed(back)
-    assert wishes == [IsrWish(4, 8, ((1, -1),))]
+    assert wishes == [IsrRequest(4, 8, ((1, -1),))]
     partition.refused(wishes[0])
     partition.drop_laggards()  # it is asked for again
     assert wishes[1:] == wishes[:1]

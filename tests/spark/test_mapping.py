@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from drumlin.spark import configure, map_batches, map_stream
-from drumlin.spark.options.options import OptionError
+from drumlin.spark import configure, map_batches
+from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.transform import results
 from spark.topics import Topic
 
@@ -65,14 +65,14 @@ def test_a_batch(spark: SparkSession, new_topic: NewTopic, options: dict[str, An
         topic.name,
         sums,
         SUMS,
-        bootstrap_servers=topic.address,
+        bootstrap=topic.address,
         columns=columns,
         **options,
     )
     assert frame.schema == StructType.fromDDL(SUMS)
     assert total(frame) == wanted(topic)
     empty = new_topic(1)
-    nothing = map_batches(spark, empty.name, sums, SUMS, bootstrap_servers=topic.address)
+    nothing = map_batches(spark, empty.name, sums, SUMS, bootstrap=topic.address)
     assert nothing.collect() == []
 
 
@@ -81,12 +81,13 @@ def test_a_stream(spark: SparkSession, new_topic: NewTopic, tmp_path: Path) -> N
     topic = new_topic(2)
 
     def run() -> None:
-        frame = map_stream(
+        frame = map_batches(
             spark,
             topic.name,
             sums,
             SUMS,
-            bootstrap_servers=topic.address,
+            bootstrap=topic.address,
+            stream=True,
             columns="value,partition",
             startingOffsets="earliest",
         )
@@ -104,7 +105,7 @@ def test_a_stream(spark: SparkSession, new_topic: NewTopic, tmp_path: Path) -> N
 def test_what_a_function_may_not_give(spark: SparkSession, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     topic.fill(10)
-    frame = map_batches(spark, topic.name, sums, "price long", bootstrap_servers=topic.address)
+    frame = map_batches(spark, topic.name, sums, "price long", bootstrap=topic.address)
     with pytest.raises(PySparkException, match="result lacks price; it has partition, records"):
         frame.collect()
     with pytest.raises(OptionError, match="payload is no column"):
@@ -113,24 +114,43 @@ def test_what_a_function_may_not_give(spark: SparkSession, new_topic: NewTopic) 
             topic.name,
             sums,
             SUMS,
-            bootstrap_servers=topic.address,
+            bootstrap=topic.address,
             columns=["payload"],
         )
 
 
-def test_an_unknown_option_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    session: Any = None
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"startingOffset": "latest"}, "did you mean 'startingOffsets'"),
+        ({"sinkId": "mine"}, r"'sinkId' \(only a sink has it\)"),
+        ({"reducers": 7}, r"'reducers' \(only a state has it\)"),
+        ({"subscribe": "u"}, "'subscribe' is the argument topic, and differs"),
+        ({"kafka.bootstrap.servers": "127.0.0.1:8"}, "is the argument bootstrap, and differs"),
+        ({"Columns": "offset", "columns": "value"}, "'columns' is given twice"),
+        ({"columns": "payload"}, "option 'columns': payload is no column of a topic; there are"),
+        ({"batchBytes": "much"}, "'batchBytes': expected a whole number, got 'much'"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_a_function_does_not_take(options: dict[str, Any], why: str, stream: bool) -> None:
+    """Before anybody is asked: a misspelt name would be an option without effect."""
+    with pytest.raises(OptionError, match=why):
+        map_batches(nobody(), "t", sums, SUMS, bootstrap="127.0.0.1:9", stream=stream, **options)
+
+
+def test_newer_options_of_kafka_are_ignored_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options: dict[str, Any] = {"kafka.from.tomorrow": 1, "columns": "payload"}
     with pytest.raises(OptionError, match="payload is no column"):
-        map_batches(
-            session,
-            "t",
-            sums,
-            SUMS,
-            bootstrap_servers="127.0.0.1:9",
-            startingOffset="latest",
-            columns="payload",
-        )
-    assert "did you mean 'startingOffsets'?" in caplog.text
+        map_batches(nobody(), "t", sums, SUMS, bootstrap="127.0.0.1:9", **options)
+    assert "ignores an option it does not have: 'kafka.from.tomorrow'" in caplog.text
+
+
+def nobody() -> Any:
+    """In place of a session that is not to be used."""
+    return None
 
 
 def given(*made: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterable[Any]]:

@@ -119,5 +119,5 @@ def test_changes_always_have_them_and_states_never() -> None:
     given = {"subscribe": "t", "kafka.bootstrap.servers": "x:1"}
     assert stream_options(given)["checkpointtopicids"] == "true"
     for refusing in (stream_options, StateOptions.parse):
-        with pytest.raises(OptionError, match="'checkpointtopicids' does not go with"):
+        with pytest.raises(OptionError, match="'checkpointTopicIds' does not go with"):
             refusing(given | WITH_IDS)

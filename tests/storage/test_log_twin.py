@@ -43,7 +43,7 @@ _operation = st.one_of(
     st.tuples(st.just("replicate"), st.lists(st.integers(1, 5), min_size=1, max_size=8)),
     st.tuples(st.just("new_epoch"), st.integers(1, 3)),
     st.tuples(st.sampled_from(["roll", "flush", "checkpoint", "retain_size", "retain_time"])),
-    st.tuples(st.sampled_from(["truncate", "delete_records", "start_anew"]), _fraction),
+    st.tuples(st.sampled_from(["truncate", "delete_records", "truncate_fully"]), _fraction),
     st.tuples(
         st.just("truncate_in_steps"),
         _fraction,
@@ -166,7 +166,7 @@ class Twin:
         # A crash may bring records back, until the checkpoint; but not their epochs.
         self.known_from = max(self.known_from, self.log.log_start_offset)
 
-    def start_anew(self, fraction: float) -> None:
+    def truncate_fully(self, fraction: float) -> None:
         offset = self._offset_at(fraction) + 10
         self.log.truncate_fully_and_start_at(offset)
         self._keep_below(0)

@@ -355,8 +355,8 @@ class Reading(Files):
             self.look = look
 
 
-@pytest.mark.parametrize("is_anew", [True, False])
-def test_readers_in_its_midst_take_no_log_dir_offline(tmp_path: Path, is_anew: bool) -> None:
+@pytest.mark.parametrize("is_full", [True, False])
+def test_readers_in_its_midst_take_no_log_dir_offline(tmp_path: Path, is_full: bool) -> None:
     files = Reading()
     logs = open_logs(tmp_path, config=CONFIG, files=files)
     log = filled(logs)
@@ -370,7 +370,7 @@ def test_readers_in_its_midst_take_no_log_dir_offline(tmp_path: Path, is_anew: b
                 refused.append(error.code)
 
     files.look = look
-    log.truncate_fully_and_start_at(0) if is_anew else log.truncate_to(13)
+    log.truncate_fully_and_start_at(0) if is_full else log.truncate_to(13)
     files.look = None
     assert log.log_directory.is_online
     assert set(refused) <= {ErrorCode.offset_out_of_range}

@@ -1,8 +1,8 @@
-"""Log compaction: keeping the last record of every key, for ever, on bounded disk.
+"""Log compaction: keeping the last record of every key, forever, on bounded disk.
 
-`records/kernels/survival.py` is the rule, `survivors.py` makes an expression on columns of it.
-`pool` has threads that take what is `dirty`; a `round` cleans it, by its `passes`, and hands the
-result to the swap in `storage`.
+`records/kernels/survival.py` has the rule, `survivors.py` makes it an expression on columns. The
+threads of `pool` choose among the logs that are `dirty`; a `round` cleans one of them, by two
+`passes`, and hands the result to the segment swap in `storage`.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Why a cleaning ended without a result."""
+"""Exceptions that end a cleaning without a result."""
 
 from __future__ import annotations
 
 
 class CleaningFailed(Exception):
-    """Something in the log can't be read as records, with file and position; or nothing can be."""
+    """A log can't be read as record batches, with its position; or there are no kernels for it."""
 
 
 class CleaningStopped(Exception):
-    """The pool stops: the cleaning under way has changed nothing."""
+    """The pool stops; the interrupted group of segments is unchanged."""
 
 
 class SegmentGone(Exception):
-    """Retention or a deletion has removed the segment that is being read."""
+    """The segment that is being read was removed by retention or a deletion."""
 
 
 class CleaningPostponed(Exception):
-    """There is not enough memory now; the message says how much was asked for."""
+    """There is not enough memory at the moment; the message names the size."""

@@ -1,4 +1,4 @@
-"""The numbers of one cleaning. Kept by the pool, shown by metrics and the command line."""
+"""Statistics of one cleaning, kept by the pool and shown by metrics and the command line."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _SUMMED: Final = (
 
 @dataclass(slots=True)
 class CleaningStatistics:
-    """Filled by the cleaner as it goes; one thread at a time."""
+    """The statistics, filled in by the cleaner as it proceeds, in one thread at a time."""
 
     topic: str
     partition: int
     started_ms: int
     ended_ms: int = 0
     first_dirty_offset: int = 0
-    #: Exclusive: where the next cleaning begins.
+    #: Exclusive; the next cleaning begins there.
     round_end_offset: int = 0
     map_capacity: int = 0
     map_count: int = 0
@@ -52,16 +52,16 @@ class CleaningStatistics:
     aborted: int = 0
     markers_removed: int = 0
     tombstones_kept: int = 0
-    #: When the first of the tombstones and markers that were kept may go; `NO_HORIZON`: there
-    #: are none, or none that this round has looked at.
+    #: The earliest delete horizon of the tombstones and markers that were kept; `NO_HORIZON` if
+    #: there are none, or none that this round has looked at.
     delete_horizon_ms: int = NO_HORIZON
     segments_before: int = 0
     segments_after: int = 0
     rewrite_seconds: float = 0.0
-    seconds: float = 0.0  # in all, syncing the new segments included
+    seconds: float = 0.0  # in total, including the sync of new segments
 
     def after(self, earlier: CleaningStatistics) -> CleaningStatistics:
-        """Of a round in two parts: this is what came after the earlier one."""
+        """The statistics of a whole round, whose `earlier` part was interrupted."""
         summed = {name: getattr(self, name) + getattr(earlier, name) for name in _SUMMED}
         horizon_ms = min(self.delete_horizon_ms, earlier.delete_horizon_ms)
         return replace(self, started_ms=earlier.started_ms, delete_horizon_ms=horizon_ms, **summed)
@@ -72,10 +72,10 @@ class CleaningStatistics:
 
     @property
     def map_utilisation(self) -> float:
-        """How full the offset map was; near 1, the next cleaning has to continue the work."""
+        """The used part of the offset map; near 1, another cleaning has to do the rest."""
         return self.map_count / self.map_capacity if self.map_capacity else 0.0
 
     @property
     def bytes_per_second(self) -> float:
-        """Bytes of the log read per second, as Kafka's cleaner counts them."""
+        """The bytes of the log that were read per second, as Kafka's cleaner counts them."""
         return self.bytes_read / self.seconds if self.seconds else 0.0

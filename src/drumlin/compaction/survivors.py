@@ -1,16 +1,16 @@
-"""The rule of survival on columns: which records of a compacted topic are kept. Pure.
+"""The compaction rule on columns: which records of a compacted topic are kept. Pure.
 
-For cleaning data that is larger than one machine: numpy arrays, pandas series or Spark's
-columns, anything that knows `&`, `|`, `~` and comparisons. The rule itself is `fate` in
-`records/kernels/survival.py`, which the cleaner asks record by record; here it is asked for all
-that a record can be, and the answers become one expression on columns.
+For data that is larger than one machine: numpy arrays, pandas series, Spark columns, anything that
+supports `&`, `|`, `~` and comparisons. The rule itself is `fate` in `records/kernels/survival.py`,
+which the cleaner applies to each record. Here it is evaluated for every combination of facts about
+a record, and the results are combined into one expression on columns.
 
-A cleaning looks at records up to the end of its round, and knows of each key where it was seen
-last in there. Of those records it keeps one if
+A cleaning reads records up to the end of its round, and knows the last offset of each key there.
+It keeps such a record if
 
-- it has a key, and is the last one of its key, and
-- it has a value, or is a tombstone whose delete horizon has not been set or not been reached;
-  the horizon is set by the first cleaning that sees the tombstone, `delete.retention.ms` ahead.
+- it has a key, and is the last record of its key, and
+- it has a value, or is a tombstone whose delete horizon has not been set or not been reached; the
+  first cleaning that reads a tombstone sets its horizon, `delete.retention.ms` from then.
 
 Records of aborted transactions never survive. Records after the round are not touched.
 """
@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.records.kernels.survival import HORIZON_DUE, KEPT, fate
 
-#: Stands for "no delete horizon has been set".
+#: The value of `delete_horizon_ms` if no delete horizon has been set.
 NO_DELETE_HORIZON: Final = -1
 
 
@@ -41,18 +41,18 @@ def is_kept(
     """Whether records survive, element by element.
 
     Args:
-        offset: of the record.
-        has_key: false for null keys; an empty key is a key.
-        has_value: false for tombstones.
+        offset: the offset of the record.
+        has_key: false for a null key; an empty key is a key.
+        has_value: false for a tombstone.
         last_offset_of_key: the largest offset below `round_end_offset` at which the key was
-            seen; -1 (or any smaller one than `offset`) where it is not known.
-        is_aborted: the record belongs to an aborted transaction.
-        delete_horizon_ms: of the record's batch, or `NO_DELETE_HORIZON`.
-        round_end_offset: first offset that the cleaning has not looked at.
+            seen; -1 (or any offset below `offset`) if it is not known.
+        is_aborted: whether the record belongs to an aborted transaction.
+        delete_horizon_ms: the delete horizon of the record's batch, or `NO_DELETE_HORIZON`.
+        round_end_offset: the first offset that the cleaning has not read.
         now_ms: the time of the cleaning.
 
     Returns:
-        Booleans, of the arguments' kind.
+        Booleans, in a column of the same kind as the arguments.
     """
     facts = (  # in the order in which `fate` takes them
         _Fact(offset < round_end_offset, lambda: offset >= round_end_offset),
@@ -68,14 +68,14 @@ def is_kept(
 
 
 class _Fact(NamedTuple):
-    """Where something is true of records; and where it is not, if that is asked for."""
+    """A fact about records, as a column; and its negation, computed on demand."""
 
     holds: Any
     fails: Callable[[], Any]
 
 
 def _kept(facts: Sequence[_Fact], known: tuple[bool, ...]) -> Any:
-    """Where records are kept of which the first facts are as `known`."""
+    """Whether records are kept whose first facts have the values in `known`."""
     unknown = product((False, True), repeat=len(facts) - len(known))
     fates = {fate(*known, *rest) for rest in unknown}
     if fates <= {KEPT, HORIZON_DUE}:

@@ -1,7 +1,7 @@
-"""Compaction of records that lie in Arrow tables, by the same rule as that of logs.
+"""Compaction of records in Arrow tables, by the same rule as for logs.
 
-For applications that want the last value of every key, and for jobs over exported data. A broker
-never imports this.
+For applications that need the last value of every key, and for jobs over exported data. A broker
+must never import this module, as it imports Arrow.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ def survivors(records: pa.Table, *, now_ms: int, round_end_offset: int | None = 
     """The records that a cleaning keeps, in their order.
 
     Args:
-        records: columns `offset`, `key` and `value` as the columnar client reads them, of one
-            partition and without aborted transactions; `delete_horizon_ms` too if there is one
-            (null: not set).
+        records: the columns `offset`, `key` and `value`, as the columnar client reads them from one
+            partition without aborted transactions; optionally `delete_horizon_ms`, which is null if
+            not set.
         now_ms: the time of the cleaning.
-        round_end_offset: first offset that is not cleaned; by default all are.
+        round_end_offset: the first offset that is not cleaned; by default all records are.
 
     Raises:
         KeyError: a column is missing.
@@ -47,7 +47,7 @@ def survivors(records: pa.Table, *, now_ms: int, round_end_offset: int | None = 
 
 
 def _last_offsets(records: pa.Table, offsets: np.ndarray, is_looked_at: np.ndarray) -> np.ndarray:
-    """For every row the last offset of its key among the rows selected; -1 for none."""
+    """For each row the last offset of its key among the selected rows; -1 for none."""
     encoded = records["key"].combine_chunks().dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()

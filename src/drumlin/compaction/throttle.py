@@ -1,4 +1,4 @@
-"""One limit of bytes per second for all cleaner threads together. Thread-safe."""
+"""The I/O limit of all cleaner threads together (`log.cleaner.io.max.bytes.per.second`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SAVED_S = 0.3
 
 
 class Throttle:
-    """Callers report what they read and write, and wait until it is within the limit."""
+    """A limit of bytes per second: callers report reads and writes, and wait. Thread-safe."""
 
     def __init__(self, bytes_per_second: float, clock: Clock, stopping: threading.Event) -> None:
         self.bytes_per_second = bytes_per_second
@@ -21,9 +21,9 @@ class Throttle:
         self._paid_until = clock.monotonic()
 
     def spend(self, size: int) -> None:
-        """Count bytes that were read or written; returns once they are within the limit.
+        """Count bytes that were read or written, and wait until they are within the limit.
 
-        Does not wait when the pool stops.
+        Returns at once when the pool stops.
         """
         with self._lock:
             now = self._clock.monotonic()

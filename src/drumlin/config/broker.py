@@ -36,9 +36,9 @@ from drumlin.config.values import Refused, Value, ValueType, parse
 
 #: Lets consumers read from a replica in their rack.
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-#: Where a default is not Kafka's. Internal topics: Kafka's ask for three brokers, the embedded
-#: store has one. Socket buffers: the system sizes them by need, and large fetches go out half as
-#: fast again than with Kafka's 100 KiB.
+#: Defaults that differ from Kafka's. Internal topics: Kafka's defaults need three brokers, and
+#: here one is enough. Socket buffers: the system sizes them by need, and large fetches are 1.5
+#: times as fast as with Kafka's 100 KiB.
 OWN_DEFAULTS: Final[dict[str, str | None]] = {
     "node.id": "1",
     "offsets.topic.replication.factor": "1",
@@ -166,7 +166,7 @@ class BrokerConfig:
     zookeeper_session_timeout_ms: int
 
     def __init__(self, static: Mapping[str, str], brokers: int = 1) -> None:
-        """`brokers`: of the machine, which share what its limits are for."""
+        """`brokers`: how many brokers of this machine share its limits."""
         self.static = _with_both_ids(static)
         self.brokers = brokers
         self.cluster_wide: dict[str, str] = {}
@@ -241,7 +241,7 @@ class BrokerConfig:
     def _with_changes(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
     ) -> dict[str, str]:
-        """What applies: of what Kafka 4 does not know, changes are stored but mean nothing."""
+        """The properties that apply. Changes of keys that Kafka 4 does not know have no effect."""
         return self.static | {
             name: text
             for name, text in {**cluster_wide, **per_broker}.items()

@@ -1,7 +1,7 @@
-"""What no single key can tell: values that contradict each other, or go too far in one step.
+"""Rules for several keys together: values that contradict each other, or change too much at once.
 
-Pure. `check_together` holds for any configuration; `check_change` only where a running broker's
-is changed, and refuses what Kafka refuses then, also for keys that have no effect here.
+Pure. `check_together` applies to any configuration. `check_change` applies when the configuration
+of a running broker is changed; it refuses what Kafka refuses, even for keys without effect here.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _THREADS: Final = (
     "remote.log.reader.threads",
 )
 _LIMITS_OF_CONNECTIONS: Final = ("max.connections", "max.connection.creation.rate")
-#: What is kept on local disks, when there is a tier: topic keys of the part and of the whole.
+#: Tiered storage (KIP-405): topic keys of the local retention, and of the whole.
 _LOCAL_RETENTION: Final = (
     ("log.local.retention.ms", "retention.ms"),
     ("log.local.retention.bytes", "retention.bytes"),
 )
-#: The only classes that can be named: those of Kafka that stand for what is built in.
+#: The only classes that can be named: classes of Kafka that are built in here.
 _BUILT_IN: Final = {
     "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
     "principal.builder.class": (
@@ -47,7 +47,7 @@ _BUILT_IN: Final = {
     ),
     "ssl.engine.factory.class": "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",
 }
-#: A running broker takes these for one listener only.
+#: Keys that a running broker accepts for a single listener only.
 _KEYS_AND_CERTIFICATES: Final = re.compile(
     r"ssl\.key\.password"
     r"|ssl\.keystore\.(certificate\.chain|key|location|password|type)"
@@ -57,7 +57,7 @@ _KEYS_AND_CERTIFICATES: Final = re.compile(
 
 _NO_RIGHTS: Final = "there are no access rights here: every client may do everything"
 
-#: Keys that guard a cluster, and what would happen if they were accepted without an effect.
+#: Keys that protect a cluster, and what would happen if they were accepted without effect.
 _GUARDS: Final = {
     "authorizer.class.name": _NO_RIGHTS,
     "super.users": _NO_RIGHTS,
@@ -66,17 +66,17 @@ _GUARDS: Final = {
 }
 
 
-#: Keys that guard what is kept in ZooKeeper, and what would happen without an effect.
+#: The same for keys of a cluster in ZooKeeper.
 _GUARDS_OF_ZOOKEEPER: Final = {
     "zookeeper.metadata.migration.enable": "what is in ZooKeeper cannot be moved to KRaft",
 }
 
 
 def check_guards(given: _Given) -> None:
-    """Refuse to start without what the operator relies on.
+    """Refuse to start if the operator relies on a protection that does not exist here.
 
     Raises:
-        ConfigError: a key that guards the cluster is set, and is not served here.
+        ConfigError: a key that protects the cluster is set, and has no effect here.
     """
     for name, danger in _GUARDS.items():
         if given.get(name, "").strip():
@@ -102,10 +102,10 @@ def _check_zookeeper_access(given: _Given) -> None:
 
 
 def check_together(values: _Values, given: _Given) -> None:
-    """Whether a configuration makes sense as a whole.
+    """Check that the values of a configuration fit together.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: they do not.
     """
     _check_log(values, given)
     if given.get("broker.id", values["node.id"]) != given.get("node.id", values["node.id"]):
@@ -162,7 +162,7 @@ def _absolute(paths: Iterable[str]) -> set[Path]:
 def check_change(
     before: _Values, after: _Values, given: _Given, listeners: tuple[Listener, ...]
 ) -> None:
-    """Whether a running broker may go from one configuration to the other.
+    """Check that a running broker may change from one configuration to the other.
 
     `given` has all that is given, at start and since; `listeners` are the broker's.
 
@@ -187,10 +187,10 @@ def check_change(
 
 
 def check_for_one_broker(changed: _Given) -> None:
-    """Whether these may be changed for one broker as a whole.
+    """Check that these keys may be changed for one broker as a whole.
 
     Raises:
-        ConfigError: one is a listener's.
+        ConfigError: one of them is for a listener.
     """
     for name in changed:
         if _KEYS_AND_CERTIFICATES.fullmatch(name):
@@ -200,7 +200,7 @@ def check_for_one_broker(changed: _Given) -> None:
 
 
 def is_for_one_broker(name: str) -> bool:
-    """Whether a key of a listener can be given for one broker only; others are no listener's."""
+    """Whether a key for a listener can only be set for one broker, not for the whole cluster."""
     parts = of_a_listener(name)
     return parts is not None and parts[1] not in _LIMITS_OF_CONNECTIONS
 
@@ -226,7 +226,7 @@ def _check_class(name: str, given_as: str, value: Any, given: _Given) -> None:
 
 
 def _check_listeners_own(given: _Given, listeners: tuple[Listener, ...]) -> None:
-    """What is given for one listener: Kafka reads the keys that can be changed, and no others."""
+    """Check keys for a single listener: Kafka reads only those that can be changed at run time."""
     names = {listener.name.lower() for listener in listeners}
     for name, text in given.items():
         parts = of_a_listener(name)

@@ -95,7 +95,7 @@ def validate_group_overrides(overrides: Mapping[str, str], config: BrokerConfig)
 
 
 def _check_reset(text: str) -> None:
-    """Where a share group begins: at an end of the log, or at a time before now."""
+    """Check where a share group begins: at an end of the log, or at a time in the past."""
     if text in _RESETS:
         return
     try:
@@ -110,7 +110,7 @@ def _check_reset(text: str) -> None:
 
 
 def _check_session(kind: str, overrides: Mapping[str, str], config: BrokerConfig) -> None:
-    """A session must be longer than the time between two heartbeats."""
+    """Check that a session lasts longer than the interval between two heartbeats."""
     keys = (f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms")
     if not any(key in overrides for key in keys):
         return

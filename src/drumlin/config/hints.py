@@ -1,4 +1,4 @@
-"""What was probably meant by a configuration key that does not exist.
+"""Suggestions for a configuration key that does not exist: which key was probably meant.
 
 Looked up in this order: the other level's name of a setting (a topic's key given to a broker, or
 the other way round), a name that an older Kafka used, and the most similar spelling. The first two
@@ -17,7 +17,7 @@ from drumlin.config.config_error import UnknownKey
 from drumlin.config.keys import FREE_PREFIXES, Key, broker_keys, topic_keys
 from drumlin.config.synonyms import BROKER_SYNONYMS
 
-#: A broker's keys that older Kafka releases had -> today's.
+#: Broker keys of older Kafka releases -> the current ones.
 RENAMED_BROKER_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "advertised.host.name": ("advertised.listeners",),
     "advertised.port": ("advertised.listeners",),
@@ -44,7 +44,7 @@ RENAMED_BROKER_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "socket.send.buffer": ("socket.send.buffer.bytes",),
 }
 
-#: A broker's keys of older releases that no key of today replaces -> what to know instead.
+#: Broker keys of older releases that no current key replaces -> what to do instead.
 REMOVED_BROKER_KEYS: Final = {
     "controller.message.queue.size": "Kafka has removed it",
     "enable.zookeeper": "Kafka has removed it; zookeeper.connect says whether there is one",
@@ -66,7 +66,7 @@ REMOVED_BROKER_KEYS: Final = {
     "zk.synctime.ms": "it is zookeeper.sync.time.ms today, which has no effect here",
 }
 
-#: A topic's keys that older releases had, or that are the broker's in other units -> today's.
+#: Topic keys of older releases, or broker keys in another unit -> the current topic keys.
 RENAMED_TOPIC_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "log.message.timestamp.difference.max.ms": (
         "message.timestamp.before.max.ms",
@@ -81,7 +81,7 @@ RENAMED_TOPIC_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "segment.hours": ("segment.ms",),
 }
 
-#: A topic's keys that no key of today replaces -> what to know instead.
+#: Topic keys of older releases that no current key replaces -> what to do instead.
 REMOVED_TOPIC_KEYS: Final = {
     "message.downconversion.enable": "Kafka has removed it, with the fetch versions it was for",
     "message.format.version": "Kafka has removed it; records are always kept in format 2",
@@ -92,10 +92,10 @@ _GUESSED_MAX: Final = 64  # letters: comparing longer names would take a turn of
 
 
 def known_broker_key(name: str, value: str | None) -> Key | None:
-    """The broker key `name`; None for one of a listener or plugin, which may be anything.
+    """The broker key `name`; None for a key of a listener or plugin, whose names are not known.
 
     Raises:
-        UnknownKey: neither.
+        UnknownKey: there is no such key.
     """
     key = broker_keys().get(name)
     if key is None and not name.startswith(FREE_PREFIXES):
@@ -104,26 +104,26 @@ def known_broker_key(name: str, value: str | None) -> Key | None:
 
 
 def broker_hint(name: str) -> str | None:
-    """What to say of `name`, which is no broker's key; None if there is nothing to say."""
+    """A suggestion for `name`, which is not a broker key; None if there is none."""
     removed = REMOVED_BROKER_KEYS.get(name)
     return removed or _question(todays_broker_keys(name) or _similar(name, broker_keys(), 0.6))
 
 
 def todays_broker_keys(name: str) -> tuple[str, ...]:
-    """The broker's keys for a topic's key, or for an older name; empty if it is neither."""
+    """The current broker keys for a topic key or an older name; empty if it is neither."""
     synonyms = BROKER_SYNONYMS.get(name)
     return (synonyms[0][0],) if synonyms else RENAMED_BROKER_KEYS.get(name, ())
 
 
 @lru_cache(256)
 def topic_hint(name: str) -> str | None:
-    """What to say of `name`, which is no topic's key; None if there is nothing to say."""
+    """A suggestion for `name`, which is not a topic key; None if there is none."""
     removed = REMOVED_TOPIC_KEYS.get(name)
     return removed or _question(_todays_topic_keys(name) or _similar(name, topic_keys()))
 
 
 def _todays_topic_keys(name: str) -> tuple[str, ...]:
-    """The topic's keys for a broker's key, or for an older name of either."""
+    """The current topic keys for a broker key, or for an older name of either."""
     names = (name, *RENAMED_BROKER_KEYS.get(name, ()))
     of_broker = tuple(
         key

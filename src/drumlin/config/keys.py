@@ -1,4 +1,4 @@
-"""Every configuration key that Apache Kafka 4.3 knows, and those that Kafka 3 knew besides.
+"""Every configuration key of Apache Kafka 4.3, and those of Kafka 3 that are gone since.
 
 The facts stand in three tables beside this file, one row a key: name, type, default (`-`: none,
 `""`: empty), limits (see `values.rule`), update mode, origin, and a sentence of documentation
@@ -28,7 +28,7 @@ READ_ONLY: Final = "read-only"
 PER_BROKER: Final = "per-broker"
 
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.([^.]*)\.(.+)")
-#: What begins like this belongs to a listener or a plugin; Kafka takes any such key.
+#: Prefixes of keys for a listener or a plugin; Kafka accepts any such key.
 FREE_PREFIXES: Final = ("listener.name.", "config.providers.", "rlmm.config.", "rsm.config.")
 
 
@@ -79,7 +79,7 @@ class Key:
 
     @property
     def allowed(self) -> str:
-        """What the value must be, for people."""
+        """The allowed values, as people read it."""
         noun = _NOUNS[self.value_type]
         limits = self.rule.allowed if self.rule else ""
         if limits.startswith("one of"):
@@ -142,9 +142,9 @@ def group_keys() -> dict[str, Key]:
 
 
 def changeable_broker_key(name: str) -> Key | None:
-    """The broker key `name`, if Kafka 4 knows it: older ones are nothing to a running broker.
+    """The broker key `name`, if Kafka 4 knows it; None for older keys.
 
-    That is how Kafka treats them: a change of what it does not know is stored, and hidden.
+    As in Kafka, a change of an unknown key at run time is stored, has no effect and is not shown.
     """
     key = broker_keys().get(name)
     return None if key is None or key.origin in ("kafka-3", "plugin") else key

@@ -1,4 +1,4 @@
-"""The addresses of a broker, as `listeners` and `advertised.listeners` give them, and its own."""
+"""The listeners of a broker: the addresses that it binds, and those that it tells clients."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _NAMES: Final = ", ".join(_PROTOCOLS)
 def broker_listeners(
     entries: tuple[str, ...], protocols: dict[str, str], controller_names: tuple[str, ...]
 ) -> tuple[Listener, ...]:
-    """What a broker listens on: all but the listeners of a KRaft controller.
+    """The listeners that a broker binds: all except those of a KRaft controller.
 
     Raises:
         ConfigError: none is left, ports clash, or a listener is not plain text.
@@ -99,7 +99,7 @@ def advertised_listeners(
     listeners: tuple[Listener, ...],
     controller_names: tuple[str, ...],
 ) -> tuple[Listener, ...]:
-    """What clients are told, one for each listener; those of `listeners` where none is given.
+    """The addresses that clients are told, one for each listener; by default those of `listeners`.
 
     Raises:
         ConfigError: one cannot be connected to, or belongs to no listener.
@@ -128,10 +128,10 @@ def inter_broker_listener(
     advertised: tuple[Listener, ...],
     protocols: dict[str, str],
 ) -> str:
-    """The name of the listener on which brokers of a cluster find each other.
+    """The name of the listener by which the brokers of a cluster connect to each other.
 
-    It is called so at all brokers of a cluster. Where it is not named, it is the one called as the
-    protocol, as in Apache Kafka, or else the first that has it.
+    All brokers of a cluster use the same name. Without `inter.broker.listener.name` it is the
+    listener named like the security protocol, as in Apache Kafka, or the first with that protocol.
 
     Raises:
         ConfigError: there is no such listener.
@@ -152,10 +152,10 @@ def inter_broker_listener(
 
 
 def metrics_listener(key: str, text: str | None) -> Listener | None:
-    """Where metrics are served; None where they are not.
+    """The address at which metrics are served; None if they are not.
 
     Raises:
-        ConfigError: it is no address.
+        ConfigError: it is not an address.
     """
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""Several brokers on one machine, from one configuration: what each of them has of its own. Pure.
+"""The configurations of several brokers of one machine, made from one configuration. Pure.
 
 The first has the configuration as it is. The others have the ids and ports that follow, and a
 folder of their own in each log dir.
@@ -20,10 +20,10 @@ _PORT_MAX: Final = 65535
 
 
 def check_machine(config: BrokerConfig, brokers: int) -> None:
-    """Whether so many brokers can be made of a configuration.
+    """Check that a configuration can serve so many brokers.
 
     Raises:
-        ConfigError: they cannot.
+        ConfigError: it cannot.
     """
     if config.zookeeper_connect:
         allowed = "cannot be given with --brokers: its brokers keep their metadata in the data dir"
@@ -51,7 +51,7 @@ def _check_ports(key: str, listeners: Iterable[Listener], brokers: int) -> None:
 def properties_of(
     config: BrokerConfig, properties: Mapping[str, str], index: int
 ) -> dict[str, str]:
-    """What a broker is configured with, of a machine that is configured with `properties`."""
+    """The properties of one broker of a machine that is configured with `properties`."""
     if index == 0:
         return _without(properties, "drumlin.metrics.listener")
     node_id = config.node_id + index

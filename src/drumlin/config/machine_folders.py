@@ -10,11 +10,11 @@ FOLDER: Final = ".brokers"
 
 
 def folder_of(log_dir: str, index: int, node_id: int) -> str:
-    """What one broker has for a log dir; `index` counts the brokers of the machine from 0."""
+    """A broker's own folder in a log dir; `index` counts the brokers of the machine from 0."""
     return log_dir if index == 0 else f"{log_dir}/{FOLDER}/{node_id}"
 
 
 def log_dir_of(folder: str) -> str:
-    """The log dir that a broker's folder is in, or is."""
+    """The log dir that contains a broker's folder; the first broker's folder is the log dir."""
     path = Path(folder)
     return str(path.parents[1]) if path.parent.name == FOLDER else folder

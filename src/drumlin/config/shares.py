@@ -1,7 +1,7 @@
-"""What each of several brokers of one machine gets of a limit that is meant for the machine. Pure.
+"""Limits that are meant for a machine, divided among its brokers. Pure.
 
-The one rule: an equal part, rounded up, and never less than a broker needs to work at all. What is
-without a limit stays so. Clients are shown the whole, as it was given.
+Each broker gets an equal part, rounded up, but never less than it needs to work at all. No limit
+stays no limit. DescribeConfigs shows the whole limit, as it was configured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Values = Mapping[str, Any]
 
 
 def part(whole: int, brokers: int) -> int:
-    """A broker's part of a limit that counts something."""
+    """One broker's part of a limit on a number."""
     return whole if whole >= _UNLIMITED else -(-whole // brokers)
 
 
@@ -52,5 +52,5 @@ _SHARED: Final[Mapping[str, Callable[[_Values, int], Any]]] = {
 
 
 def shares(values: _Values, brokers: int) -> dict[str, Any]:
-    """The parts of one of so many brokers, by key: of those that are shared."""
+    """One broker's part of each limit that brokers share, by key."""
     return {name: share(values, brokers) for name, share in _SHARED.items()}

@@ -56,7 +56,7 @@ def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], li
 
 
 def variables_of_kafkas_images(environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Variables with which Kafka's images are configured, each with what it is called here."""
+    """Environment variables that configure Kafka's images, and the variable for each here."""
     found = []
     for variable in sorted(environment):
         name = variable.removeprefix(_IMAGE_PREFIX)
@@ -66,7 +66,7 @@ def variables_of_kafkas_images(environment: Mapping[str, str]) -> list[tuple[str
 
 
 def nearest_variable(variable: str) -> str | None:
-    """The variable that was meant, perhaps."""
+    """The variable that was probably meant; None if none is similar."""
     key = variable.upper().removeprefix(ENVIRONMENT_PREFIX).replace("_", ".").lower()
     todays = todays_broker_keys(key)
     if todays:
@@ -77,7 +77,7 @@ def nearest_variable(variable: str) -> str | None:
 
 @functools.cache
 def _variables() -> dict[str, str]:
-    # Our own keys begin with what every variable begins with: once is enough.
+    # Our own keys begin with `drumlin.`, as every variable does: the prefix is not repeated.
     return {name.removeprefix("drumlin.").replace(".", "_").upper(): name for name in broker_keys()}
 
 

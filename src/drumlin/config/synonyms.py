@@ -1,6 +1,4 @@
-"""Several keys for one thing: which broker keys give a topic key its default, and which of a
-broker's own keys stand for each other.
-"""
+"""Synonyms: the broker keys that give a topic key its default, and broker keys with one meaning."""
 
 from __future__ import annotations
 
@@ -57,7 +55,7 @@ BROKER_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 
 
 def topic_default(topic_key: str, values: Mapping[str, Any]) -> Value:
-    """What a topic has without a value of its own, given the broker's values by key."""
+    """The default of a topic key, given the broker's values by key."""
     for broker_key, factor in BROKER_SYNONYMS.get(topic_key, ()):
         value: Any = values[broker_key]
         if value is None:

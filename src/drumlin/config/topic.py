@@ -56,7 +56,7 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     def append_rules(self) -> AppendRules:
-        """What a produced batch must satisfy to be appended here."""
+        """The rules that a produced batch must satisfy to be appended."""
         levels = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,

@@ -1,4 +1,4 @@
-"""From the text of a configuration value to a Python value and back, by Kafka's rules.
+"""Conversion of configuration values between text and Python, by Kafka's rules.
 
 Pure. Which key has which type and limits stands in the tables that `keys.py` reads.
 """
@@ -30,10 +30,10 @@ class ValueType(enum.Enum):
 
 
 class Refused(ValueError):
-    """A text that stands for no value of its type."""
+    """A text that is not a value of the wanted type."""
 
 
-# Longer texts stand for no number of 64 bits, unless they begin with many zeros.
+# Longer texts are not numbers of 64 bits, unless they begin with many zeros.
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?\d{1,40}")
 _DECIMAL: Final = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)")
 _BITS: Final = {ValueType.SHORT: 16, ValueType.INT: 32, ValueType.LONG: 64}
@@ -42,10 +42,10 @@ _JAVA_WHITESPACE: Final = "".join(map(chr, range(33)))
 
 
 def parse(value_type: ValueType, text: str) -> Value:
-    """The value that `text` stands for.
+    """The value that `text` denotes.
 
     Raises:
-        Refused: it stands for none of this type.
+        Refused: it denotes no value of this type.
     """
     if value_type is ValueType.PASSWORD:
         return text
@@ -110,7 +110,7 @@ def _format_double(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a parsed value must satisfy: `allows` tests it, `allowed` says it to people."""
+    """A condition on a parsed value: `allows` tests it, `allowed` describes it for people."""
 
     allowed: str
     allows: Callable[[Value], bool]
@@ -153,7 +153,7 @@ def _range_rule(notation: str) -> Rule:
         assert isinstance(value, int | float)
         if extra and value == int(extra):
             return True
-        # Not "low <= value": as in Kafka, what is not a number is within all limits.
+        # Not "low <= value": as in Kafka, NaN is within all limits.
         return not (value < low or (high is not None and value > high))
 
     allowed = f"of at least {low}" if high is None else f"from {low} to {high}"

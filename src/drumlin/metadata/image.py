@@ -1,13 +1,13 @@
-"""The cluster as this broker knows it, in memory. Read freely; changed by the store alone.
+"""The cluster as this broker knows it, in memory. Anyone may read it; only the store changes it.
 
-What stands in the image is immutable: a change replaces it, so a reader may keep what it got
-for the length of a request.
+The values in the image are immutable: a change replaces them, so a reader may keep a value for the
+length of a request.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -19,7 +19,7 @@ NO_LEADER: Final = -1
 
 
 class ResourceType(enum.IntEnum):
-    """What a configuration belongs to; the numbers are the protocol's."""
+    """The kind of resource that a configuration belongs to; the numbers are the protocol's."""
 
     TOPIC = 2
     BROKER = 4
@@ -27,7 +27,7 @@ class ResourceType(enum.IntEnum):
 
 
 class Resource(NamedTuple):
-    """Owner of a configuration. A broker without a name: the default for all brokers."""
+    """The owner of a configuration. A broker without a name: the default of all brokers."""
 
     type: ResourceType
     name: str
@@ -35,7 +35,7 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where clients find a broker by one of its listeners."""
+    """The address of one of a broker's listeners, as clients are told."""
 
     listener: str
     host: str
@@ -53,12 +53,12 @@ class BrokerState:
     epoch: int = -1
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Where clients of the listener of that name find the broker."""
+        """The address of the listener with that name."""
         return next((each for each in self.endpoints if each.listener == listener), None)
 
 
 class PartitionId(NamedTuple):
-    """A partition of one topic and of no other that ever has its name."""
+    """A partition of one topic; a later topic with the same name has another id."""
 
     topic_id: UUID
     partition: int
@@ -67,8 +67,8 @@ class PartitionId(NamedTuple):
 class ReplicaAssignment(NamedTuple):
     """The brokers that have replicas of a partition, the preferred leader first.
 
-    While it is reassigned, `replicas` are the target and then those of before that are to go:
-    `removing`. Those that are not there yet are `adding` (KIP-455).
+    During a reassignment (KIP-455), `replicas` are the target replicas, followed by those that are
+    to be removed: `removing`. `adding` are the target replicas that were none before.
     """
 
     replicas: tuple[int, ...]
@@ -77,24 +77,24 @@ class ReplicaAssignment(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """Where a log ends: the leader epoch of its last record, and the log end offset.
+    """The end of a log: the leader epoch of its last record, and the log end offset.
 
-    Of two replicas that had all that was committed, the one with the larger end has more of it.
+    Of two replicas that had all committed records, the one with the larger end has more of them.
     """
 
     leader_epoch: int
     end_offset: int
 
 
-#: Of a replica that has no log at all.
+#: The end of the log of a replica that has none.
 NO_LOG: Final = LogEnd(-1, -1)
 
 
 class LastKnown(NamedTuple):
-    """A replica that may lack records since it came back, and what it came back with.
+    """A replica that may have lost records in an unclean stop, and the end of its log since then.
 
-    was_complete: it had all that was committed when it stopped, so it lacks at most what was not on
-        its disk then. Not so for a log that is gone, or was put back from a copy.
+    was_complete: it had all committed records when it stopped, so it lacks at most those that were
+        not on its disk yet. False for a log that is gone, or was restored from a copy.
     """
 
     node_id: int
@@ -104,23 +104,23 @@ class LastKnown(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """The replicas of a partition, and which of them leads it."""
+    """The state of a partition: its replicas, its leader, and which replicas are in sync."""
 
     index: int
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    #: Counts the changes of leader and ISR: a later state has a larger one (KIP-497).
+    #: The number of changes of leader and ISR: a later state has a larger one (KIP-497).
     partition_epoch: int = 0
     #: See `ReplicaAssignment`.
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
-    #: Eligible leader replicas (KIP-966): not in sync, but they have all that is committed.
+    #: Eligible leader replicas (KIP-966): not in sync, but they have all committed records.
     elr: tuple[int, ...] = ()
-    #: See `eligible.py`; only while too few are in sync for anything to be committed.
+    #: See `eligible.py`. Empty unless fewer than `min.insync.replicas` are in sync.
     last_known: tuple[LastKnown, ...] = ()
-    #: Who led it last, while nobody does.
+    #: The last leader, while there is none.
     last_leader: int = NO_LEADER
 
     @property
@@ -129,7 +129,7 @@ class PartitionState:
 
     @property
     def is_reassigned(self) -> bool:
-        """Whether a reassignment is under way."""
+        """Whether a reassignment is in progress."""
         return bool(self.adding or self.removing)
 
     def with_assignment(self, assignment: ReplicaAssignment) -> PartitionState:
@@ -152,22 +152,8 @@ class TopicState:
     def partition(self, index: int) -> PartitionState | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
-    def in_next_epochs(self, indexes: Container[int]) -> TopicState:
-        """The topic with a new leader epoch in these partitions."""
-        return self.with_states(
-            {
-                each.index: replace(
-                    each,
-                    leader_epoch=each.leader_epoch + 1,
-                    partition_epoch=each.partition_epoch + 1,
-                )
-                for each in self.partitions
-                if each.index in indexes
-            }
-        )
-
     def with_states(self, states: Mapping[int, PartitionState]) -> TopicState:
-        """The topic with these partitions in place of those with the same index."""
+        """The topic with these states of partitions, by index."""
         partitions = tuple(states.get(each.index, each) for each in self.partitions)
         return replace(self, partitions=partitions)
 
@@ -177,13 +163,13 @@ _NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(slots=True)
 class ClusterImage:
-    """Brokers, topics and configurations, by what they are looked up with."""
+    """The brokers, topics and configurations of the cluster."""
 
     cluster_id: str
     controller_id: int = -1
-    #: How often a controller was elected; 0 where none ever is, as one process owns the metadata.
+    #: The number of controller elections; 0 in the embedded store, which has a single controller.
     controller_epoch: int = 0
-    #: False: others may have changed it meanwhile, of which we cannot hear.
+    #: False while the source of the metadata is out of reach: the image may be outdated.
     is_current: bool = True
     brokers: dict[int, BrokerState] = field(default_factory=dict)
     topics: dict[str, TopicState] = field(default_factory=dict)
@@ -191,23 +177,27 @@ class ClusterImage:
     _configs: dict[Resource, Mapping[str, str]] = field(default_factory=dict)
     _names_by_collision_key: dict[str, set[str]] = field(default_factory=dict)
 
+    def alive(self) -> dict[int, int]:
+        """The brokers that are alive, and their epochs."""
+        return {each.node_id: each.epoch for each in self.brokers.values()}
+
     def configs(self, resource: Resource) -> Mapping[str, str]:
-        """What was set for the resource; empty for one that has nothing, or does not exist."""
+        """The configuration that was set for the resource; empty if none was."""
         return self._configs.get(resource, _NO_CONFIGS)
 
     def configured(self, resource_type: ResourceType) -> list[str]:
-        """Names of the resources of one type for which something was set."""
+        """The names of all resources of one type that have a configuration."""
         return [each.name for each in self._configs if each.type is resource_type]
 
     def all_configured(self) -> list[Resource]:
-        """The resources for which something was set."""
+        """All resources that have a configuration."""
         return list(self._configs)
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         return self.configs(Resource(ResourceType.TOPIC, topic))
 
     def broker_configs(self, name: str) -> Mapping[str, str]:
-        """What was set for one broker, or for all of them where `name` is empty."""
+        """The configuration of one broker, or the default of all brokers if `name` is empty."""
         return self.configs(Resource(ResourceType.BROKER, name))
 
     def topic_name(self, topic_id: UUID | None) -> str | None:
@@ -216,7 +206,7 @@ class ClusterImage:
         return None if topic is None else topic.name
 
     def has_partition(self, topic_id: UUID, index: int) -> bool:
-        """Whether there is a topic with that id, and with that many partitions."""
+        """Whether there is a topic with that id that has this partition."""
         topic = self.topics_by_id.get(topic_id)
         return topic is not None and topic.partition(index) is not None
 
@@ -226,7 +216,7 @@ class ClusterImage:
         return topic is not None and topic.partition(index) is not None
 
     def colliding_names(self, name: str) -> set[str]:
-        """Existing topics that metrics could not tell from `name`, itself included."""
+        """Existing topics whose metrics would have the same names as those of `name`."""
         return self._names_by_collision_key.get(collision_key(name), set())
 
     # -- changes, for the store ----------------------------------------------------------
@@ -243,7 +233,7 @@ class ClusterImage:
         self._names_by_collision_key.setdefault(collision_key(topic.name), set()).add(topic.name)
 
     def remove_topic(self, topic: TopicState) -> None:
-        """Forget a topic and its configuration."""
+        """Remove a topic and its configuration."""
         del self.topics[topic.name]
         del self.topics_by_id[topic.topic_id]
         key = collision_key(topic.name)

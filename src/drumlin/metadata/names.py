@@ -1,4 +1,4 @@
-"""Rules for topic names, and which topics are Kafka's own. Pure."""
+"""Rules for topic names, and the names of Kafka's internal topics. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse what cannot be a topic's name: it is a folder's name and part of metric names.
+    """Refuse an invalid topic name: it becomes the name of a folder and a part of metric names.
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION.
@@ -39,12 +39,12 @@ def check_topic_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Equal for names that differ in `.` and `_` only: metrics write both alike."""
+    """A key that is equal for names which differ only in `.` and `_`: metrics write both alike."""
     return name.replace(".", "_")
 
 
 def check_no_collision(name: str, existing: Iterable[str]) -> None:
-    """Refuse a name that metrics could not tell from an existing one.
+    """Refuse a name whose metrics would have the same names as an existing topic's.
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION.

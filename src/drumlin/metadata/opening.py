@@ -1,6 +1,6 @@
-"""Which metadata store a broker has, and opening it: the one place that names them all.
+"""Opening the metadata store that a broker's configuration asks for: the one place that knows all.
 
-Never begins a new store over data of which it does not know where the metadata is.
+It never creates a new store for data whose metadata may be elsewhere.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from drumlin.config.topic import log_config
 from drumlin.metadata.embedded.database import FILE_NAME, UnreadableMetadata, is_begun
+from drumlin.metadata.embedded.metadata import EmbeddedMetadata
 from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.kraft.inheritance import CannotTakeOver
 from drumlin.metadata.kraft.taking_over import take_over_alone
@@ -24,24 +26,27 @@ from drumlin.storage.files.files import Files
 if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
+    from drumlin.config.topic import LogConfig
+    from drumlin.metadata.image import ClusterImage
     from drumlin.metadata.store.mutations import Listeners
     from drumlin.metadata.store.store import MetadataStore
 
 _log = logging.getLogger(__name__)
 
-#: In a log dir whose metadata is in ZooKeeper: where that is.
+#: A file in each log dir whose metadata is in ZooKeeper: the addresses of ZooKeeper.
 IN_ZOOKEEPER: Final = "drumlin-metadata.zookeeper"
 
 
 async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
-    """The metadata of the cluster that the broker belongs to.
+    """Open the metadata store of the cluster that the broker belongs to.
 
     Raises:
         UnusableMetadata: it cannot be used.
     """
     paths = [Path(path) for path in config.log_dirs]
     if not config.zookeeper_connect:
-        return await asyncio.to_thread(open_embedded, config)
+        store = await asyncio.to_thread(open_embedded, config)
+        return EmbeddedMetadata(store, config.node_id, configs_in(store.image, config))
     cluster_id = await asyncio.to_thread(_cluster_in_zookeeper, paths)
     from drumlin.metadata.zookeeper.metadata import ZooKeeperMetadata
 
@@ -55,10 +60,10 @@ async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
 
 
 def _note_zookeeper(paths: list[Path], hosts: str) -> None:
-    """Let the log dirs say where their metadata is: without it they must not be started."""
+    """Note in the log dirs that their metadata is in ZooKeeper: no start must create it anew."""
     noted = 0
     for path in paths:
-        with contextlib.suppress(OSError):  # one that fails may stay away
+        with contextlib.suppress(OSError):  # a log dir may be offline
             path.mkdir(parents=True, exist_ok=True)
             Files().replace_file(str(path / IN_ZOOKEEPER), f"{hosts}\n".encode())
             noted += 1
@@ -67,7 +72,7 @@ def _note_zookeeper(paths: list[Path], hosts: str) -> None:
 
 
 def _cluster_in_zookeeper(paths: list[Path]) -> str | None:
-    """The cluster that the log dirs belong to, the metadata of which is not in one of them."""
+    """The id of the cluster that the log dirs belong to, if its metadata is not in one of them."""
     for path in paths:
         if (path / FILE_NAME).exists():
             _check_is_not_moving(path)
@@ -86,14 +91,19 @@ def _check_is_not_moving(path: Path) -> None:
         )
 
 
+def configs_in(image: ClusterImage, config: BrokerConfig) -> Callable[[str], LogConfig]:
+    """A function from a topic to its current configuration, with the broker's defaults."""
+    return lambda topic: log_config(image.topic_configs(topic), config.topic_defaults())
+
+
 def open_embedded(
     config: BrokerConfig, listeners: Listeners | None = None, *, are_locked: bool = False
 ) -> SqliteMetadata:
-    """The embedded store in the first of the log dirs; `listeners` as it takes them. Blocks.
+    """Open the embedded store in the first log dir; `listeners`: see `SqliteMetadata.open`. Blocks.
 
-    A new one begins with the metadata of the Apache Kafka that has used the log dirs.
+    A new store takes over the metadata of an Apache Kafka that has used the log dirs.
 
-    are_locked: the caller has the locks of the log dirs.
+    are_locked: the caller holds the locks of the log dirs.
 
     Raises:
         UnusableMetadata: it cannot be used.
@@ -134,10 +144,10 @@ def open_embedded(
 
 
 def _known_cluster_id(paths: Sequence[Path], *, is_new: bool) -> str | None:
-    """The cluster that the log dirs belong to; None if none of them says.
+    """The id of the cluster that the log dirs belong to; None if none of them names one.
 
-    One that cannot be read may stay away. But a store that is new must not choose an id, nor
-    take over logs, without having seen all there is.
+    A log dir that cannot be read is passed over. But a new store must see all of them before it
+    chooses an id or takes over logs.
     """
     found: dict[str, Path] = {}
     for path in paths:

@@ -1,1 +1,1 @@
-"""Moving committed offsets between stores: files, ZooKeeper, and other clusters."""
+"""Migration of committed offsets between stores: files, ZooKeeper, and other clusters."""

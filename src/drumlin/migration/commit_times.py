@@ -1,6 +1,6 @@
-"""When a group committed last: read from `__consumer_offsets`, as no request of the protocol tells.
+"""Commit timestamps of a group, read from `__consumer_offsets`: no request returns them.
 
-Only what was committed since some moment is read, and only the partition that has the group.
+Reads only the records since a given time, and only the partition that holds the group.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.client.errors import ClientError
 from drumlin.client.places import Milliseconds
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.coordination.groups.offsets.offset_records import OffsetKey, decode_offset
 from drumlin.coordination.groups.shard.record_registry import decode_key
 from drumlin.coordination.internal_records.record_fields import UnreadableRecord
@@ -24,21 +24,21 @@ _TOPIC: Final = "__consumer_offsets"
 
 
 class CommitTime(NamedTuple):
-    """A commit, and when the coordinator took it."""
+    """A committed offset, and the timestamp that the coordinator gave it."""
 
     offset: int
     timestamp_ms: int
 
 
-#: Last commits at or after a moment, by partition; None where that cannot be read.
+#: Finds the last commits of a group since a timestamp, by partition; None if they are unreadable.
 FindCommits = Callable[[str, int], Mapping[TopicPartition, CommitTime] | None]
 
 
 def find_commits(bootstrap: str, security: Security) -> FindCommits:
-    """Looks commits up on this cluster, with a connection for each question: they are rare."""
+    """A function that looks up commits on this cluster. It is rare, so each call connects anew."""
 
     def find(group: str, since_ms: int) -> Mapping[TopicPartition, CommitTime] | None:
-        from drumlin.client.client import connect  # loads Arrow, which is hardly ever needed
+        from drumlin.client.client import connect  # loads Arrow, which is rarely needed
 
         try:
             with connect(bootstrap, client_id="drumlin-cli", security=security) as client:
@@ -51,7 +51,7 @@ def find_commits(bootstrap: str, security: Security) -> FindCommits:
 
 def _last_commits(client: Client, group: str, since_ms: int) -> dict[TopicPartition, CommitTime]:
     partition = partition_for(group, len(client.partitions(_TOPIC)))
-    place = (_TOPIC, partition)
+    place = TopicPartition(_TOPIC, partition)
     start = client.list_offsets({place: Milliseconds(max(since_ms, 0))})[place].offset
     if start < 0:
         return {}
@@ -65,7 +65,7 @@ def _last_commits(client: Client, group: str, since_ms: int) -> dict[TopicPartit
             key = decode_key(key_bytes.as_py()) if key_bytes.is_valid else None
             if not isinstance(key, OffsetKey) or key.group_id != group:
                 continue
-            where = (key.topic, key.partition)
+            where = TopicPartition(key.topic, key.partition)
             if not value.is_valid:
                 found.pop(where, None)
                 continue

@@ -1,18 +1,18 @@
-"""A file as a store of offsets: read as a whole, or written as a whole when all is known."""
+"""A file as an offset store: read as a whole, and written as a whole by `save`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.migration.offsets_file import OffsetRow, read_file, write_file
 from drumlin.migration.store_error import StoreError
 from drumlin.migration.stores import Positions, Refusals
 
 
 class FileStore:
-    """Offsets of several groups in one file; `save` is what makes a written one."""
+    """Offsets of several groups in one file. What is written stays in memory until `save`."""
 
     def __init__(self, path: Path | None, rows: list[OffsetRow] | None = None) -> None:
         self.name = str(path or "standard output")
@@ -22,9 +22,10 @@ class FileStore:
 
     @classmethod
     def load(cls, path: Path) -> FileStore:
-        """
+        """Read a file.
+
         Raises:
-            StoreError: it names no groups, or is no file of offsets.
+            StoreError: the file names no groups, or is not a file of offsets.
         """
         try:
             rows = read_file(path)
@@ -39,7 +40,9 @@ class FileStore:
 
     def read(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         return {
-            (row.topic, row.partition): OffsetAndMetadata(row.offset, metadata=row.metadata)
+            TopicPartition(row.topic, row.partition): OffsetAndMetadata(
+                row.offset, metadata=row.metadata
+            )
             for row in self.rows
             if row.group == group
         }

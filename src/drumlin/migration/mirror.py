@@ -1,8 +1,8 @@
-"""One pass of a mirror: look at both stores, settle what differs, remember it.
+"""One pass of a mirror: read both stores, settle their differences, and remember them.
 
-Decides by `reconcile` alone. What was looked at is at most as old as the pass: a node that has
-changed meanwhile is not written (ZooKeeper compares versions), and the broker's offsets are
-fetched right before they are written, as a broker cannot compare.
+All decisions are made by `reconcile`. Nothing older than the current pass is relied on: a node that
+has changed since is not overwritten (ZooKeeper compares versions), and the broker's offsets are
+fetched right before they are written, as a broker cannot compare them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from drumlin.client.admin import group_admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.migration.commit_times import FindCommits
 from drumlin.migration.mirror_state import MirrorState
 from drumlin.migration.reconcile import Agreement, Decision, Node, decide, later
@@ -29,7 +29,7 @@ _STILL_CHANGING: Final = "both are being changed"
 
 
 class Say(Protocol):
-    """Tells what happens: a sentence, and the same in fields."""
+    """Reports an event, as a sentence and as fields."""
 
     def __call__(self, event: str, sentence: str, **fields: Any) -> None: ...
 
@@ -46,7 +46,7 @@ class Difference:
 
     @property
     def distance(self) -> int:
-        """How far apart; 0 where one store has none."""
+        """The difference of the offsets; 0 if one of the stores has none."""
         if self.zookeeper is None or self.broker is None:
             return 0
         return abs(self.zookeeper - self.broker)
@@ -58,19 +58,19 @@ class Difference:
 
 @dataclass(slots=True)
 class Status:
-    """How both stores stand after a pass."""
+    """The state of both stores after a pass."""
 
     groups: int = 0
     partitions: int = 0
     to_broker: int = 0  # offsets written in this pass
     to_zookeeper: int = 0
-    absent: int = 0  # partitions that only ZooKeeper knows: left alone
+    absent: int = 0  # partitions that the cluster does not have: left alone
     differences: list[Difference] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Group:
-    """One group as a pass has found it, and what is to be done."""
+    """One group as a pass has found it, and the offsets to write."""
 
     name: str
     zookeeper: Mapping[TopicPartition, ZooKeeperOffset]
@@ -84,7 +84,7 @@ class _Group:
         return None if found is None else Node(found.offset, found.version)
 
     def written_node(self, place: TopicPartition, offset: int) -> Node:
-        """The node once we have written it: it is written in this version, or created."""
+        """The node after our write, which increments its version or creates it."""
         node = self.node(place)
         return Node(offset, 0 if node is None else node.version + 1)
 
@@ -97,9 +97,9 @@ class _Group:
 
 
 class Mirror:
-    """Keeps the offsets of groups in ZooKeeper and in a cluster the same, pass by pass.
+    """Keeps the offsets of groups in ZooKeeper and in a cluster equal, pass by pass.
 
-    Errors of either store end a pass; what was not done is done by the next.
+    An error of either store ends a pass; the next one does the rest.
     """
 
     def __init__(
@@ -117,11 +117,11 @@ class Mirror:
         self._find_commits = find_commits
         self._say = say
         self._topics = topics
-        self._told: dict[tuple[str, TopicPartition], str] = {}
+        self._reported: dict[tuple[str, TopicPartition], str] = {}
         self._conflicts: dict[tuple[str, TopicPartition], tuple[int | None, int | None]] = {}
 
     def run_pass(self, groups: Collection[str], *, is_last: bool = False) -> Status:
-        """Settle what differs in these groups; in the last pass, also what has just changed.
+        """Settle the differences of these groups; in the last pass, recent changes too.
 
         Raises:
             StoreUnavailable, PeerError, KafkaError: a store cannot be used now.
@@ -165,10 +165,10 @@ class Mirror:
             self._settle(group, conflicts)
 
     def _stands_still(self, group: _Group, place: TopicPartition) -> bool:
-        """Whether a conflict is as it was in the pass before.
+        """Whether a conflict is the same as in the pass before.
 
-        A consumer that commits to both stores commits to one of them first: then we would
-        only meddle.
+        A consumer that commits to both stores commits to one of them first, and will settle the
+        difference itself.
         """
         offsets = group.offsets(place)
         before = self._conflicts.get((group.name, place))
@@ -185,7 +185,7 @@ class Mirror:
             group.to_zookeeper[place] = position
 
     def _settle(self, group: _Group, conflicts: list[TopicPartition]) -> None:
-        """Both stores have changed: the later change counts."""
+        """Settle partitions that have changed in both stores: the later change counts."""
         since_ms = min(group.zookeeper[each].modified_timestamp_ms for each in conflicts)
         commits = self._find_commits(group.name, since_ms)
         for place in conflicts:
@@ -296,8 +296,8 @@ class Mirror:
                 status.absent += 1
             else:
                 status.differences.append(difference)
-            if reason != _STILL_CHANGING and self._told.get((group.name, place)) != reason:
-                self._told[group.name, place] = reason
+            if reason != _STILL_CHANGING and self._reported.get((group.name, place)) != reason:
+                self._reported[group.name, place] = reason
                 self._say(
                     "held",
                     f"{difference}, held back by {reason}",
@@ -307,12 +307,12 @@ class Mirror:
                     reason=reason,
                 )
         for place in places - group.held.keys():
-            self._told.pop((group.name, place), None)
+            self._reported.pop((group.name, place), None)
             self._conflicts.pop((group.name, place), None)
 
 
 def choose_groups(patterns: Collection[str], known: Callable[[], Collection[str]]) -> list[str]:
-    """The groups of these names, and those that match the patterns among them now."""
+    """The groups named here, and those of the known groups that match a pattern, sorted."""
     wildcards = [each for each in patterns if set(each) & set("*?[")]
     found = set(patterns) - set(wildcards)
     if wildcards:

@@ -1,8 +1,8 @@
-"""What a mirror remembers across its own end: a file of JSON lines, of which the last counts.
+"""The persistent state of a mirror: a file of JSON lines, the last line of a partition counts.
 
-What is about to be written to a store is remembered before, so that a mirror which is killed
-knows its own writes from those of consumers. Nothing is synced: after a power failure the file
-may be old, then some offsets look changed in both stores, and timestamps decide.
+A write to a store is recorded before it is sent, so that a mirror which was killed can tell its
+own writes from those of consumers. The file is never synced: after a power failure it may be out
+of date; then some offsets seem to have changed in both stores, and timestamps decide.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.migration.reconcile import Agreement, Node
 from drumlin.migration.store_error import StoreError
 
@@ -24,13 +24,14 @@ _LINES_MIN: Final = 1_000
 
 
 class MirrorState:
-    """The agreements of all mirrored groups. One mirror at a time may have a file."""
+    """The agreements of all mirrored groups. Only one mirror at a time may use a file."""
 
     def __init__(self, path: Path, cluster_id: str | None) -> None:
-        """
+        """Lock and load the file, or create it.
+
         Raises:
-            StoreError: another mirror has it, it is of another cluster, or no such file at all.
-            OSError: it cannot be read or its folder cannot be made.
+            StoreError: another mirror uses it, it belongs to another cluster, or it is malformed.
+            OSError: it cannot be read, or its folder cannot be created.
         """
         self.path = path
         self._cluster_id = cluster_id
@@ -58,11 +59,11 @@ class MirrorState:
         return self._agreements.setdefault((group, place), Agreement())
 
     def changed(self, group: str, place: TopicPartition) -> None:
-        """This partition is to be written by the next `save`."""
+        """Mark a partition to be written by the next `save`."""
         self._changed.add((group, place))
 
     def save(self) -> None:
-        """Write what has changed since the last time."""
+        """Write the partitions that have changed since the last call."""
         if not self._changed:
             return
         if self._lines > max(_LINES_MIN, _LINES_FOR_EACH * len(self._agreements)):
@@ -107,7 +108,7 @@ class MirrorState:
             head = next(lines, {})
             version, cluster_id = head["version"], head["cluster_id"]
             for each in lines:
-                place = (each["topic"], each["partition"])
+                place = TopicPartition(each["topic"], each["partition"])
                 self._agreements[each["group"], place] = Agreement(
                     each["agreed"],
                     each["node_version"],
@@ -115,13 +116,13 @@ class MirrorState:
                     set(each["sent_to_broker"]),
                 )
         except (ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"{self.path} is not what a mirror remembers: {error}") from None
+            raise StoreError(f"{self.path} is not the state of a mirror: {error}") from None
         if version != _VERSION or cluster_id != self._cluster_id:
-            raise StoreError(f"{self.path} is of a mirror with another cluster, {cluster_id}")
+            raise StoreError(f"{self.path} belongs to a mirror of another cluster, {cluster_id}")
 
 
 def _complete_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """A mirror that was killed may have left a part of a line at the end."""
+    """The lines of the file, without a partial one at the end, which a killed mirror may leave."""
     with path.open(encoding="utf-8") as source:
         for line in source:
             if line.endswith("\n"):

@@ -1,7 +1,7 @@
-"""Committed offsets in a file: CSV, or JSON where the name ends in `.json`.
+"""Committed offsets in a file: JSON if its name ends in `.json`, otherwise CSV.
 
-CSV has the header `group,topic,partition,offset,metadata`. What `kafka-consumer-groups --export`
-writes is read too: no header, and `topic,partition,offset` with or without the group before it.
+CSV has the header `group,topic,partition,offset,metadata`. The output of `kafka-consumer-groups
+--export` is read too: no header, and `topic,partition,offset` with or without the group first.
 JSON is a list of objects with the same keys.
 """
 
@@ -22,7 +22,7 @@ _SHOWN_MAX: Final = 40
 
 
 class OffsetRow(NamedTuple):
-    """One committed offset; `group` is None where the file names no group."""
+    """One committed offset; `group` is None if the file names no group."""
 
     group: str | None
     topic: str
@@ -35,8 +35,8 @@ def read_file(path: Path) -> list[OffsetRow]:
     """All rows of a file.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: a line is no committed offset, or says another thing than a line before.
+        OSError: the file cannot be read.
+        ValueError: a line is not a committed offset, or contradicts an earlier line.
     """
     with path.open(encoding="utf-8", newline="") as source:
         read = _json_rows if path.suffix == ".json" else _csv_rows
@@ -53,7 +53,7 @@ def read_file(path: Path) -> list[OffsetRow]:
 
 
 def write_file(path: Path, rows: Iterable[OffsetRow]) -> None:
-    """Write a file of the kind that its name says; an existing one is replaced as a whole."""
+    """Write a file, in the format that its name implies; an existing one is replaced atomically."""
     new = path.with_name(f".{path.name}.new")
     with new.open("w", encoding="utf-8", newline="") as sink:
         if path.suffix == ".json":
@@ -65,7 +65,7 @@ def write_file(path: Path, rows: Iterable[OffsetRow]) -> None:
 
 
 def write_csv(sink: TextIO, rows: Iterable[OffsetRow]) -> None:
-    """Header and rows."""
+    """Write the header and the rows as CSV."""
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows(rows)

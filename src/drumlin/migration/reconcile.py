@@ -1,16 +1,17 @@
-"""Which of two stores' offsets counts, for one partition: the rule of the mirror. Pure.
+"""The mirror's rule: which of two stores' offsets counts, for one partition. Pure.
 
 The last change wins, whether it went forward or back: a deliberate rewind is no less a change
-than an ordinary commit. To know a change from a value that merely differs, the mirror
-remembers the offset that both stores had last, with the version of ZooKeeper's node, and what it
-has written itself without knowing whether it arrived:
+than an ordinary commit. To tell a change from a value that merely differs, the mirror remembers
+the last offset that both stores had, with the version of ZooKeeper's node, and its own writes
+that may or may not have arrived:
 
-- only one store was changed since: that one counts. A node that was written has changed, even
-  if its offset is the same; a broker only shows the offset;
-- both were: the later change counts, by ZooKeeper's mtime and the broker's commit timestamp;
-- both were, and there are no timestamps, or they are the same: the smaller offset counts, as
-  reading again loses nothing;
-- a store that has no offset takes the other's: a deletion is not carried over.
+- only one store has changed since: that one counts. A node that was written has changed even if
+  its offset is the same; of a broker only the offset is known;
+- both have changed: the later change counts, by ZooKeeper's mtime and the broker's commit
+  timestamp;
+- both have changed, and their timestamps are unknown or equal: the smaller offset counts, as
+  reading records again loses nothing;
+- a store without an offset takes the other's: deletions are not mirrored.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class Decision(Enum):
     NOTHING = "nothing"
     TO_BROKER = "to the broker"
     TO_ZOOKEEPER = "to ZooKeeper"
-    CONFLICT = "conflict"  # both have changed: ask `later`
+    CONFLICT = "conflict"  # both have changed: call `later`
 
 
 class Node(NamedTuple):
-    """ZooKeeper's side: an offset and how often its node was written."""
+    """ZooKeeper's side: an offset, and its node's version, which counts the writes."""
 
     offset: int
     version: int
@@ -38,15 +39,15 @@ class Node(NamedTuple):
 
 @dataclass(slots=True)
 class Agreement:
-    """What is remembered of one partition."""
+    """The remembered state of one partition."""
 
-    offset: int | None = None  # both stores had it; None before they were ever equal
-    version: int | None = None  # of the node then
-    sent_to_zookeeper: set[Node] = field(default_factory=set)  # may have arrived, or may still
+    offset: int | None = None  # the last one that both stores had; None before there was one
+    version: int | None = None  # the version of the node then
+    sent_to_zookeeper: set[Node] = field(default_factory=set)  # writes that may still arrive
     sent_to_broker: set[int] = field(default_factory=set)
 
     def agree(self, offset: int, version: int) -> bool:
-        """Both have this offset now; says whether that is news."""
+        """Record that both stores have this offset; returns whether the agreement has changed."""
         is_known = (self.offset, self.version) == (offset, version)
         if is_known and not self.sent_to_zookeeper and not self.sent_to_broker:
             return False
@@ -58,7 +59,7 @@ class Agreement:
 
 
 def decide(agreement: Agreement, node: Node | None, broker: int | None) -> Decision:
-    """Compare two stores' offsets with what is remembered; None: the store has none."""
+    """Compare two stores' offsets with the remembered state; None means that a store has none."""
     if node is None:
         return Decision.NOTHING if broker is None else Decision.TO_ZOOKEEPER
     if node.offset == broker:
@@ -73,7 +74,7 @@ def decide(agreement: Agreement, node: Node | None, broker: int | None) -> Decis
     if zookeeper_changed != broker_changed:
         return Decision.TO_BROKER if zookeeper_changed else Decision.TO_ZOOKEEPER
     if not zookeeper_changed and is_ours_in_zookeeper != is_ours_in_broker:
-        # One holds what we wrote on behalf of the other, which has gone back since.
+        # One store holds our copy of the other's offset, and the other was set back since.
         return Decision.TO_BROKER if is_ours_in_broker else Decision.TO_ZOOKEEPER
     return Decision.CONFLICT
 
@@ -81,7 +82,7 @@ def decide(agreement: Agreement, node: Node | None, broker: int | None) -> Decis
 def later(
     zookeeper: int, modified_timestamp_ms: int, broker: int, commit_timestamp_ms: int | None
 ) -> Decision:
-    """Which of two changes counts; `commit_timestamp_ms` is None where it cannot be had."""
+    """Decide between two changes; `commit_timestamp_ms` is None if it is not known."""
     if commit_timestamp_ms is None or commit_timestamp_ms == modified_timestamp_ms:
         is_zookeeper = zookeeper < broker
     else:

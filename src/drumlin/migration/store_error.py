@@ -1,4 +1,4 @@
-"""What can go wrong with a store of offsets that is no broker."""
+"""Errors of offset stores other than brokers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from drumlin.client.errors import ClientError
 
 
 class StoreError(ClientError):
-    """A store cannot be used: it is not there, or what is in there is not what we expect."""
+    """A store cannot be used: it is missing, or has unexpected contents."""
 
 
 class StoreUnavailable(StoreError):
-    """A store cannot be reached at the moment; it may be later."""
+    """A store cannot be reached at the moment; a later attempt may succeed."""

@@ -1,7 +1,7 @@
-"""A store of committed offsets, as transfers see it, and the store of a Kafka cluster.
+"""The interface of a store of committed offsets, and the store of a Kafka cluster.
 
-A store lists its groups, their committed offsets, and whether a group has live consumers now; it
-writes offsets and reports which it refused. It never decides what to write.
+A store lists its groups, their committed offsets, and the live consumers of a group; it writes
+offsets and reports those that it refused. It never decides what to write.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Any, Final, Protocol, TypeVar
 
 from drumlin.client.admin import group_admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 
 T = TypeVar("T")
 
 Positions = Mapping[TopicPartition, OffsetAndMetadata]
-#: What was not written, and why, in words.
+#: The partitions that were not written, and why, in words.
 Refusals = dict[TopicPartition, str]
 
 _WITH_OFFSETS: Final = (None, "", "classic", "consumer")
 
 
 class OffsetStore(Protocol):
-    """Where groups keep their offsets."""
+    """A place where groups keep their offsets."""
 
     name: str
     notes: list[str]
-    """What was odd in the store, in words, for its user to report."""
+    """Oddities found in the store, in words, for the caller to report."""
 
     def groups(self) -> list[str]: ...
 
@@ -41,7 +41,7 @@ class OffsetStore(Protocol):
 
 
 class ConnectedCluster(Protocol):
-    """A cluster, and a way to wait for what it is asked."""
+    """The connections to a cluster, and a way to run a coroutine on them."""
 
     @property
     def connections(self) -> BrokerConnections: ...
@@ -67,7 +67,7 @@ class BrokerStore:
         return self._cluster.run(group_admin.fetch_committed(self._connections, group))
 
     def write(self, group: str, positions: Positions) -> Refusals:
-        # Epochs count the leaders of one cluster's log: in another they would mislead consumers.
+        # Leader epochs are valid in one cluster only: in another they would mislead consumers.
         known = {place: each._replace(leader_epoch=-1) for place, each in positions.items()}
         refused = self._cluster.run(group_admin.commit(self._connections, group, known))
         return {place: code.name.replace("_", " ") for place, code in refused.items()}

@@ -1,9 +1,9 @@
-"""What becomes of each offset that goes from one store to another: decided first, then done.
+"""The transfer of offsets from one store to another: a plan for each of them, then the writes.
 
-An offset that the destination has already and that is greater is kept unless told otherwise;
-one that the destination's log does not hold is moved to the log's start, or refused where it
-lies beyond the end, since then it belongs to another log. Groups with live consumers are
-refused: they would continue from where they are.
+A greater offset in the destination is kept unless the rules allow to overwrite it. An offset
+before the log start is moved to the log start; one beyond the log end is refused, since it must
+belong to another log. Groups with live consumers are refused: a running consumer would ignore the
+new offsets, and overwrite them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Final, Literal
 
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.read.log_bounds import LogBounds
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.migration.store_error import StoreError
 from drumlin.migration.stores import OffsetStore
 
 Action = Literal["write", "same", "keep", "refuse"]
-#: What is shown once it is done.
+#: The words for an action that was carried out.
 DONE: Final[dict[Action, str]] = {
     "write": "written",
     "same": "same",
@@ -32,20 +32,20 @@ DONE: Final[dict[Action, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an operator may allow."""
+    """What the operator allows."""
 
-    overwrite: bool = False  # a greater offset of the destination
-    clamp: bool = False  # beyond the log's end: write the end
-    live: bool = False  # groups with live consumers
+    overwrite: bool = False  # replace greater offsets of the destination
+    clamp: bool = False  # replace offsets beyond the log end by the log end
+    live: bool = False  # transfer groups with live consumers
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One partition of one group."""
+    """The plan for one partition of one group."""
 
     group: str
     place: TopicPartition
-    position: OffsetAndMetadata  # as it is, or would be, written
+    position: OffsetAndMetadata  # to write, or that would be written
     existing: int | None
     bounds: LogBounds | None
     action: Action
@@ -69,7 +69,7 @@ def choose(names: Iterable[str], patterns: Collection[str]) -> list[str]:
 
 
 def is_chosen(topic: str, patterns: Collection[str] | None) -> bool:
-    """Whether a topic matches one of the patterns; all do where there is none."""
+    """Whether a topic matches one of the patterns; without patterns every topic does."""
     return not patterns or any(_matches(topic, pattern) for pattern in patterns)
 
 
@@ -84,7 +84,7 @@ def plan(
     bounds: Mapping[TopicPartition, LogBounds],
     rules: Rules,
 ) -> list[Step]:
-    """What to do with each partition, in order."""
+    """The steps for all partitions, sorted."""
     steps = []
     for place, position in sorted(wanted.items()):
         there = existing.get(place)
@@ -123,9 +123,10 @@ def _step(
 
 
 def refuse_live(store: OffsetStore, groups: Iterable[str]) -> None:
-    """
+    """Check that the groups have no live consumers.
+
     Raises:
-        StoreError: a consumer reads with one of the groups.
+        StoreError: one of the groups has.
     """
     for group in groups:
         consumers = store.live_consumers(group)
@@ -134,9 +135,9 @@ def refuse_live(store: OffsetStore, groups: Iterable[str]) -> None:
 
 
 def carry_out(store: OffsetStore, steps: list[Step]) -> list[Step]:
-    """Write what is to be written, group by group; gives the steps as they came out.
+    """Write the offsets, group by group; returns the steps with their outcome.
 
-    `steps`: those of a group stand together.
+    `steps` must be grouped by group.
     """
     done: list[Step] = []
     for group, grouped in groupby(steps, key=lambda step: step.group):

@@ -1,6 +1,6 @@
-"""ZooKeeper as the store of offsets that the first high-level consumers used.
+"""ZooKeeper as an offset store: where Kafka's old high-level consumers committed.
 
-Decides nothing about what is written. Calls block; they may be made from any one thread at a time.
+Never decides what to write. Calls block; only one thread at a time may make them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition, as_partitions, by_partition
 from drumlin.migration.store_error import StoreError, StoreUnavailable
 from drumlin.migration.stores import Positions, Refusals
 from drumlin.zookeeper.access import access_in
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def as_store_errors() -> Iterator[None]:
-    """
+    """Translate errors of ZooKeeper.
+
     Raises:
         StoreUnavailable: there is no answer.
         StoreError: ZooKeeper refuses, or cannot be used.
@@ -57,8 +58,8 @@ def open_client(
 ) -> KazooClient:
     """Connect to "host:port,host:port/chroot".
 
-    `properties` may say how to encrypt, and who we are, with the keys of a broker. Raises as
-    `as_store_errors` does: also where there is no such chroot.
+    `properties` may configure TLS and authentication, with the keys of a broker. Raises like
+    `as_store_errors`, also if the chroot does not exist.
     """
     with as_store_errors():
         return connect(
@@ -75,7 +76,7 @@ def connected(
     properties: Mapping[str, str] = MappingProxyType({}),
     session_timeout_ms: int = 10_000,
 ) -> Iterator[KazooClient]:
-    """The same, for as long as the block lasts."""
+    """Connect as `open_client` does, and close the client at the end of the block."""
     client = open_client(hosts, properties, session_timeout_ms=session_timeout_ms)
     try:
         yield client
@@ -88,14 +89,14 @@ def _count(each: Collection[object], name: str) -> str:
 
 
 class ZooKeeperStore:
-    """Offsets below `/consumers`. All calls raise as `as_store_errors` does."""
+    """Offsets below `/consumers`. All calls raise like `as_store_errors`."""
 
     def __init__(self, client: KazooClient, name: str, *, timeout_ms: int = 10_000) -> None:
         self.name = name
         self._nodes = ConsumerOffsets(client, name, timeout_ms=timeout_ms)
         self.notes = self._nodes.notes
 
-    # -- as a store ------------------------------------------------------------------------
+    # -- the interface of a store ----------------------------------------------------------
 
     def groups(self) -> list[str]:
         with as_store_errors():
@@ -120,30 +121,30 @@ class ZooKeeperStore:
     # -- nodes -----------------------------------------------------------------------------
 
     def check_connected(self) -> None:
-        """Raises StoreUnavailable while there is no connection."""
+        """Raise StoreUnavailable while there is no connection."""
         with as_store_errors():
             self._nodes.check_connected()
 
     def partitions(self, group: str, watch: Watch | None = None) -> list[TopicPartition]:
-        """The partitions that have a node for an offset."""
+        """The partitions that have an offset node."""
         with as_store_errors():
-            return self._nodes.partitions(group, watch)
+            return as_partitions(self._nodes.partitions(group, watch))
 
     def read_nodes(
         self, group: str, places: Iterable[TopicPartition], watch: Watch | None = None
     ) -> dict[TopicPartition, ZooKeeperOffset]:
-        """The offsets of these partitions; those without a readable one are left out."""
+        """The offsets of these partitions, without those that are missing or unreadable."""
         with as_store_errors():
             found = self._nodes.read_nodes(group, places, watch)
         self.notes += [f"{each}, left alone" for each in found.unreadable.values()]
-        return found.offsets
+        return by_partition(found.offsets)
 
     def write_nodes(
         self, group: str, offsets: Mapping[TopicPartition, tuple[int, int]]
     ) -> Refusals:
-        """Write offsets into nodes that have the version given, or `ANY_VERSION` or are `ABSENT`.
+        """Write offsets, each with the expected version of its node, `ANY_VERSION` or `ABSENT`.
 
-        Gives what was refused: a node that has changed, or may not be written.
+        Returns the refusals: nodes that have changed, or that may not be written.
         """
         with as_store_errors():
             return self._nodes.write_nodes(group, offsets)

@@ -1,5 +1,5 @@
-"""Asynchronous connections to brokers: versions, routing, retries, raw record batches.
+"""Asynchronous connections to brokers: version negotiation, routing, retries, record batches.
 
-Serves the client and what is built on it. It reads the headers of batches, but no records; it
-must never import Arrow.
+Used by the client, by brokers among each other, and by whatever is built on them. It reads the
+headers of batches, but no records, and must never import Arrow.
 """

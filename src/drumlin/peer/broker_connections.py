@@ -1,7 +1,7 @@
-"""The connections to a cluster: one per broker, made when needed; finds leaders.
+"""The connections of a client to a cluster: one per broker, opened when needed.
 
-Finds brokers by metadata, reconnects to a lost one on the next use, and retries an attempt after
-transient errors, within a deadline. Lives in one event loop.
+Finds leaders and other brokers by metadata, reconnects to a lost broker on the next use, and
+retries an attempt after transient errors, within a deadline. Lives in one event loop.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def parse_bootstrap(bootstrap: str) -> list[Address]:
 
 
 class BrokerConnections:
-    """All connections of one client. `view` is what it knows of the cluster."""
+    """All connections of one client. `view` is its view of the cluster."""
 
     def __init__(
         self,
@@ -62,7 +62,8 @@ class BrokerConnections:
         options: PeerOptions,
         access: Access | None = None,
     ) -> None:
-        """
+        """Prepare the connections; none is opened yet.
+
         Raises:
             SecurityOptionError: certificates or keys of the options cannot be read.
         """
@@ -74,9 +75,9 @@ class BrokerConnections:
         self._links: dict[Address, Link] = {}
 
     def sibling(self) -> BrokerConnections:
-        """Further connections to the same brokers, with one view of the cluster.
+        """Further connections to the same brokers, which share the view of the cluster.
 
-        For requests that a broker may hold for long: it answers each connection in order.
+        For requests that a broker may hold for long, since it answers each connection in order.
         """
         connections = BrokerConnections(self._bootstrap, self.options, self._access)
         connections.view = self.view
@@ -84,7 +85,7 @@ class BrokerConnections:
         return connections
 
     async def close(self) -> None:
-        """Close all connections, also those that are being made."""
+        """Close all connections, also those that are being opened."""
         for link in self._links.values():
             link.close()
         self._links.clear()
@@ -96,8 +97,8 @@ class BrokerConnections:
 
         Raises:
             ConnectionLost: no broker, known or bootstrap, answers.
-            AuthenticationFailed: a broker refuses us, or is not to be trusted. The others are not
-                tried: a wrong password that is sent to every broker locks its user out.
+            AuthenticationFailed: a broker rejects our identity, or we do not trust it. The others
+                are not tried: a wrong password that is sent to every broker locks its user out.
         """
         for link in self._links.values():
             connection = link.if_open
@@ -126,16 +127,16 @@ class BrokerConnections:
         return await self._connect(address)
 
     async def leader(self, topic: str, partition: int) -> BrokerConnection:
-        """A connection to the leader of a partition, after asking for metadata if need be."""
+        """A connection to the leader of a partition; requests metadata if needed."""
         if topic not in self.view.topics:
             await self.refresh((topic,))
         return await self.broker(self.view.leader_of(topic, partition))
 
     async def partitions(self, topic: str) -> list[int]:
-        """The partition numbers of a topic as they are now, sorted.
+        """The current partition numbers of a topic, sorted.
 
         Raises:
-            KafkaError: there is no such topic; the message names one that was meant, perhaps.
+            KafkaError: there is no such topic; the message may suggest a similar name.
         """
         try:
             await self.retrying(lambda: self.refresh((topic,)))
@@ -148,7 +149,7 @@ class BrokerConnections:
     async def _meant(self, topic: str) -> str:
         try:
             await self.refresh(None)
-        except (KafkaError, PeerError):  # it is known already that the topic is not there
+        except (KafkaError, PeerError):  # the missing topic is the error to report
             return ""
         near = difflib.get_close_matches(topic, self.view.topics, 1)
         return f"; did you mean {near[0]!r}?" if near else ""
@@ -175,10 +176,10 @@ class BrokerConnections:
     async def refresh(
         self, topics: Collection[str] | None, *, create_missing: bool = False
     ) -> None:
-        """Ask for metadata of `topics`; () asks for brokers only, None for every topic.
+        """Request metadata of `topics`: () requests brokers only, None every topic.
 
         Raises:
-            KafkaError: a topic does not exist, has no leader yet, or may not be seen.
+            KafkaError: a topic does not exist, has no leader yet, or may not be described.
         """
         refused = await self.look_up(topics, create_missing=create_missing)
         for name, code in refused.items():
@@ -187,7 +188,7 @@ class BrokerConnections:
     async def look_up(
         self, topics: Collection[str] | None, *, create_missing: bool = False
     ) -> dict[str, ErrorCode]:
-        """Like `refresh`, but returns the topics without a description, and why."""
+        """Do what `refresh` does, but return the topics that were refused, with their errors."""
         connection = await self.any()
 
         def build(shape: Shape) -> object:

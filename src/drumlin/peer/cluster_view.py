@@ -1,6 +1,6 @@
-"""What is known from metadata responses: brokers, topics, partitions, leaders.
+"""A client's view of the cluster, from metadata responses: brokers, topics, partitions, leaders.
 
-Plain state without I/O. It may always be out of date; code that finds it so asks for a refresh.
+Plain state without I/O. It may be out of date at any time; code that finds it so refreshes it.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class ClusterView:
     controller_id: int = -1
     brokers: dict[int, Address] = field(default_factory=dict)
     topics: dict[str, TopicView] = field(default_factory=dict)
-    #: Node ids of coordinators, by kind and name; all forgotten when an attempt fails.
+    #: Node ids of coordinators, by kind and name; cleared when an attempt fails.
     coordinators: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def update(self, response: Any) -> dict[str, ErrorCode]:
-        """Take in a metadata response; returns the topics without a description, and why."""
+        """Apply a metadata response; returns the topics that were refused, with their errors."""
         self.cluster_id = getattr(response, "cluster_id", None)
         self.controller_id = response.controller_id
         self.brokers = {each.node_id: Address(each.host, each.port) for each in response.brokers}
@@ -65,7 +65,7 @@ class ClusterView:
         """The broker that leads a partition.
 
         Raises:
-            KafkaError: topic or partition unknown (to us), or without a leader at the moment.
+            KafkaError: topic or partition are not in this view, or have no leader at the moment.
         """
         known = self.topics.get(topic)
         if known is None or partition not in known.partitions:

@@ -1,12 +1,12 @@
-"""One connection to one broker: requests out, responses matched to them by correlation id.
+"""One connection to one broker: sends requests, and matches responses by correlation id.
 
 Requests are pipelined: any number may wait for their answers. A request that is not answered
-in time closes the connection, since a broker answers in order and everything after the late
-answer would be late as well. After any error the connection is dead, and every waiting request
-fails with the reason; making a new one is up to `BrokerConnections`.
+in time closes the connection, since a broker answers in order and all later answers would be late
+as well. After any error the connection is dead, and every waiting request fails with the reason;
+opening a new one is up to `BrokerConnections`.
 
-A connection that is to be encrypted or logged in is never used without. A login that expires is
-repeated in time (KIP-368): requests sent meanwhile are held back, in order.
+A connection that must be encrypted or authenticated is never used otherwise. A login that expires
+is repeated in time (KIP-368): requests sent meanwhile are queued, in order.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ _FRAME_BYTES_MAX: Final = 2**31 - 1
 #: Frame limit for a peer that has not yet answered ApiVersions.
 _STRANGERS_FRAME_BYTES_MAX: Final = 1 << 20
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake
-_RENEWED_AFTER: Final = (0.85, 0.95)  # fractions of a session's lifetime, as in Kafka's clients
+_RENEWED_AFTER: Final = (0.85, 0.95)  # fractions of a login's lifetime, as in Kafka's clients
 _LOOK_AGAIN_S: Final = 0.002
 _LIFETIME_MAX_S: Final = 30 * 86400.0
 
-#: Builds a request in the version that was negotiated.
+#: Builds a request in the negotiated version.
 RequestBuilder = Callable[[Shape], Any]
 #: Given the version, reads a whole response frame.
 ResponseParser = Callable[[int, memoryview], Any]
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """The host and port of a broker's listener."""
 
     host: str
     port: int
@@ -82,7 +82,7 @@ class _Waiting(NamedTuple):
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """Open it with `BrokerConnection.open`; then it is ready for requests."""
+    """A connection, ready for requests once `BrokerConnection.open` has returned it."""
 
     def __init__(
         self, address: Address, options: PeerOptions, memory: FrameMemory, access: Access
@@ -103,9 +103,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._is_paused = False  # the transport's buffer is full
         self._may_write = asyncio.Event()
         self._may_write.set()
-        self._has_unanswered = False
+        self._has_unanswered = False  # requests with acks=0 were sent
         self._has_served = False  # has answered more than ApiVersions
-        self._held_back: list[Sequence[bytes | memoryview]] | None = None
+        self._queued: list[Sequence[bytes | memoryview]] | None = None  # during a repeated login
         self._unanswered: set[int] = set()  # requests sent before the login is repeated
         self._all_answered = asyncio.Event()
         self._session: asyncio.Task[None] | None = None
@@ -118,12 +118,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         memory: FrameMemory | None = None,
         access: Access | None = None,
     ) -> Self:
-        """Connect, agree on versions, and log in; `access` is made from the options by default.
+        """Connect, negotiate versions, and log in; `access` defaults to that of the options.
 
         Raises:
             ConnectionLost: refused, not resolved, or not accepted in time.
-            AuthenticationFailed: the broker is not to be trusted, or does not trust us.
-            PeerError: the peer is not a broker, or not one that we can talk to.
+            AuthenticationFailed: we do not trust the broker, or it rejects our identity.
+            PeerError: the peer is not a broker, or not a compatible one.
         """
         memory = memory or FrameMemory()
         access = access or Access(options.security, options.connect_timeout_ms)
@@ -151,7 +151,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise
         return connection
 
-    # -- asking --------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
@@ -197,10 +197,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         )
 
     async def writable(self) -> None:
-        """Wait until what was sent before is mostly on its way."""
+        """Wait until most of the earlier requests have left the buffers."""
         await self._may_write.wait()
         if self._has_unanswered:
-            while self._is_sending:  # noqa: ASYNC110 - TLS of asyncio does not tell when it is through
+            while self._is_sending:  # noqa: ASYNC110 - asyncio's TLS does not signal the end
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
     def send(
@@ -225,8 +225,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> None:
         """Send a request that has no response: Produce with acks=0.
 
-        From then on `writable` waits until the operating system has everything: there is no
-        other sign of progress, and what is still here is lost when the connection is closed.
+        From then on `writable` waits until the operating system has taken everything: there is no
+        other sign of progress, and unsent data is lost when the connection is closed.
         """
         version = self.version_of(api_name, version_max)
         self._has_unanswered = True
@@ -235,7 +235,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._write(api_name, version, build(request_shape(api_name, version)))
 
     def give_back(self, part: memoryview) -> None:
-        """Have the memory of an answer reused that contains `part`, and is not used any more."""
+        """Recycle the memory of the answer that contains `part`, which must not be used again."""
         self._memory.give_back(part)
 
     @property
@@ -274,8 +274,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         parts = encode_request(api_name, version, correlation_id, self._options.client_id, message)
-        if self._held_back is not None and not is_login:
-            self._held_back.append(parts)
+        if self._queued is not None and not is_login:
+            self._queued.append(parts)
         else:
             self._outbox.put(parts)
         return correlation_id
@@ -291,7 +291,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         _, newest = schema_versions("api_versions")
         response = await self._send_api_versions(newest)
         if response.error_code is ErrorCode.unsupported_version:
-            # KIP-511: the answer lists what the broker knows of this API, in the oldest format.
+            # KIP-511: the answer, in version 0, lists the versions of ApiVersions itself.
             self._learn_versions(response)
             response = await self._send_api_versions(self.version_of("api_versions"))
         if response.error_code is not ErrorCode.none:
@@ -341,7 +341,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 exchange = await self._exchange_when_possible()
                 lifetime_s = await self._log_in_again(exchange)
         except (PeerError, KafkaError) as error:
-            # Held requests were not sent, and may go over another connection that can log in.
+            # Queued requests were not sent: they may be retried over another connection.
             self._fail(ConnectionLost(str(error)))
         except Exception as error:
             self._fail(ConnectionLost(f"broker {self.address}: {type(error).__name__} in a login"))
@@ -352,13 +352,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
             try:
                 return await self._access.exchange()
             except ConnectionLost as error:
-                # The broker closes the connection if this takes too long.
+                # If this takes too long, the broker closes the connection.
                 _logger.warning("broker %s: not logged in again yet: %s", self.address, error)
                 await asyncio.sleep(self._options.retry_backoff_max_ms / 1000)
 
     async def _log_in_again(self, exchange: Exchange) -> float:
-        """The broker accepts no other request meanwhile: new ones are held back until then."""
-        self._held_back = []
+        """Log in again; requests are queued until then, as the broker would reject them."""
+        self._queued = []
         self._may_write.clear()
         self._unanswered = set(self._waiting)
         if self._unanswered:
@@ -366,15 +366,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._all_answered.clear()
             await self._all_answered.wait()
         lifetime_s = await self._log_in(exchange)
-        held_back, self._held_back = self._held_back, None
-        for parts in held_back:
+        queued, self._queued = self._queued, None
+        for parts in queued:
             if self._outbox is not None:
                 self._outbox.put(parts)
         if not self._is_paused:
             self._may_write.set()
         return lifetime_s
 
-    # -- the transport's side ------------------------------------------------------------
+    # -- callbacks of the transport ------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -421,7 +421,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        if self._held_back is None:
+        if self._queued is None:
             self._may_write.set()
 
     def eof_received(self) -> bool:
@@ -436,7 +436,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._fail(ConnectionLost(f"broker {self.address}: connection closed{why}{self._guess()}"))
 
     def _guess(self) -> str:
-        """A possible cause when a broker closes a connection that it has hardly served."""
+        """A possible cause, if a broker closes a connection on which it has served little."""
         if self._has_served:
             return ""
         if not self._versions:
@@ -445,7 +445,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return "" if self._access.has_login else "; does it want a login (sasl.mechanism)?"
 
     def close(self) -> None:
-        """Close at once; every request that waits for an answer gets `ConnectionLost`."""
+        """Close at once; every waiting request fails with `ConnectionLost`."""
         self._fail(ConnectionLost(f"broker {self.address}: connection closed by us"))
 
     def _fail(self, error: PeerError) -> None:
@@ -458,7 +458,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if not each.response.done():
                 each.response.set_exception(type(error)(f"{each.api_name}: {error}"))
         self._may_write.set()
-        self._held_back = None
+        self._queued = None
         self._all_answered.set()
         if self._session is not None and self._session is not asyncio.current_task():
             self._session.cancel()
@@ -469,7 +469,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
 
 def _reason(error: OSError) -> str:
-    # asyncio words its own errors; a failed look-up of a name has a negative number.
+    # asyncio words its own errors; a failed name look-up has a negative number.
     known = error.errno is not None and error.errno > 0
     return os.strerror(error.errno or 0) if known else str(error.strerror or error)
 

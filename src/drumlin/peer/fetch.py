@@ -1,8 +1,8 @@
-"""Fetch record batches of one partition, as the bytes they are.
+"""Fetching record batches of one partition, as bytes.
 
-Responses carry whole batches, except that the last may be cut off at the size limit; the
-first is always whole. This module does not read the records. `end_of_batches` tells where to
-continue, even where records were compacted away or batches are control batches.
+Responses carry whole batches, except that the last may be cut off at the size limit; the first is
+always whole. This module does not read the records. `end_of_batches` is where to continue, even if
+records were compacted away or batches are control batches.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ async def fetch(
     isolation: Isolation,
     rack: str = "",
 ) -> PartitionFetch:
-    """Batches from the one that holds `offset` on, up to about `max_bytes`.
+    """Fetch batches from the one that holds `offset` on, up to about `max_bytes`.
 
-    A leader that gets a rack may name a replica there instead of sending records (KIP-392).
+    Given a rack, the leader may name a replica there instead of sending records (KIP-392).
 
     Raises:
         KafkaError: the broker's error for this partition.
@@ -84,7 +84,7 @@ async def fetch(
 
 
 def last_whole_batch(records: Buffer) -> BatchHeader | None:
-    """The header of the last whole batch; None where no batch is whole."""
+    """The header of the last whole batch; None if no batch is whole."""
     position, end, last_position = 0, len(records), None
     while end - position >= HEADER_SIZE:
         _, size = parse_offset_and_length(records, position)
@@ -96,6 +96,6 @@ def last_whole_batch(records: Buffer) -> BatchHeader | None:
 
 
 def end_of_batches(records: Buffer) -> int | None:
-    """The offset after the last whole batch, the next to fetch; None where no batch is whole."""
+    """The offset after the last whole batch, the next to fetch; None if no batch is whole."""
     last = last_whole_batch(records)
     return None if last is None else last.end_offset

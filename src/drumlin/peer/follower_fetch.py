@@ -1,8 +1,7 @@
-"""A follower's Fetch: what it asks its leader for, written by packs.
+"""Encoding of a follower's Fetch request, by hand for speed.
 
-A request may name thousands of partitions, as the first one of a session does, so no object is
-made for each. Tests hold the bytes against the schemas. Answers are read by
-`wire/by_hand/fetch_response.py`.
+The first request of a session may name thousands of partitions, so no object is created for each.
+Tests compare the bytes with the schemas. Responses are read by `wire/by_hand/fetch_response.py`.
 
     max_wait min_bytes max_bytes isolation session_id session_epoch
     [topic_id [index leader_epoch offset last_fetched_epoch log_start_offset max_bytes]]
@@ -18,7 +17,7 @@ from typing import Final, NamedTuple
 from drumlin.wire.messages import EncodedBody
 from drumlin.wire.uvarint import put_uvarint
 
-#: Before 15 a request does not tell the broker epoch of the replica (KIP-903).
+#: Before version 15 a request has no broker epoch of the replica (KIP-903).
 VERSION_MIN: Final = 15
 VERSION_MAX: Final = 17
 
@@ -38,16 +37,16 @@ Key = tuple[bytes, int]
 
 
 class Position(NamedTuple):
-    """Where a follower stands in a partition."""
+    """A follower's position in a partition."""
 
-    leader_epoch: int  # of the leader that it follows
+    leader_epoch: int  # the one in which it follows
     offset: int
-    last_fetched_epoch: int  # of the record before `offset`; -1: it has none
+    last_fetched_epoch: int  # the epoch of the record before `offset`; -1 without one
     log_start_offset: int
 
 
 class Limits(NamedTuple):
-    """How long the leader may wait for how much, and what it may answer with at most."""
+    """The waiting time and the sizes that a request allows the leader."""
 
     max_wait_ms: int
     min_bytes: int
@@ -56,7 +55,7 @@ class Limits(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """Who asks, and as which of its processes (KIP-903)."""
+    """The replica that fetches, and the epoch of its process (KIP-903)."""
 
     node_id: int
     broker_epoch: int
@@ -72,9 +71,9 @@ def encode_fetch(
     """The body of the request, for versions 15 to 17.
 
     Args:
-        session: its id and the epoch of this request (KIP-227).
-        wanted: the partitions that are new in the session, or have moved.
-        forgotten: those that are in the session and shall not be any more.
+        session: the id of the session and the epoch of this request (KIP-227).
+        wanted: partitions that are new in the session, or whose position has changed.
+        forgotten: partitions to remove from the session.
     """
     wait, min_bytes, max_bytes, partition_max_bytes = limits
     body = bytearray(_LIMITS.pack(wait, min_bytes, max_bytes, _READ_UNCOMMITTED, *session))

@@ -1,4 +1,4 @@
-"""Reused memory for large responses.
+"""Memory for large responses, which is reused.
 
 Touching new memory costs about as much as receiving into it. So a caller that is done with a
 large frame may give its memory back; otherwise the garbage collector frees it.
@@ -12,19 +12,19 @@ from typing import Final
 from drumlin.records.batch.sizes import LARGE_RECORD_BYTES
 
 _STEP: Final = 1 << 20
-#: Larger frames get memory as they arrive: their size may be a lie.
+#: Larger frames are allocated as they arrive: their announced size may be a lie.
 _SIZE_MAX: Final = 64 << 20
 _KEPT_PER_SIZE: Final = 4
 
 
 class FrameMemory:
-    """Free memory by size. Taken in the loop, given back from any thread."""
+    """Free memory by size. It is taken in the loop, and given back from any thread."""
 
     def __init__(self) -> None:
         self._free: defaultdict[int, list[bytearray]] = defaultdict(list)
 
     def take(self, size: int) -> bytearray | None:
-        """At least `size` bytes of any content; None for a size that is not kept here."""
+        """A buffer of at least `size` bytes with arbitrary content; None if `size` is too large."""
         if size > _SIZE_MAX:
             return None
         rounded = -(-size // _STEP) * _STEP
@@ -34,9 +34,9 @@ class FrameMemory:
             return bytearray(rounded)
 
     def give_back(self, part: memoryview) -> None:
-        """Take back the memory of the frame that contains `part`; it must not be used any more.
+        """Take back the memory of the frame that contains `part`, which must not be used again.
 
-        Memory that may hold a large record is not kept: such records refer to it.
+        Memory that may hold a large record is not reused: such records refer to it.
         """
         memory = part.obj
         if (

@@ -1,4 +1,4 @@
-"""How a connection logs in: SaslHandshake, then SaslAuthenticate until both sides are done.
+"""The login of a connection: SaslHandshake, then SaslAuthenticate until both sides are done.
 
 KIP-43 and KIP-152. The exchange decides what the SASL messages contain; this module wraps them
 in Kafka's requests, and interprets the broker's refusals.
@@ -22,11 +22,11 @@ Ask = Callable[[str, Callable[[Shape], Any]], Awaitable[Any]]
 
 
 async def log_in(ask: Ask, access: Access, exchange: Exchange, where: str) -> float:
-    """Log in; returns for how many seconds the login is valid, 0 for ever.
+    """Log in; returns the lifetime of the login in seconds, 0 if it does not expire.
 
     Raises:
-        AuthenticationFailed: one side does not accept the other's identity.
-        PeerError, KafkaError: the broker cannot decide now.
+        AuthenticationFailed: one side rejects the other's identity.
+        PeerError, KafkaError: the broker cannot decide at the moment.
     """
     response = await ask("sasl_handshake", partial(_handshake, exchange.mechanism))
     _check_handshake(response, exchange.mechanism, where)

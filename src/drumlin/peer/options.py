@@ -1,4 +1,4 @@
-"""How a peer behaves towards brokers: names, limits of time, back-off."""
+"""Options of connections to brokers: client id, time limits, back-off, security."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ISOLATION_LEVELS: Final[dict[Isolation, int]] = {"read_uncommitted": 0, "read_co
 
 @dataclass(frozen=True, slots=True)
 class PeerOptions:
-    """Names and values as in Kafka's clients.
+    """Options with the names and values of Kafka's clients.
 
-    `request_timeout_ms` is how long one answer may take, `call_timeout_ms` how long a call may
-    retry: Kafka's `default.api.timeout.ms`. A call survives a broker that hangs only if the second
-    is longer; by default the two are equal.
+    `request_timeout_ms` limits a single request, `call_timeout_ms` a call with all of its retries:
+    Kafka's `default.api.timeout.ms`. A call survives a broker that hangs only if the second is
+    longer; by default they are equal.
     """
 
     client_id: str = "drumlin"
@@ -27,10 +27,10 @@ class PeerOptions:
     connect_timeout_ms: int = 10_000
     retry_backoff_ms: int = 50
     retry_backoff_max_ms: int = 1_000
-    client_rack: str = ""  # where this client is: it may then read from a replica near it (KIP-392)
+    client_rack: str = ""  # the rack of this client, which may read from a replica there (KIP-392)
     security: Security = field(default_factory=Security)
 
     @property
     def patience_ms(self) -> int:
-        """How long to retry."""
+        """The time limit of a call with all of its retries."""
         return self.request_timeout_ms if self.call_timeout_ms is None else self.call_timeout_ms

@@ -1,9 +1,10 @@
-"""The outgoing side of one connection: frames in parts, sent without copying.
+"""The outgoing side of a client's connection: frames in parts, sent without copying.
 
-A transport of asyncio copies what the socket does not take at once, and before Python 3.12 it
-moves that in memory with every part that follows: for batches of a megabyte this costs more than
-encoding them. So plaintext is sent past the transport, which then only receives. Encrypted
-connections send through it. Lives in the loop.
+An asyncio transport copies data that the socket does not take at once, and before Python 3.12 it
+moves that data in memory with every further part: for batches of a megabyte this costs more than
+encoding them. So plaintext bypasses the transport, which then only receives. Encrypted connections
+send through the transport. Lives in the loop. (`broker/net/outbox.py` is the broker's, which sends
+slices of files.)
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ _JOIN_BYTES_MAX: Final = 128 << 10
 
 
 class Paused(Protocol):
-    """The part of a transport's protocol that reacts to outgoing data."""
+    """The part of an asyncio protocol that reacts to flow control."""
 
     def pause_writing(self) -> None:
-        """Too much data waits to be sent."""
+        """Handle that too much data is waiting to be sent."""
 
     def resume_writing(self) -> None:
-        """The waiting data is sent."""
+        """Handle that the waiting data has been sent."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing can be sent any more."""
+        """Handle that nothing can be sent any longer."""
 
 
 class PlainOutbox:
-    """Sends past the transport, through its own socket on the same connection."""
+    """Bypasses the transport, by a second socket object of the same connection."""
 
     def __init__(self, transport: asyncio.Transport, protocol: Paused) -> None:
         self._loop = asyncio.get_running_loop()
@@ -52,7 +53,7 @@ class PlainOutbox:
 
     @property
     def is_sending(self) -> bool:
-        """Whether there is something that the operating system has not taken yet."""
+        """Whether there is data that the operating system has not taken yet."""
         return bool(self._parts)
 
     def put(self, parts: Sequence[bytes | memoryview]) -> None:
@@ -63,11 +64,11 @@ class PlainOutbox:
             self._send()
 
     def report_any(self) -> None:
-        """From now on pause the protocol while any byte waits."""
+        """Pause the protocol from now on while any byte is waiting."""
         self._much = 0
 
     def close(self) -> None:
-        """Drop what is not sent. The connection is closed with its transport."""
+        """Drop unsent data. The transport closes the connection itself."""
         self._parts.clear()
         self._watch(False)
         self._socket.close()
@@ -85,10 +86,10 @@ class PlainOutbox:
         except OSError as error:
             self._parts.clear()
             self._size = 0
-            # Not at once: the sender is about to wait for the answer.
+            # In the next turn, as the sender does not wait for its answer yet.
             self._loop.call_soon(self._protocol.connection_lost, error)
         self._watch(bool(self._parts))
-        self._tell()
+        self._pause_or_resume()
 
     def _drop(self, sent: int) -> None:
         self._size -= sent
@@ -104,7 +105,7 @@ class PlainOutbox:
             self._loop.remove_writer(self._socket)
         self._is_watching = is_wanted
 
-    def _tell(self) -> None:
+    def _pause_or_resume(self) -> None:
         is_much = self._size > (self._much // 4 if self._is_paused else self._much)
         if is_much == self._is_paused:
             return
@@ -116,14 +117,14 @@ class PlainOutbox:
 
 
 class EncryptedOutbox:
-    """Through the transport, which tells the protocol when to pause."""
+    """Sends through the transport, which pauses the protocol itself."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
 
     @property
     def is_sending(self) -> bool:
-        """Whether TLS, or the socket's transport below it, has something that is not sent."""
+        """Whether TLS, or the transport of the socket below it, has unsent data."""
         below = getattr(getattr(self._transport, "_ssl_protocol", None), "_transport", None)
         layers = (self._transport, below)
         return any(
@@ -138,14 +139,14 @@ class EncryptedOutbox:
             self._transport.write(some)
 
     def report_any(self) -> None:
-        """Does nothing: no limit covers data that is already encrypted. See `is_sending`."""
+        """Do nothing: no limit covers data that is encrypted already. See `is_sending`."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: the transport has the only socket."""
 
 
 def _joined(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """The same bytes: neighbours are joined as long as they are small, large ones not copied."""
+    """The same bytes, with small neighbours joined; large parts are not copied."""
     some: list[bytes | memoryview] = []
     size = 0
     for part in parts:

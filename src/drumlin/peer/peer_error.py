@@ -1,4 +1,4 @@
-"""What can go wrong between us and a broker before it has answered anything.
+"""Errors of a connection to a broker, without an answer from the broker.
 
 An answer with an error code is a `KafkaError`. Every message here names the broker.
 """
@@ -20,11 +20,11 @@ class ConnectionLost(PeerError):
 
 
 class RequestTimeout(PeerError):
-    """A broker, or the cluster, did not do what was asked in time."""
+    """A broker, or the cluster, did not answer or act in time."""
 
 
 class UnsupportedByBroker(PeerError):
-    """The broker does not support the API, or no version of it that we support."""
+    """The broker does not support the API, or none of our versions of it."""
 
 
 class InvalidResponse(PeerError):
@@ -32,14 +32,14 @@ class InvalidResponse(PeerError):
 
 
 class AuthenticationFailed(PeerError):
-    """We do not trust the broker, or it does not accept our identity.
+    """We do not trust the broker, or it rejects our identity.
 
-    The same would happen again: nothing is retried after this.
+    Never retried, as the same would happen again.
     """
 
 
 def only(answers: Sequence[T], what: str) -> T:
-    """The one answer to a request for one thing.
+    """The single answer to a request about one topic, partition or group.
 
     Raises:
         InvalidResponse: there is no answer, or more than one.

@@ -1,6 +1,6 @@
-"""Send record batches to their partitions, as the bytes they are.
+"""Sending record batches to their partitions, as bytes.
 
-Each has an answer of its own; callers do not see which of them share a request.
+Each batch has an answer of its own; callers do not see which batches share a request.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from drumlin.records.batch.batch import Buffer
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 
-# From 13 on topics are named by id.
+# From version 13 on, topics are named by id.
 _VERSION_MAX: Final = 12
-# From 12 on a broker adds a partition to the transaction by itself (KIP-890), and expects a new
-# epoch for the next transaction.
+# From version 12 on, the broker adds partitions to the transaction itself (KIP-890), and expects a
+# new producer epoch for the next transaction.
 _TRANSACTIONAL_VERSION_MAX: Final = 11
 NO_ACKS: Final = 0
-#: As much as Kafka's producers put into a request; a single larger batch is allowed.
+#: Kafka's default of `max.request.size`; a single larger batch is allowed.
 _REQUEST_BYTES_MAX: Final = 1 << 20
 
 _Place: TypeAlias = tuple[str, int]
 
 
 class Produced(NamedTuple):
-    """Where a batch ended up. `log_append_time_ms` is -1 where records keep their own time."""
+    """The result of a batch. `log_append_time_ms` is -1 unless the topic uses LogAppendTime."""
 
     base_offset: int
     log_append_time_ms: int
     log_start_offset: int
 
 
-class _Manner(NamedTuple):
+class _RequestSettings(NamedTuple):
     """The settings that all batches of one request share."""
 
     acks: int
@@ -67,22 +67,22 @@ def send_batch(
     timeout_ms: int,
     transactional_id: str | None = None,
 ) -> asyncio.Future[Any]:
-    """Send after all earlier batches; pass the future answer to `produced`.
+    """Send a batch after all earlier ones; pass the answer of the future to `produced`.
 
-    Batches for one broker from the same turn of the loop share a request where possible.
-    With acks=0 the answer is None, as soon as the batch is on its way, or lost.
+    Batches to one broker from the same turn of the loop share a request if possible. With acks=0
+    the answer is None, as soon as the batch was sent or lost.
     """
-    manner = _Manner(acks, timeout_ms, transactional_id)
+    settings = _RequestSettings(acks, timeout_ms, transactional_id)
     if acks != NO_ACKS:
-        connection.version_of("produce", manner.version_max)  # raises here, not in a later turn
+        connection.version_of("produce", settings.version_max)  # raises here, not in a later turn
         outgoing = _all_outgoing.setdefault(connection, _Outgoing())
-        return outgoing.add(connection, manner, (topic, partition), batch)
-    build = _request(manner, {(topic, partition): batch})
-    connection.send_unanswered("produce", build, version_max=manner.version_max)
+        return outgoing.add(connection, settings, (topic, partition), batch)
+    build = _request(settings, {(topic, partition): batch})
+    connection.send_unanswered("produce", build, version_max=settings.version_max)
     return asyncio.ensure_future(connection.writable())
 
 
-def _request(manner: _Manner, batches: Mapping[_Place, Buffer]) -> RequestBuilder:
+def _request(settings: _RequestSettings, batches: Mapping[_Place, Buffer]) -> RequestBuilder:
     def build(shape: Shape) -> object:
         by_topic: dict[str, list[Any]] = {}
         for (topic, partition), batch in batches.items():
@@ -94,9 +94,9 @@ def _request(manner: _Manner, batches: Mapping[_Place, Buffer]) -> RequestBuilde
         )
         return shape(
             "ProduceRequest",
-            transactional_id=manner.transactional_id,
-            acks=manner.acks,
-            timeout=timedelta(milliseconds=manner.timeout_ms),
+            transactional_id=settings.transactional_id,
+            acks=settings.acks,
+            timeout=timedelta(milliseconds=settings.timeout_ms),
             topic_data=tuple(topics),
         )
 
@@ -104,20 +104,20 @@ def _request(manner: _Manner, batches: Mapping[_Place, Buffer]) -> RequestBuilde
 
 
 class _Outgoing:
-    """What a connection sends at the end of this turn: per request one batch of a partition."""
+    """Batches that a connection sends at the end of this turn, one per partition and request."""
 
     def __init__(self) -> None:
-        self._manner: _Manner | None = None
+        self._settings: _RequestSettings | None = None
         self._queues: dict[_Place, deque[_Waiting]] = {}
         self._is_due = False
 
     def add(
-        self, connection: BrokerConnection, manner: _Manner, place: _Place, batch: Buffer
+        self, connection: BrokerConnection, settings: _RequestSettings, place: _Place, batch: Buffer
     ) -> asyncio.Future[Any]:
-        if manner != self._manner:
+        if settings != self._settings:
             self._send_all(connection)
         loop = asyncio.get_running_loop()
-        self._manner = manner
+        self._settings = settings
         answer = loop.create_future()
         self._queues.setdefault(place, deque()).append(_Waiting(batch, answer))
         if not self._is_due:
@@ -130,12 +130,14 @@ class _Outgoing:
         self._send_all(connection)
 
     def _send_all(self, connection: BrokerConnection) -> None:
-        while self._manner is not None and self._queues:
+        while self._settings is not None and self._queues:
             together = self._take()
             answers = {place: each.answer for place, each in together.items()}
-            build = _request(self._manner, {place: each.batch for place, each in together.items()})
+            build = _request(
+                self._settings, {place: each.batch for place, each in together.items()}
+            )
             try:
-                response = connection.send("produce", build, version_max=self._manner.version_max)
+                response = connection.send("produce", build, version_max=self._settings.version_max)
             except Exception as error:  # noqa: BLE001 - the caller that waits must get it
                 _fail(answers.values(), error)
             else:
@@ -171,14 +173,14 @@ def _share_out(
     if error is not None:
         _fail(waiting.values(), error)
         return
-    told: dict[_Place, list[Any]] = {}
+    answered: dict[_Place, list[Any]] = {}
     for topic in response.result().responses:
         for each in topic.partition_responses:
-            told.setdefault((topic.name, each.index), []).append(each)
+            answered.setdefault((topic.name, each.index), []).append(each)
     for (topic_name, partition), answer in waiting.items():
         what = f"topic {topic_name!r} partition {partition}: produce"
         try:
-            answer.set_result(only(told.get((topic_name, partition), ()), what))
+            answer.set_result(only(answered.get((topic_name, partition), ()), what))
         except InvalidResponse as fault:
             answer.set_exception(fault)
 
@@ -189,7 +191,7 @@ def _fail(answers: Iterable[asyncio.Future[Any]], error: BaseException) -> None:
 
 
 def produced(answer: Any, topic: str, partition: int) -> Produced:
-    """The result for this partition.
+    """The result of a batch, from the broker's answer for its partition.
 
     Raises:
         KafkaError: the broker's error for this partition.

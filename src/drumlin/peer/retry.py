@@ -1,4 +1,4 @@
-"""When to retry, and how long to wait before: the one policy for all requests."""
+"""The retry policy of all requests: which errors are retried, and after which pause."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 T = TypeVar("T")
 
-#: Our view of the leaders is stale: ask for metadata before the next attempt.
+#: Errors of a stale view of the cluster: request metadata before the next attempt.
 STALE_METADATA: Final = frozenset(
     {
         ErrorCode.not_leader_or_follower,
@@ -28,10 +28,10 @@ STALE_METADATA: Final = frozenset(
         ErrorCode.not_controller,
     }
 )
-#: A missing topic may just have been created; if it is still missing later, it does not exist.
+#: A missing topic may just have been created; if it is still missing after this, it does not exist.
 UNKNOWN_TOPIC_PATIENCE_S: Final = 1.0
-#: For a topic that Metadata should create: brokers answer before it exists, and under load that
-#: takes seconds. Their answers do not tell whether they create topics at all.
+#: For a topic that a Metadata request creates: brokers answer before it exists, which takes
+#: seconds under load. Their answers do not show whether they create topics at all.
 CREATED_TOPIC_PATIENCE_S: Final = 10.0
 
 
@@ -54,7 +54,7 @@ class Deadline:
 
 
 def backoff_s(options: PeerOptions) -> Iterator[float]:
-    """Growing pauses, each with a jitter of up to 20 %, so that peers do not retry in step."""
+    """Growing pauses with a jitter of up to 20 %, so that clients do not retry in step."""
     pause_ms = float(options.retry_backoff_ms)
     while True:
         yield pause_ms / 1000 * random.uniform(0.8, 1.2)
@@ -76,8 +76,8 @@ def is_stale_metadata(error: BaseException) -> bool:
 
 
 class _Patience:
-    """How long one call retries. The time for a missing topic starts with the first answer that
-    says so, as that answer itself may have taken long.
+    """The time limits of one call. The limit for a missing topic starts with the first answer that
+    reports it, since that answer itself may have taken long.
     """
 
     def __init__(self, deadline: Deadline, missing_s: float) -> None:

@@ -1,6 +1,6 @@
-"""Which right a user lacks when a broker refuses a request, in the words of Kafka's ACLs.
+"""The right that a user lacks when a broker refuses a request, in the words of Kafka's ACLs.
 
-A broker names only the kind of resource. Which operation it checks follows from the request.
+A broker's error names only the kind of resource; the operation follows from the request.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final
 
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Metadata for topics that are created if they do not exist.
+#: A Metadata request that creates missing topics.
 CREATING: Final = "metadata, creating"
 
 _CLUSTER: Final = ErrorCode.cluster_authorization_failed
@@ -20,8 +20,8 @@ _TOPIC: Final = ErrorCode.topic_authorization_failed
 _WRITE_ID: Final = "WRITE on the transactional id"
 _RIGHTS: Final = {
     ("metadata", _TOPIC): "DESCRIBE on the topic",
-    # The same answer for a hidden topic and for one that would have to be created. A client that
-    # has it created is about to write.
+    # Brokers answer the same for a hidden topic and for one that they would have to create. A
+    # client that lets them create it is about to write.
     (CREATING, _TOPIC): "WRITE on the topic, and CREATE if it is not there",
     ("produce", _TOPIC): "WRITE on the topic",
     ("produce", _ID): _WRITE_ID,
@@ -45,7 +45,7 @@ _RIGHTS: Final = {
 
 
 class Denied(KafkaError):
-    """Refused for lack of `right`."""
+    """The broker refused a request because the user lacks `right`."""
 
     def __init__(self, code: ErrorCode, message: str, right: str) -> None:
         super().__init__(code, message)
@@ -57,6 +57,6 @@ class Denied(KafkaError):
 
 
 def refusal(api_name: str, code: ErrorCode, what: str) -> KafkaError:
-    """The error that a broker has answered a request with."""
+    """The exception for a broker's error code."""
     right = _RIGHTS.get((api_name, code))
     return KafkaError(code, what) if right is None else Denied(code, what, right)

@@ -1,1 +1,1 @@
-"""Kafka record batches: bytes <-> headers, records and columns. Pure: no file, no socket."""
+"""Kafka's record batches: bytes <-> headers, records and columns. Must open no file or socket."""

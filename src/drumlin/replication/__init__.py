@@ -1,5 +1,6 @@
-"""The state of replicas: leadership, in-sync replicas, high watermark; following another broker.
+"""Replication: leadership, in-sync replicas, high watermarks, and fetching from leaders.
 
 `partition.py` is a replica that leads, `followed_partition.py` one that follows; both are plain
-synchronous code. `fetchers.py` and what it uses do a follower's awaiting.
+synchronous code. All awaiting on behalf of a follower is done by `fetchers.py` and the modules
+that it uses.
 """

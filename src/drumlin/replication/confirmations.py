@@ -1,7 +1,7 @@
-"""What waits for the in-sync replicas: `acks=all`, whoever asks.
+"""Waiters for the high watermark: everything that is acknowledged with `acks=all`.
 
-One place for produce, offset commits, the transaction log, markers and share state. The partition
-says how far the high watermark has come, or that it is not led here any more.
+Serves produce requests, offset commits, the transaction log, markers and share state. The
+partition reports how far the high watermark has advanced, or that this broker leads it no longer.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 class Confirmations:
-    """The futures of one partition, in the order of the offsets that they wait for."""
+    """The waiting futures of one partition, by the end offset that each waits for."""
 
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
+        #: End offsets ascend strictly: waiters for the same one share a future.
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def up_to(self, end_offset: int) -> asyncio.Future[None]:
-        """Done once the high watermark has come to `end_offset`; fails with `KafkaError`.
+        """A future that completes at this high watermark, or fails with `KafkaError`.
 
-        Offsets are asked for in ascending order. Those who wait for the same one share a future:
-        they must shield it.
+        Calls must pass ascending offsets. Waiters for the same offset share a future, so each of
+        them must shield it.
         """
         waiting = self._waiting
         if waiting and waiting[-1][0] == end_offset:
@@ -34,13 +35,13 @@ class Confirmations:
         return future
 
     def reached(self, high_watermark: int) -> None:
-        """All below `high_watermark` is on all in-sync replicas, which are enough."""
+        """Complete the futures up to `high_watermark`, which enough in-sync replicas have."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
             _settle(waiting.popleft()[1], None)
 
-    def give_up(self, code: ErrorCode) -> None:
-        """Others decide what becomes of what was appended, or there are too few of them."""
+    def fail(self, code: ErrorCode) -> None:
+        """Fail every waiter: leadership was lost, or there are too few in-sync replicas."""
         while self._waiting:
             _settle(self._waiting.popleft()[1], KafkaError(code))
 
@@ -52,4 +53,4 @@ def _settle(future: asyncio.Future[None], error: KafkaError | None) -> None:
         future.set_result(None)
     else:
         future.set_exception(error)
-        future.exception()  # retrieved, even if nobody waits any more
+        future.exception()  # marks it as retrieved, as there may be no waiter left

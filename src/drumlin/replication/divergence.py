@@ -1,14 +1,15 @@
-"""Where a follower's log and its leader's part, by leader epochs. Pure.
+"""Where a follower's log diverges from its leader's, by leader epochs. Pure functions.
 
-A follower tells the epoch of its last record; a leader that ends that epoch earlier answers with
-the largest epoch that both may share, and where that ends in its own log (KIP-101, 279, 595). What
-is cut off here is never in the leader's log, and what both logs agree on is never cut off, as far
-as batches that were cleaned away leave that to be seen.
+A follower sends the epoch of its last record. If that epoch ends earlier in the leader's log, the
+leader answers with the largest epoch that both may share, and its end offset there (KIP-101, 279,
+595). Truncation removes only records that the leader does not have, and keeps all that both logs
+share, as far as compaction has left enough batches to tell.
 
-A leader knows nothing of what was before its log start. Where both part there or before, no record
-of the follower's is known to be the leader's, and it begins anew where the leader's log begins.
-Where they part at the follower's own log start it does not: what it has deleted was committed, and
-its log must not end before that.
+A leader knows nothing about offsets before its log start offset. If the logs diverge there or
+earlier, none of the follower's records is known to be in the leader's log, so the follower drops
+its log and starts again at the leader's log start offset. If they diverge at the follower's own
+log start offset it keeps its log: what it has deleted was committed, so its log must not end
+before that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 
 class EpochEnd(Protocol):
-    """An epoch, and where its records end."""
+    """A leader epoch and its end offset."""
 
     @property
     def epoch(self) -> int: ...
@@ -29,32 +30,32 @@ class Epochs(Protocol):
     """The leader epochs of the follower's log."""
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """The largest epoch not above `epoch`, and where its records end; (-1, -1): none."""
+        """The largest epoch up to `epoch`, with its end offset; (-1, -1) if there is none."""
 
 
 class Extent(NamedTuple):
-    """From where to where a log has offsets."""
+    """The offsets that a log covers: log start offset and log end offset."""
 
     start: int
     end: int
 
 
 class Cut(NamedTuple):
-    """What is to become of a follower's log."""
+    """A truncation of a follower's log."""
 
-    #: The end of what stays; or where it begins anew.
+    #: The new log end offset; with `is_full`, where the emptied log starts.
     offset: int
-    is_anew: bool = False
+    is_full: bool = False
 
 
 def cut_after(own: Epochs, extent: Extent, leaders: EpochEnd, leaders_start: int) -> Cut:
-    """What to do before the next fetch, after a leader's answer `leaders`.
+    """The truncation that the leader's answer `leaders` requires before the next fetch.
 
-    Where the follower has no record of that epoch, it takes the largest epoch below it, and the
-    next answer says more: it may take several rounds.
+    A follower without records of that epoch truncates to the end of its largest epoch below it,
+    and asks again: this may take several rounds.
     """
     mine = own.end_offset_for(leaders.epoch, extent.end)
-    if mine.end_offset < 0:  # it knows of no epoch, or of none so late
+    if mine.end_offset < 0:  # the follower knows no epoch, or none up to the leader's
         shared_end = leaders.end_offset
     elif mine.epoch == leaders.epoch:
         shared_end = min(mine.end_offset, leaders.end_offset)
@@ -64,15 +65,15 @@ def cut_after(own: Epochs, extent: Extent, leaders: EpochEnd, leaders_start: int
 
 
 def cut_out_of_range(extent: Extent, leaders: Extent) -> Cut | None:
-    """What to do when the leader does not have the follower's next offset; None: fetch on."""
+    """The truncation to make if the leader lacks the follower's next offset; None: fetch on."""
     if leaders.end < extent.end:
         return _cut_at(leaders.end, extent, leaders.start)
     if leaders.start > extent.end:
-        return Cut(leaders.start, is_anew=True)
-    return None  # it has come to have it meanwhile
+        return Cut(leaders.start, is_full=True)
+    return None  # the leader has got that offset in the meantime
 
 
 def _cut_at(shared_end: int, extent: Extent, leaders_start: int) -> Cut:
     if shared_end < extent.start or shared_end <= leaders_start:
-        return Cut(leaders_start, is_anew=True)
+        return Cut(leaders_start, is_full=True)
     return Cut(shared_end)

@@ -1,8 +1,8 @@
-"""Fetches all partitions that this broker follows from one leader, in one incremental session.
+"""A fetcher: replicates partitions from one leader, over one incremental fetch session.
 
-As soon as an answer is in the logs the next request is sent: it tells the leader so, and producers
-with acks=all wait for that. A partition that comes while the leader holds a request is told by
-another one, which has the leader answer the first.
+The next request is sent as soon as a response is appended to the logs: it acknowledges those
+records to the leader, and producers with acks=all wait for that. If a partition is added while the
+leader holds a request, a second request names it, which makes the leader answer the first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.peer import follower_fetch
 from drumlin.peer.follower_fetch import Limits, Replica, encode_fetch
 from drumlin.peer.peer_error import PeerError
-from drumlin.replication.followed_partitions import Followed, FollowedPartitions, Surroundings
+from drumlin.replication.followed_partitions import Followed, FollowedPartitions, FollowerContext
 from drumlin.replication.leaders_offsets import leaders_offsets
 from drumlin.turns import Pace
 from drumlin.wire.by_hand.fetch_response import parse_fetch_response
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_IN_FLIGHT_MAX: Final = 2
-_OF_SESSIONS: Final = frozenset(
+_IN_FLIGHT_MAX: Final = 2  # the one that the leader holds, and one that updates the session
+_SESSION_ERRORS: Final = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
         ErrorCode.invalid_fetch_session_epoch,
@@ -42,21 +42,21 @@ _OF_SESSIONS: Final = frozenset(
 
 
 class LeaderFetcher:
-    """Runs from `start` to `close`. Partitions come and go at any time."""
+    """Fetches from `start` until `close`. Partitions may be added and removed at any time."""
 
-    def __init__(self, leader_id: int, around: Surroundings) -> None:
+    def __init__(self, leader_id: int, context: FollowerContext) -> None:
         self.leader_id = leader_id
-        self._around = around
-        self._followed = FollowedPartitions(around, self._tell_soon)
+        self._context = context
+        self._followed = FollowedPartitions(context, self._update_soon)
         self._session = self._followed.session
-        self._epoch = -1  # of the broker, by which the leader knows the session
-        self._has_news = asyncio.Event()
-        self._will_tell = False
+        self._epoch = -1  # this broker's epoch, as the leader knows it from the session
+        self._has_updates = asyncio.Event()
+        self._will_update = False
         self._task: asyncio.Task[None] | None = None
         self._connection: BrokerConnection | None = None
         self._in_flight: deque[tuple[Request, asyncio.Future[FetchResponse]]] = deque()
-        self._failures = 0  # in a row, of connections and whole requests
-        self._unforeseen = ""  # the last failure that is a fault of ours
+        self._failures = 0  # consecutive ones, of connections and of whole requests
+        self._unforeseen = ""  # the last failure that is a bug of ours, as its repr
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -65,27 +65,27 @@ class LeaderFetcher:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Fetch no more."""
+        """Stop fetching."""
         await self._followed.close()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     def add(self, partition: FollowedPartition) -> None:
-        """Fetch a partition from now on, or at once in its new leader epoch."""
+        """Start to fetch a partition, or continue at once in its new leader epoch."""
         self._followed.add(partition)
 
     def remove(self, partition: FollowedPartition) -> None:
-        """Fetch a partition no more. What is under way for it changes nothing any more."""
+        """Stop fetching a partition. Answers and truncations in progress for it are discarded."""
         self._followed.remove(partition)
 
-    def name_again(self, partition: FollowedPartition) -> None:
-        """Tell the leader once more where a partition stands."""
-        self._followed.name_again(partition)
+    def report_again(self, partition: FollowedPartition) -> None:
+        """Send the leader the position of a partition once more."""
+        self._followed.report_again(partition)
 
-    def hold_back(self, partition: FollowedPartition) -> None:
-        """Fetch a partition only once its log dir, which is offline, works again."""
-        self._followed.hold_back(partition)
+    def pause_while_offline(self, partition: FollowedPartition) -> None:
+        """Pause a partition until its log dir, which is offline, works again."""
+        self._followed.pause_while_offline(partition)
 
     # -- the loop ----------------------------------------------------------------------
 
@@ -96,25 +96,25 @@ class LeaderFetcher:
             except (PeerError, KafkaError) as error:
                 level = logging.DEBUG if self._failures else logging.WARNING  # once
                 _logger.log(level, "fetching from broker %d has failed: %s", self.leader_id, error)
-            except Exception as error:  # its partitions would not be followed any more
+            except Exception as error:  # else nothing would replicate these partitions any longer
                 is_known = self._failures > 0 and self._unforeseen == repr(error)
                 self._unforeseen = repr(error)
                 if not is_known:
                     _logger.exception("fetching from broker %d has failed", self.leader_id)
             self._session.restart()
             self._failures += 1
-            await asyncio.sleep(self._around.backoff_s(self._failures))
+            await asyncio.sleep(self._context.backoff_s(self._failures))
 
     async def _fetch_over_one_connection(self) -> None:
         await self._until_wanted()
-        connection = await self._around.connect(self.leader_id)
+        connection = await self._context.connect(self.leader_id)
         self._connection = connection
         try:
             while True:
                 if not self._in_flight:
                     await self._until_wanted()
                     self._send(connection)
-                self._tell()
+                self._update()
                 request, answer = self._in_flight[0]
                 response = await answer
                 self._in_flight.popleft()
@@ -126,44 +126,44 @@ class LeaderFetcher:
             connection.close()
             for _, answer in self._in_flight:
                 if not answer.cancel() and not answer.cancelled():
-                    answer.exception()  # the first one has told it
+                    answer.exception()  # marks it as retrieved: the first failure was reported
             self._in_flight.clear()
 
     async def _until_wanted(self) -> None:
-        """Return when there is something to fetch."""
+        """Wait until there is a partition to fetch."""
         while not len(self._session):
-            self._has_news.clear()
-            await self._has_news.wait()
+            self._has_updates.clear()
+            await self._has_updates.wait()
 
     # -- requests ----------------------------------------------------------------------
 
-    def _tell_soon(self) -> None:
-        """There is more to tell the leader; there may be yet more in this turn."""
-        self._has_news.set()
-        if self._in_flight and not self._will_tell:
-            self._will_tell = True
-            asyncio.get_running_loop().call_soon(self._tell_now)
+    def _update_soon(self) -> None:
+        """Update the session in the next turn: there may be more changes in this one."""
+        self._has_updates.set()
+        if self._in_flight and not self._will_update:
+            self._will_update = True
+            asyncio.get_running_loop().call_soon(self._update_now)
 
-    def _tell_now(self) -> None:
-        self._will_tell = False
+    def _update_now(self) -> None:
+        self._will_update = False
         try:
-            self._tell()
+            self._update()
         except (PeerError, KafkaError):
-            return  # the loop meets it, too
+            return  # `_run` fails for the same reason, and handles it
 
-    def _tell(self) -> None:
-        """Tell the leader of news while it holds a request, unless it does not know us yet."""
+    def _update(self) -> None:
+        """Send the leader the changes of the session, if it holds a request of that session."""
         if (
             self._connection is not None
             and 0 < len(self._in_flight) < _IN_FLIGHT_MAX
-            and self._session.has_news
-            and not self._session.is_beginning
+            and self._session.has_updates
+            and not self._session.is_starting
         ):
             self._send(self._connection)
 
     def _send(self, connection: BrokerConnection) -> None:
-        epoch = self._around.broker_epoch()
-        if epoch != self._epoch:  # of every partition, the leader has to hear that we are in it
+        epoch = self._context.broker_epoch()
+        if epoch != self._epoch:  # each partition has to be reported in the new epoch (KIP-903)
             self._epoch = epoch
             self._session.restart()
         request = self._session.next()
@@ -173,7 +173,7 @@ class LeaderFetcher:
             if shape.version < follower_fetch.VERSION_MIN:
                 raise KafkaError(
                     ErrorCode.unsupported_version,
-                    f"broker {self.leader_id} is too old to be followed",
+                    f"broker {self.leader_id} is too old to replicate from",
                 )
             return body
 
@@ -181,14 +181,14 @@ class LeaderFetcher:
             "fetch",
             build,
             version_max=follower_fetch.VERSION_MAX,
-            timeout_ms=self._around.config.replica_socket_timeout_ms,
+            timeout_ms=self._context.config.replica_socket_timeout_ms,
             parse=parse_fetch_response,
         )
         self._in_flight.append((request, answer))
 
     def _encode(self, request: Request) -> EncodedBody:
-        around = self._around
-        config = around.config
+        context = self._context
+        config = context.config
         limits = Limits(
             config.replica_fetch_wait_max_ms if request.is_complete else 0,
             config.replica_fetch_min_bytes,
@@ -196,7 +196,7 @@ class LeaderFetcher:
             config.replica_fetch_max_bytes,
         )
         return encode_fetch(
-            Replica(around.node_id, self._epoch),
+            Replica(context.node_id, self._epoch),
             limits,
             (request.session_id, request.epoch),
             request.wanted,
@@ -208,12 +208,12 @@ class LeaderFetcher:
     async def _take(
         self, connection: BrokerConnection, request: Request, response: FetchResponse
     ) -> None:
-        if response.error_code in _OF_SESSIONS:
+        if response.error_code in _SESSION_ERRORS:
             _logger.debug("broker %d: %s", self.leader_id, response.error_code.name)
             self._session.restart()
             return
         if response.error_code is not ErrorCode.none:
-            raise KafkaError(response.error_code, "the leader refuses")
+            raise KafkaError(response.error_code, "the leader refuses the fetch")
         self._session.answered(request, response.session_id)
         pace, some_records = Pace(), None
         out_of_range: list[tuple[Followed, Position, int]] = []
@@ -237,9 +237,9 @@ class LeaderFetcher:
     async def _reset(
         self, connection: BrokerConnection, out_of_range: list[tuple[Followed, Position, int]]
     ) -> None:
-        """Ask where the leader's logs begin and end, as it does not have what was asked for."""
+        """Look up the leader's log start and end offsets, as it lacks the offsets asked for."""
         partitions = [followed.partition for followed, _, _ in out_of_range]
-        found = await leaders_offsets(connection, self._around.node_id, partitions)
+        found = await leaders_offsets(connection, self._context.node_id, partitions)
         for followed, asked, committed in out_of_range:
             offsets = found.get(followed.partition)
             if offsets is not None:

@@ -1,6 +1,6 @@
-"""Which fetcher follows which partition: `num.replica.fetchers` for each leader.
+"""Assignment of partitions to fetchers, of which each leader has `num.replica.fetchers`.
 
-Partitions are moved when their leader changes; a fetcher without partitions ends.
+A partition moves to another fetcher when its leader changes; a fetcher without partitions closes.
 """
 
 from __future__ import annotations
@@ -10,39 +10,39 @@ from zlib import crc32
 
 from drumlin.replication.fetcher import LeaderFetcher
 from drumlin.replication.followed_partition import FollowedPartition
-from drumlin.replication.followed_partitions import Surroundings
+from drumlin.replication.followed_partitions import FollowerContext
 
 
 class Fetchers:
     """All fetchers of one broker. Lives in the loop."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: FollowerContext) -> None:
+        self._context = context
         self._fetchers: dict[tuple[int, int], LeaderFetcher] = {}
         self._followed: dict[tuple[str, int], tuple[FollowedPartition, LeaderFetcher]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def follow(self, partition: FollowedPartition) -> None:
-        """Follow it from its leader as it is now: to be called whenever that has changed.
+        """Replicate a partition from its current leader. Call it whenever the leader has changed.
 
-        A leader must be known; where there is none, `forget` the partition.
+        The partition must have a leader; if it has none, call `forget`.
         """
         key = partition.topic, partition.index
         number = crc32(f"{partition.topic}-{partition.index}".encode())
-        place = partition.leader_id, number % self._around.config.num_replica_fetchers
+        place = partition.leader_id, number % self._context.config.num_replica_fetchers
         fetcher = self._fetchers.get(place)
         known = self._followed.get(key)
         if known is not None and known != (partition, fetcher):
             self.forget(*key)
             fetcher = self._fetchers.get(place)
         if fetcher is None:
-            fetcher = self._fetchers[place] = LeaderFetcher(partition.leader_id, self._around)
+            fetcher = self._fetchers[place] = LeaderFetcher(partition.leader_id, self._context)
             fetcher.start()
         self._followed[key] = partition, fetcher
         fetcher.add(partition)
 
     def forget(self, topic: str, index: int) -> None:
-        """Follow it no more. When this returns, its log is not changed from here any more."""
+        """Stop following a partition. Once this returns, no fetcher changes its log."""
         known = self._followed.pop((topic, index), None)
         if known is None:
             return
@@ -55,27 +55,27 @@ class Fetchers:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    def name_again(self, topic: str, index: int) -> None:
-        """Have its leader hear that this replica has all, though there is nothing new."""
+    def report_again(self, topic: str, index: int) -> None:
+        """Send the leader the position of this replica, though nothing is new."""
         known = self._followed.get((topic, index))
         if known is not None:
             partition, fetcher = known
-            fetcher.name_again(partition)
+            fetcher.report_again(partition)
 
-    def hold_back(self, topic: str, index: int) -> None:
-        """Fetch nothing of it until its log dir, which is offline, works again."""
+    def pause_while_offline(self, topic: str, index: int) -> None:
+        """Pause a partition until its log dir, which is offline, works again."""
         known = self._followed.get((topic, index))
         if known is not None:
             partition, fetcher = known
-            fetcher.hold_back(partition)
+            fetcher.pause_while_offline(partition)
 
     def rearrange(self) -> None:
-        """`num.replica.fetchers` has changed."""
+        """Reassign all partitions after a change of `num.replica.fetchers`."""
         for partition, _ in list(self._followed.values()):
             self.follow(partition)
 
     async def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop following all partitions."""
         self._followed.clear()
         fetchers = list(self._fetchers.values())
         self._fetchers.clear()

@@ -1,18 +1,19 @@
-"""One partition as its follower sees it: whom it follows, and what the leader's answers change.
+"""A replica that follows: which leader it follows, and what the leader's answers change.
 
 Plain synchronous code on the event loop: nothing here awaits. The log is truncated by leader
-epochs only, never to the high watermark. A truncation blocks: it is decided here, and carried out
-by the fetcher, which asks here before each step that changes the log.
+epochs only, never to the high watermark (KIP-101). A truncation blocks: it is decided here, and
+carried out by the fetcher, which asks here before each step that changes the log.
 
-A log that has to be fetched anew is fetched beside the old one (`storage/replacement/log_copy.py`).
-That is the log, for readers and for whoever leads next, until the copy has all that is committed:
-before the leader hears so, as it takes this replica for one in sync by that.
+A log that has to be fetched anew is fetched into a copy beside the old log
+(`storage/replacement/log_copy.py`). The old log keeps serving readers, and the next leader, until
+the copy has every committed record. The replica switches to the copy before the fetch that tells
+the leader so, because that fetch makes it eligible for the ISR.
 
-While this replica may still lead in the leader's stead (`metadata/rules/eligible.py`) it removes
-nothing: it might have to, and would lack that. A leader that lives soon ends that.
+While this replica may still be elected in place of the leader (`metadata/rules/eligible.py`) it
+removes nothing, as it would lack that as the leader. A live leader soon ends that state.
 
-Invariants: log start offset <= high watermark <= log end offset. The high watermark goes back only
-where the log is truncated below it.
+Invariants: log start offset <= high watermark <= log end offset. The high watermark decreases only
+when the log is truncated below it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from drumlin.records.batch.batch import HEADER_SIZE, parse_header
 from drumlin.replication.divergence import EpochEnd, Extent, cut_after, cut_out_of_range
 from drumlin.replication.replica import NO_LEADER_EPOCH, Replica
 from drumlin.storage.directory.log_directory import storage_error
-from drumlin.storage.log.log_state import Anew
+from drumlin.storage.log.log_state import Refetch
 from drumlin.storage.log.truncation import Truncation
 from drumlin.storage.replacement.log_copy import ChangeOver, LogCopy
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -46,22 +47,25 @@ class FollowedPartition(Replica):
     def __init__(self, log: PartitionLog, leader_id: int, leader_epoch: int) -> None:
         super().__init__(log)
         log.expect_replicas()
-        log.awaits_nobody()
+        log.forget_followers()
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        #: As the metadata says: consumers may be sent here.
+        #: By the metadata. Consumers may be sent to this replica (KIP-392).
         self.is_in_sync = True
-        #: As the metadata says: it may lead by what it has, though it came back from an unclean
-        #: stop, should the leader go.
+        #: By the metadata. This replica may be elected with the log that it has if the leader
+        #: dies, even though it restarted after an unclean shutdown.
         self.may_lead_instead = False
+        #: Grows with every change of leader: work that has seen another value must stop.
         self._interruptions = 0
+        #: The change of the log in progress; nothing is fetched in the meantime.
         self._truncation: LogChange | None = None
+        #: The copy that gets the leader's records, and the one that is about to take its place.
         self._copy: LogCopy | None = None
         self._next_copy: LogCopy | None = None
-        self._committed = 0  # of the copy, when it was complete
-        #: So much room a second log needs, as far as is known.
+        self._committed = 0  # the high watermark of the copy when it was complete
+        #: The disk space that a copy is known to need: the last one failed for lack of it.
         self._room_needed = 0
-        # Bytes that waiting fetches have not been notified of.
+        # Bytes that were appended and that waiting fetches have not been notified of.
         self._withheld_bytes = self._withheld_stable_bytes = 0
 
     def __repr__(self) -> str:
@@ -69,22 +73,22 @@ class FollowedPartition(Replica):
 
     @property
     def position(self) -> Position:
-        """Where to fetch from."""
-        log, anew = self._target, self._anew
-        if anew is not None and log is self.log:
-            start = anew.begins_at
+        """The position to fetch from."""
+        log, refetch = self._target, self._refetch
+        if refetch is not None and log is self.log:
+            start = refetch.begins_at
             return Position(self.leader_epoch, start, NO_LEADER_EPOCH, start)
         epoch = log.leader_epochs.latest_epoch
         return Position(self.leader_epoch, log.log_end_offset, epoch, log.log_start_offset)
 
     @property
-    def _anew(self) -> Anew | None:
-        """Why all is to be fetched anew; the leader must not take the log for that any more.
+    def _refetch(self) -> Refetch | None:
+        """The reason to fetch the whole log anew, if there is one in this leader epoch.
 
-        The log knows it, as this replica may be followed by another object in the same epoch.
+        It is kept by the log, because this object may be replaced within a leader epoch.
         """
-        anew = self.log.anew
-        return None if anew is None or anew.leader != self._leader else anew
+        refetch = self.log.refetch
+        return None if refetch is None or refetch.leader != self._leader else refetch
 
     @property
     def _leader(self) -> tuple[int, int]:
@@ -92,24 +96,24 @@ class FollowedPartition(Replica):
 
     @property
     def _target(self) -> PartitionLog:
-        """The log that gets what the leader sends."""
+        """The log to which the leader's records are appended."""
         copy = self._copy
         return self.log if copy is None or not copy.is_current else copy.log
 
     def has(self, log: PartitionLog) -> bool:
-        """Whether it is this very log, and not one that has taken its place."""
+        """Whether `log` is this replica's log, rather than one that it has replaced."""
         return self.log is log
 
     # -- whom it follows ---------------------------------------------------------------
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
-        """Another leader, or another epoch; waiting clients with the old one are answered."""
+        """Follow another leader, or the same in another epoch; waiting fetches are answered."""
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         self.interrupt()
         self.waiting.disturb()
 
     def note_in_sync(self, *, is_in_sync: bool) -> None:
-        """In sync or not from now on; waiting clients look again if it is not."""
+        """Record whether this replica is in the ISR; waiting fetches look again if it left."""
         was_in_sync, self.is_in_sync = self.is_in_sync, is_in_sync
         if was_in_sync and not is_in_sync:
             self.waiting.disturb()
@@ -119,7 +123,7 @@ class FollowedPartition(Replica):
             raise KafkaError(ErrorCode.not_leader_or_follower)
 
     def interrupt(self) -> None:
-        """What is being taken over changes nothing any more from now on."""
+        """Invalidate the work in progress: it changes nothing from now on."""
         self._interruptions += 1
         truncation, self._truncation = self._truncation, None
         self._next_copy = None
@@ -137,33 +141,33 @@ class FollowedPartition(Replica):
         if not truncation.is_cut:
             truncation.abandon()
             return
-        with contextlib.suppress(KafkaError):  # then the log dir is offline
-            truncation.finish()  # at once: records may be appended here next
+        with contextlib.suppress(KafkaError):  # an error means that the log dir is offline
+            truncation.finish()  # at once: this broker may lead and append next
 
     @property
     def is_busy(self) -> bool:
-        """Whether a truncation is under way: nothing is to be fetched meanwhile."""
+        """Whether a truncation is in progress: nothing must be fetched in the meantime."""
         return self._truncation is not None
 
     def close(self) -> None:
-        """It follows no more, or is removed: waiters look again, and find it gone."""
+        """End the replica: it stops following, or is removed. Waiters look again, and find that."""
         self.interrupt()
         self.waiting.disturb()
 
     # -- what the leader answers -------------------------------------------------------
 
     def take(self, asked: Position, answer: PartitionFetch, now_ms: int) -> Work[LogChange | None]:
-        """Take over an answer without an error, in steps.
+        """Apply an answer without an error, in steps.
 
-        Nothing of it counts any more once the partition has moved otherwise, which it may while
+        The answer is dropped if the position has changed by other means, which may happen while
         the work waits for its turn.
 
         Returns:
-            What has to be carried out before the next fetch.
+            A change of the log to carry out before the next fetch.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR; what came
-                before it counts.
+            KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR; the batches
+                before the bad one are kept.
         """
         if self._copy is not None and not self._copy.is_current:
             self._drop_copy()
@@ -173,13 +177,13 @@ class FollowedPartition(Replica):
             return self._agree(answer.diverging, answer)
         if self._copy is not None:
             return (yield from self._take_beside(self._copy, answer, now_ms))
-        anew = self._anew
-        if anew is not None:
-            return self._fetch_anew(anew, answer.high_watermark)
+        refetch = self._refetch
+        if refetch is not None:
+            return self._fetch_anew(refetch, answer.high_watermark)
         stable_before, interruptions = self.last_stable_offset, self._interruptions
         try:
             yield from self._append(self.log, answer, asked.leader_epoch, now_ms)
-        except KafkaError:  # consumers here wait for what came before it, too
+        except KafkaError:  # consumers of this replica wait for the batches before the bad one
             self._take_marks(answer, stable_before)
             raise
         if self._interruptions == interruptions:
@@ -189,7 +193,7 @@ class FollowedPartition(Replica):
     def _take_beside(
         self, copy: LogCopy, answer: PartitionFetch, now_ms: int
     ) -> Work[LogChange | None]:
-        """Take over what is to be in the copy, which nobody reads yet."""
+        """Apply an answer to the copy, which has no readers yet."""
         interruptions, log = self._interruptions, copy.log
         needed = max(copy.goal, answer.high_watermark)
         try:
@@ -209,8 +213,8 @@ class FollowedPartition(Replica):
             log.delete_records_before(min(answer.log_start_offset, log.log_end_offset))
         if log.log_end_offset < needed:
             return None
-        # Before the next fetch: the leader may take this replica for one in sync by that.
-        what = f"gives way to what broker {self.leader_id} has sent"
+        # Before the next fetch, by which the leader may add this replica to the ISR.
+        what = f"is replaced by a copy from broker {self.leader_id}"
         self._say_removal(log.log_end_offset, what, f"{log} is complete")
         self._committed = answer.high_watermark
         self._truncation = ChangeOver(self.log, copy)
@@ -234,15 +238,16 @@ class FollowedPartition(Replica):
                     return
 
     def _make_room_before(self, log: PartitionLog, records: memoryview) -> None:
-        """Begin a log without records that are still wanted where the leader's first batch begins.
+        """Move the start of an empty log back to the base offset of the leader's first batch.
 
-        That is before the leader's log start where records were deleted up to the batch's midst.
+        The base offset is below the leader's log start offset if DeleteRecords ended within the
+        batch.
         """
         if len(records) < HEADER_SIZE:
             return
         header = parse_header(records)
         if header.base_offset < log.log_end_offset <= header.last_offset:
-            _logger.info("%s begins at %d, with a whole batch", self.name, header.base_offset)
+            _logger.info("%s starts at %d, with a whole batch", self.name, header.base_offset)
             log.truncate_fully_and_start_at(header.base_offset)
 
     def _take_marks(self, answer: PartitionFetch, stable_before: int) -> None:
@@ -271,10 +276,10 @@ class FollowedPartition(Replica):
     # -- truncation --------------------------------------------------------------------
 
     def begin(self) -> LogChange | None:
-        """To be called before the first fetch; returns a truncation that has to come before it.
+        """Prepare for the first fetch; returns a truncation to carry out before it.
 
-        Records that the log has lost are fetched again. An epoch in which nothing was written here
-        says nothing of what the log has.
+        Records that the log has lost are fetched again. An epoch without records here is dropped:
+        it says nothing about this log.
         """
         self._drop_copy()
         log, lost_from = self.log, self.log.epoch_due_at
@@ -286,33 +291,33 @@ class FollowedPartition(Replica):
 
     @property
     def _extent(self) -> Extent:
-        log, anew = self._target, self._anew
-        if anew is not None and log is self.log:
-            return Extent(anew.begins_at, anew.begins_at)
+        log, refetch = self._target, self._refetch
+        if refetch is not None and log is self.log:
+            return Extent(refetch.begins_at, refetch.begins_at)
         return Extent(log.log_start_offset, log.log_end_offset)
 
     def _agree(self, leaders: EpochEnd, answer: PartitionFetch) -> LogChange | None:
-        """Remove what is not in the leader's log, as far as this answer tells.
+        """Remove records that the leader does not have, as far as this answer shows.
 
         Raises:
-            KafkaError: UNKNOWN_SERVER_ERROR, it does not tell that; KAFKA_STORAGE_ERROR, there is
-                no room to fetch the log anew.
+            KafkaError: UNKNOWN_SERVER_ERROR, the answer does not show where the logs diverge;
+                KAFKA_STORAGE_ERROR, there is no room to fetch the log anew.
         """
         log, before, leaders_start = self._target, self.position, answer.log_start_offset
         has = f"broker {self.leader_id} ends epoch {leaders.epoch} at {leaders.end_offset}"
         if leaders.epoch < 0:
             why = (
-                f"broker {self.leader_id}, which begins at {leaders_start}, has dropped deletions "
-                "that may be missing here, or shares nothing with it"
+                f"broker {self.leader_id}, whose log starts at {leaders_start}, has dropped "
+                "tombstones or markers that may be missing here, or shares no records with this log"
             )
-            anew = Anew(self._leader, leaders_start, leaders.end_offset, why)
-            return self._fetch_anew(anew, answer.high_watermark)
+            refetch = Refetch(self._leader, leaders_start, leaders.end_offset, why)
+            return self._fetch_anew(refetch, answer.high_watermark)
         cut = cut_after(log.leader_epochs, self._extent, leaders, leaders_start)
-        has = f"{has}, and begins at {leaders_start}"
-        if cut.is_anew or cut.offset < log.log_end_offset:
-            self._check_removal(cut.offset, is_anew=cut.is_anew)
-            return self._truncation_to(cut.offset, has, is_anew=cut.is_anew)
-        log.truncate_to(cut.offset)  # it only forgets an epoch without records
+        has = f"{has}, and its log starts at {leaders_start}"
+        if cut.is_full or cut.offset < log.log_end_offset:
+            self._check_removal(cut.offset, is_full=cut.is_full)
+            return self._truncation_to(cut.offset, has, is_full=cut.is_full)
+        log.truncate_to(cut.offset)  # only drops an epoch without records
         if self.position == before:
             raise KafkaError(
                 ErrorCode.unknown_server_error, f"{has}, which does not say where {self} diverges"
@@ -322,13 +327,16 @@ class FollowedPartition(Replica):
     def reset(
         self, asked: Position, leaders_start: int, leaders_end: int, committed: int = -1
     ) -> LogChange | None:
-        """The leader does not have the next offset; its log has these. -1: it has not said that.
+        """Handle OFFSET_OUT_OF_RANGE: the leader's log has these offsets.
+
+        Args:
+            committed: the leader's high watermark; -1 if it is not known.
 
         Returns:
-            What has to be carried out before the next fetch.
+            A change of the log to carry out before the next fetch.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, it has it after all: to be tried again;
+            KafkaError: OFFSET_OUT_OF_RANGE, the leader has the offset after all: try again;
                 KAFKA_STORAGE_ERROR, there is no room to fetch the log anew.
         """
         if asked != self.position or self._truncation is not None:
@@ -338,71 +346,74 @@ class FollowedPartition(Replica):
         has = f"broker {self.leader_id} has {leaders_start} to {leaders_end}"
         if cut is None:
             raise KafkaError(ErrorCode.offset_out_of_range, has)
-        if cut.is_anew:
-            known = self._anew
+        if cut.is_full:
+            known = self._refetch
             goal = leaders_start if known is None else known.goal
-            anew = Anew(self._leader, leaders_start, goal, has, leaders_start > mine.end)
-            return self._fetch_anew(anew, leaders_end if committed < 0 else committed)
-        self._check_removal(cut.offset, is_anew=False)
+            refetch = Refetch(self._leader, leaders_start, goal, has, leaders_start > mine.end)
+            return self._fetch_anew(refetch, leaders_end if committed < 0 else committed)
+        self._check_removal(cut.offset, is_full=False)
         return self._truncation_to(cut.offset, has)
 
-    def _truncation_to(self, offset: int, why: str, *, is_anew: bool = False) -> LogChange:
-        if self._copy is not None:  # it is of this leader, in this epoch
+    def _truncation_to(self, offset: int, why: str, *, is_full: bool = False) -> LogChange:
+        if self._copy is not None:  # all of it came from this leader, in this epoch
             self._drop_copy()
-            raise KafkaError(ErrorCode.unknown_server_error, f"it contradicts itself: {why}")
-        what = f"begins anew at {offset}" if is_anew else f"is truncated to {offset}"
-        self._say_removal(self.log.log_start_offset if is_anew else offset, what, why)
-        self._truncation = Truncation(self.log, offset, is_anew=is_anew)
+            raise KafkaError(
+                ErrorCode.unknown_server_error, f"the leader contradicts itself: {why}"
+            )
+        what = f"starts anew at {offset}" if is_full else f"is truncated to {offset}"
+        self._say_removal(self.log.log_start_offset if is_full else offset, what, why)
+        self._truncation = Truncation(self.log, offset, is_full=is_full)
         return self._truncation
 
-    def _check_removal(self, offset: int, *, is_anew: bool) -> None:
-        """
+    def _check_removal(self, offset: int, *, is_full: bool) -> None:
+        """Refuse to remove records while this replica may be elected in place of the leader.
+
         Raises:
-            KafkaError: ELIGIBLE_LEADERS_NOT_AVAILABLE: not yet; to be tried again.
+            KafkaError: ELIGIBLE_LEADERS_NOT_AVAILABLE, to be tried again.
         """
         log = self.log
         has_records = log.log_start_offset < log.log_end_offset
-        if self.may_lead_instead and (offset < log.log_end_offset or (is_anew and has_records)):
+        if self.may_lead_instead and (offset < log.log_end_offset or (is_full and has_records)):
             raise KafkaError(
                 ErrorCode.eligible_leaders_not_available,
-                f"{self.name} may still lead in place of broker {self.leader_id}, which has not "
-                "said yet that it lives: nothing is removed",
+                f"this replica of {self.name} may still be elected in place of broker "
+                f"{self.leader_id}, which has not reported that it is alive: nothing is removed",
             )
 
-    def _fetch_anew(self, anew: Anew, committed: int) -> LogChange:
-        """Fetch all that the leader has: beside the log, if there is anything in either.
+    def _fetch_anew(self, refetch: Refetch, committed: int) -> LogChange:
+        """Fetch the leader's whole log: into a copy, unless one of the logs is empty.
 
-        Where there is no room for two, the log stays, out of sync, until there is.
+        Without disk space for two logs, the old one stays, out of sync, until there is enough.
         """
-        log, start = self.log, anew.begins_at
-        self._check_removal(start, is_anew=True)
-        log.anew = anew
+        log, start = self.log, refetch.begins_at
+        self._check_removal(start, is_full=True)
+        log.refetch = refetch
         self._drop_copy()
-        if log.log_end_offset == log.log_start_offset or start >= max(anew.goal, committed):
-            return self._truncation_to(start, anew.why, is_anew=True)
-        copy = LogCopy(log, start, anew.goal)
+        if log.log_end_offset == log.log_start_offset or start >= max(refetch.goal, committed):
+            return self._truncation_to(start, refetch.why, is_full=True)
+        copy = LogCopy(log, start, refetch.goal)
         if not copy.has_room_for(self._room_needed):
             no_room = f"{log.log_directory.path} has no room for two logs of {self.name}"
-            if anew.is_deleted:
-                return self._truncation_to(start, f"{anew.why}; {no_room}", is_anew=True)
-            raise storage_error(f"{no_room}; the old one stays, out of sync: {anew.why}")
+            if refetch.is_deleted:
+                return self._truncation_to(start, f"{refetch.why}; {no_room}", is_full=True)
+            raise storage_error(f"{no_room}; the old one stays, out of sync: {refetch.why}")
         _logger.info(
-            "%s, which has %d to %d with a high watermark of %d, is fetched anew from %d on, "
+            "%s, which has offsets %d to %d and a high watermark of %d, is fetched anew from %d, "
             "beside the old log: %s",
             self.name,
             log.log_start_offset,
             log.log_end_offset,
             log.high_watermark,
             start,
-            anew.why,
+            refetch.why,
         )
         self._truncation = self._next_copy = copy
         return copy
 
     def _say_removal(self, offset: int, what: str, why: str) -> None:
-        """Say what goes, from an offset on: loudly, unless none of it was ever committed.
+        """Log what is removed from an offset on: as a warning, if some of it may be committed.
 
-        The high watermark does not tell that where it is of some time before a crash.
+        A high watermark from a checkpoint before a crash does not show what was committed since.
         """
         log = self.log
         end, high_watermark = log.log_end_offset, log.high_watermark
@@ -423,11 +434,11 @@ class FollowedPartition(Replica):
         )
 
     def is_to_do(self, truncation: LogChange) -> bool:
-        """Whether a truncation is still to be carried out."""
+        """Whether a truncation is still wanted, and was not interrupted."""
         return self._truncation is truncation
 
     def cut(self, truncation: LogChange) -> bool:
-        """Cut the log; False: the truncation has to be prepared again.
+        """Cut the log; False if the truncation has to be prepared again.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -445,15 +456,15 @@ class FollowedPartition(Replica):
         return True
 
     def finish(self, truncation: LogChange) -> None:
-        """The log is to be followed again."""
+        """End a truncation; the log can be fetched into again."""
         truncation.finish()
         self._truncation = None
 
     def give_up(self, truncation: LogChange) -> None:
-        """It could not be carried out.
+        """Give up a truncation that could not be carried out.
 
-        If it has cut the log, the log dir is offline now, or the log is whole all the same: what is
-        left of a change-over the next start does.
+        If it has cut the log already, either the log dir is offline now, or the log is whole
+        nevertheless: the next start completes a change-over that was left half done.
         """
         if truncation.is_cut and self.log.log_directory.is_online:
             self.log.is_being_cut = False

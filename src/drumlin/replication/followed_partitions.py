@@ -1,8 +1,8 @@
-"""The partitions that one fetcher follows: which are fetched, which pause, which are truncated.
+"""The partitions of one fetcher: which are fetched, which pause, which are being truncated.
 
-A partition with an error pauses by itself, and is truncated by itself: others are fetched
-meanwhile. What an answer changes is decided by `FollowedPartition`, what the leader is told by
-`FollowerSession`.
+A partition pauses after an error, and is truncated, independently of the others, which continue
+to be fetched. What an answer changes is decided by `FollowedPartition`, what a request contains
+by `FollowerSession`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _logger = logging.getLogger(__name__)
 #: The first pause after an error; it doubles up to `replica.fetch.backoff.ms`.
 _BACKOFF_MS: Final = 50
 _BACKOFF_MIN_MS: Final = 5
-#: Something else is being done with the files of a log: until it is tried again.
+#: The pause before a truncation is tried again while other work uses the files of the log.
 _BUSY_S: Final = 0.005
-#: The rate of a throttle may have been changed after so long.
-_HELD_BACK_S: Final = 1.0
-#: Usual for a moment whenever a leader changes, or said by the leader: not worth a warning.
-_USUAL: Final = frozenset(
+#: The longest pause of a throttled partition: its rate may be changed while it pauses.
+_THROTTLED_S: Final = 1.0
+#: Expected for a moment whenever a leader changes, or logged by the leader: not worth a warning.
+_EXPECTED: Final = frozenset(
     {
         ErrorCode.kafka_storage_error,
         ErrorCode.fenced_leader_epoch,
@@ -52,39 +52,39 @@ _USUAL: Final = frozenset(
 )
 
 
-class Surroundings(NamedTuple):
-    """What a fetcher is given."""
+class FollowerContext(NamedTuple):
+    """A fetcher's dependencies on its broker."""
 
-    #: A new connection to a broker, which the fetcher closes.
+    #: Opens a connection to a broker; the fetcher closes it.
     connect: Callable[[int], Awaitable[BrokerConnection]]
     node_id: int
-    #: Of this process (KIP-903).
+    #: The broker epoch of this process (KIP-903).
     broker_epoch: Callable[[], int]
     clock: Clock
     config: BrokerConfig
-    #: Calls what blocks, in a thread.
+    #: Runs a blocking function in a thread.
     blocking: Callable[..., Awaitable[Any]]
-    #: The leader knows a later leader epoch of this partition than we do.
+    #: Called when the leader knows a later leader epoch of a partition than this broker does.
     on_fenced: Callable[[FollowedPartition], object]
-    #: For partitions that lack records.
+    #: Applies to partitions that lack records (KIP-73).
     throttle: Throttle | None = None
 
     def backoff_s(self, failures: int) -> float:
-        """The pause after so many failures in a row."""
+        """The pause after this many consecutive failures."""
         most = max(_BACKOFF_MIN_MS, self.config.replica_fetch_backoff_ms)
         return float(min(most, _BACKOFF_MS << min(failures - 1, 16))) / 1000
 
 
 class Followed:
-    """One partition, and its pause: after an error, or as it has had enough for now."""
+    """One partition, and its pause: after an error, or while it is throttled."""
 
     __slots__ = ("failures", "key", "lacks_records", "partition", "pause")
 
     def __init__(self, partition: FollowedPartition) -> None:
         self.partition = partition
         self.key: Key = partition.topic_id.bytes, partition.index
-        self.failures = 0  # in a row
-        self.lacks_records = True  # as far as is known: it is not in sync
+        self.failures = 0  # consecutive ones
+        self.lacks_records = True  # until an answer shows that it has caught up
         self.pause: asyncio.TimerHandle | None = None
 
     def end_pause(self) -> None:
@@ -94,12 +94,12 @@ class Followed:
 
 
 class FollowedPartitions:
-    """Lives in the loop. `on_news` is called when there is more to tell the leader."""
+    """Lives in the loop. `on_update` is called when the session has changes to send."""
 
-    def __init__(self, around: Surroundings, on_news: Callable[[], object]) -> None:
+    def __init__(self, context: FollowerContext, on_update: Callable[[], object]) -> None:
         self.session = FollowerSession()
-        self._around = around
-        self._on_news = on_news
+        self._context = context
+        self._on_update = on_update
         self._followed: dict[Key, Followed] = {}
         self._truncating: set[asyncio.Task[None]] = set()
         self._lines = RepeatedLines(_logger)
@@ -111,7 +111,7 @@ class FollowedPartitions:
         return iter([each.partition for each in self._followed.values()])
 
     def add(self, partition: FollowedPartition) -> None:
-        """Fetch a partition from now on, or at once in its new leader epoch."""
+        """Start to fetch a partition, or continue at once in its new leader epoch."""
         followed = Followed(partition)
         known = self._followed.get(followed.key)
         if known is not None:
@@ -119,34 +119,34 @@ class FollowedPartitions:
             if known.partition is not partition:
                 known.partition.interrupt()
         self._followed[followed.key] = followed
-        self._go_on(followed, None if partition.is_busy else partition.begin())
+        self._continue(followed, None if partition.is_busy else partition.begin())
 
     def remove(self, partition: FollowedPartition) -> None:
-        """Fetch a partition no more. What is under way for it changes nothing any more."""
+        """Stop fetching a partition. Answers and truncations in progress for it are discarded."""
         followed = self._followed.pop((partition.topic_id.bytes, partition.index), None)
         if followed is not None:
             followed.end_pause()
             self.session.drop(followed.key)
         partition.interrupt()
 
-    def name_again(self, partition: FollowedPartition) -> None:
-        """Tell the leader once more where it stands."""
+    def report_again(self, partition: FollowedPartition) -> None:
+        """Send the leader the position of a partition once more."""
         followed = self._followed.get((partition.topic_id.bytes, partition.index))
         if followed is not None:
-            self.session.say_again(followed.key)
-            self._on_news()
+            self.session.report_again(followed.key)
+            self._on_update()
 
-    def hold_back(self, partition: FollowedPartition) -> None:
-        """Fetch a partition only once its log dir, which is offline, works again."""
+    def pause_while_offline(self, partition: FollowedPartition) -> None:
+        """Pause a partition until its log dir, which is offline, works again."""
         followed = self._followed.get((partition.topic_id.bytes, partition.index))
         if followed is not None and followed.pause is None:
             self._resume(followed)
 
     async def close(self) -> None:
-        """Fetch none any more."""
+        """Stop fetching all partitions."""
         for partition in self:
             self.remove(partition)
-        if self._truncating:  # which end with the step that they are at
+        if self._truncating:  # each ends after its current step
             await asyncio.wait(self._truncating)
 
     def find(self, key: Key) -> Followed | None:
@@ -157,21 +157,21 @@ class FollowedPartitions:
     async def take(
         self, followed: Followed, asked: Position, answer: PartitionFetch, pace: Pace
     ) -> None:
-        """Take over what the leader says of one partition."""
+        """Apply the leader's answer for one partition."""
         try:
             if answer.error_code is not ErrorCode.none:
                 raise KafkaError(answer.error_code, _refusal(answer))
-            work = followed.partition.take(asked, answer, self._around.clock.wall_ms())
+            work = followed.partition.take(asked, answer, self._context.clock.wall_ms())
             truncation = await _in_turns(work, pace)
-        except Exception as error:  # noqa: BLE001  the others are to be followed on
+        except Exception as error:  # noqa: BLE001  the other partitions must not stop
             self._pause(followed, error)
         else:
             followed.failures = 0
             self._note(followed, answer)
-            self._go_on(followed, truncation)
+            self._continue(followed, truncation)
 
     def _note(self, followed: Followed, answer: PartitionFetch) -> None:
-        partition, throttle = followed.partition, self._around.throttle
+        partition, throttle = followed.partition, self._context.throttle
         followed.lacks_records = partition.position.offset < answer.high_watermark
         if throttle is not None:
             throttle.used(partition.log, len(answer.records))
@@ -179,42 +179,42 @@ class FollowedPartitions:
     def reset(
         self, followed: Followed, asked: Position, offsets: LeadersOffsets, committed: int
     ) -> None:
-        """The leader did not have the next offset; its log has these."""
+        """Handle OFFSET_OUT_OF_RANGE: the leader's log has these offsets."""
         try:
             if offsets.error_code is not ErrorCode.none:
-                raise KafkaError(offsets.error_code, "the leader refuses to tell its offsets")
+                raise KafkaError(offsets.error_code, "the leader refuses to list its offsets")
             truncation = followed.partition.reset(asked, offsets.start, offsets.end, committed)
         except KafkaError as error:
             self._pause(followed, error)
         else:
-            self._go_on(followed, truncation)
+            self._continue(followed, truncation)
 
     def _is_ours(self, followed: Followed) -> bool:
         return self._followed.get(followed.key) is followed
 
-    def _go_on(self, followed: Followed, truncation: LogChange | None = None) -> None:
-        """Fetch from where it stands now, after the truncation if there is one."""
+    def _continue(self, followed: Followed, truncation: LogChange | None = None) -> None:
+        """Continue to fetch from the current position, after the truncation if there is one."""
         if truncation is not None:
-            self.session.drop(followed.key)  # the leader must not send it meanwhile
+            self.session.drop(followed.key)  # the leader must not send records in the meantime
             work = self._truncate(followed, truncation)
             task = asyncio.get_running_loop().create_task(work)
             self._truncating.add(task)
             task.add_done_callback(self._truncating.discard)
         elif self._is_ours(followed) and followed.pause is None and not followed.partition.is_busy:
-            if not self._is_held_back(followed):
+            if not self._pause_if_throttled(followed):
                 self.session.want(followed.key, followed.partition.position)
-            self._on_news()
+            self._on_update()
 
-    def _is_held_back(self, followed: Followed) -> bool:
-        """Let a partition that catches up pause while it has had enough for now (KIP-73)."""
-        throttle = self._around.throttle
+    def _pause_if_throttled(self, followed: Followed) -> bool:
+        """Pause a partition that catches up faster than its throttle allows (KIP-73)."""
+        throttle = self._context.throttle
         if throttle is None or not followed.lacks_records:
             return False
         wait_s = throttle.wait_s(followed.partition.log)
         if wait_s <= 0:
             return False
         loop = asyncio.get_running_loop()
-        followed.pause = loop.call_later(min(wait_s, _HELD_BACK_S), self._resume, followed)
+        followed.pause = loop.call_later(min(wait_s, _THROTTLED_S), self._resume, followed)
         self.session.drop(followed.key)
         return True
 
@@ -224,18 +224,18 @@ class FollowedPartitions:
         partition = followed.partition
         try:
             await self._carry_out(partition, truncation)
-        except Exception as error:  # noqa: BLE001  it is said
+        except Exception as error:  # noqa: BLE001  `_pause` logs it
             if not truncation.is_cut:
                 truncation.abandon()
             partition.give_up(truncation)
             self._pause(followed, error)
         else:
-            current = self._followed.get(followed.key)  # it may have been added anew meanwhile
+            current = self._followed.get(followed.key)  # it may have been added again by now
             if current is not None and current.partition is partition:
-                self._go_on(current)
+                self._continue(current)
 
     async def _carry_out(self, partition: FollowedPartition, truncation: LogChange) -> None:
-        blocking = self._around.blocking
+        blocking = self._context.blocking
         is_cut = False
         while not is_cut:
             await blocking(truncation.prepare)
@@ -252,52 +252,55 @@ class FollowedPartitions:
     # -- pauses ------------------------------------------------------------------------
 
     def _pause(self, followed: Followed, error: Exception) -> None:
-        """Try it again later; meanwhile the leader must not send it."""
+        """Retry later; until then the leader must not send records of this partition."""
         partition = followed.partition
         code = error.code if isinstance(error, KafkaError) else None
-        if code is None and not followed.failures:  # once
-            _logger.error("%s cannot be followed", partition.name, exc_info=error)
+        if code is None and not followed.failures:  # a bug of ours, logged once
+            _logger.error("%s cannot be replicated", partition.name, exc_info=error)
         elif not followed.failures:
-            text = f"following broker {partition.leader_id} pauses: {error}"
-            self._lines.say(_level(partition, code), partition.name, text)
+            text = f"replication from broker {partition.leader_id} pauses: {error}"
+            self._lines.write(_level(partition, code), partition.name, text)
         if not self._is_ours(followed):
             return
         followed.failures += 1
         followed.end_pause()
-        delay_s = self._around.backoff_s(followed.failures)
+        delay_s = self._context.backoff_s(followed.failures)
         loop = asyncio.get_running_loop()
         followed.pause = loop.call_later(delay_s, self._resume, followed)
         self.session.drop(followed.key)
         if code is ErrorCode.fenced_leader_epoch:
-            self._around.on_fenced(partition)
+            self._context.on_fenced(partition)
 
     def _resume(self, followed: Followed) -> None:
-        """A leader takes whoever fetches for one that can be in sync."""
+        """End a pause, if the log dir works: a replica that fetches may be added to the ISR."""
         followed.pause = None
         try:
             followed.partition.log.log_directory.check_writable()
         except KafkaError as error:
             self._pause(followed, error)
         else:
-            self._go_on(followed)
+            self._continue(followed)
 
 
 def _level(partition: FollowedPartition, code: ErrorCode | None) -> int:
-    """How loudly to say that a partition pauses: all of a log dir do so when that fails."""
+    """The log level for a pause: when a log dir fails, all of its partitions pause."""
     if not partition.log.log_directory.is_online:
-        return logging.DEBUG  # which was said
-    return logging.INFO if code in _USUAL else logging.WARNING
+        return logging.DEBUG  # the failure of the log dir was logged
+    return logging.INFO if code in _EXPECTED else logging.WARNING
 
 
 def _refusal(answer: PartitionFetch) -> str:
     leader = answer.current_leader
     if leader is None:
-        return "the leader refuses"
-    return f"the leader refuses; it says that broker {leader.node_id} leads in epoch {leader.epoch}"
+        return "the leader refuses the fetch"
+    return (
+        f"the leader refuses the fetch, and names broker {leader.node_id} as leader in epoch "
+        f"{leader.epoch}"
+    )
 
 
 async def _in_turns(work: Work[T], pace: Pace) -> T:
-    """Do all of it, others in between."""
+    """Run `work` to its end, giving way to other work in between."""
     while True:
         try:
             next(work)

@@ -1,8 +1,8 @@
-"""The follower's side of an incremental fetch session (KIP-227): what the leader knows of it.
+"""The follower's side of an incremental fetch session (KIP-227): what the leader knows.
 
-The leader remembers the partitions of a session and where each stands, so a request names only
-those that are new in it, or have moved. Requests may follow each other before they are answered.
-Pure bookkeeping: it must neither ask a log nor send.
+The leader remembers the partitions of a session and the position of each, so a request names only
+partitions that are new in the session or whose position has changed. Requests may be sent before
+earlier ones are answered. Pure bookkeeping: this module must neither read logs nor send anything.
 """
 
 from __future__ import annotations
@@ -16,83 +16,86 @@ from drumlin.peer.follower_fetch import Key, Position
 _NO_SESSION: Final = 0
 _INITIAL_EPOCH: Final = 0
 _EPOCH_MAX: Final = 2**31 - 1
-#: More are named by later requests: encoding these takes about a millisecond.
+#: Partitions named by one request, which takes about a millisecond to encode; later requests
+#: name the others.
 _NAMED_MAX: Final = 1000
 
 
 class Request(NamedTuple):
-    """What a request of a session says."""
+    """The contents of one fetch request."""
 
-    number: int  # later ones have larger ones, in other sessions too
+    number: int  # ascending, across sessions
     session_id: int
     epoch: int
     wanted: Sequence[tuple[Key, Position]]
     forgotten: Sequence[Key]
-    is_complete: bool  # whether the leader knows of all partitions then
+    is_complete: bool  # whether the leader knows all partitions after this request
 
 
 class FollowerSession:
-    """The partitions that are fetched from one leader."""
+    """The partitions that are fetched from one leader, and what it has been sent about them."""
 
     def __init__(self) -> None:
         self._id = _NO_SESSION
         self._epoch = _INITIAL_EPOCH
         self._number = 0
-        self._first_number = 1  # of this session's requests
+        self._first_number = 1  # the number of this session's first request
         self._positions: dict[Key, Position] = {}
-        #: Those whose position the leader does not know; in the order of requests.
-        self._unsaid: dict[Key, None] = {}
-        self._said_in: dict[Key, int] = {}  # the number of the request that told the position
-        self._known: set[Key] = set()  # to the leader, there or elsewhere
+        #: Partitions whose position has to be sent, in the order of the requests to come.
+        self._unsent: dict[Key, None] = {}
+        #: The number of the request that sent the current position of a partition.
+        self._sent_in: dict[Key, int] = {}
+        #: Partitions that are in the leader's session, with this position or an older one.
+        self._known: set[Key] = set()
         self._forgotten: dict[Key, None] = {}
 
     def __len__(self) -> int:
         return len(self._positions)
 
     def want(self, key: Key, position: Position) -> None:
-        """Fetch a partition from here on."""
+        """Fetch a partition from this position on."""
         if self._positions.get(key) != position:
             self._positions[key] = position
-            self._unsaid[key] = None
-            self._said_in.pop(key, None)
+            self._unsent[key] = None
+            self._sent_in.pop(key, None)
         self._forgotten.pop(key, None)
 
-    def say_again(self, key: Key) -> None:
-        """Name a partition, if it is fetched, though the leader knows where it stands."""
+    def report_again(self, key: Key) -> None:
+        """Send the position of a partition, if it is fetched, though the leader knows it."""
         if key in self._positions:
-            self._unsaid[key] = None
-            self._said_in.pop(key, None)
+            self._unsent[key] = None
+            self._sent_in.pop(key, None)
 
     def drop(self, key: Key) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
         if self._positions.pop(key, None) is None:
             return
-        self._unsaid.pop(key, None)
-        self._said_in.pop(key, None)
+        self._unsent.pop(key, None)
+        self._sent_in.pop(key, None)
         if key in self._known:
             self._forgotten[key] = None
         if not self._positions:
-            self.restart()  # the leader ends a session without partitions
+            self.restart()  # a leader closes a session without partitions
 
     # -- requests ----------------------------------------------------------------------
 
     @property
-    def has_news(self) -> bool:
-        """Whether a request would tell the leader of partitions or positions."""
-        return bool(self._unsaid)
+    def has_updates(self) -> bool:
+        """Whether the next request has partitions or positions to send."""
+        return bool(self._unsent)
 
     @property
-    def is_beginning(self) -> bool:
-        """Whether the leader has still to answer the first request: no other may come meanwhile."""
+    def is_starting(self) -> bool:
+        """Whether the first request is not answered yet: no other may be sent until it is."""
         return self._epoch == _INITIAL_EPOCH
 
     def next(self) -> Request:
-        """The next request. To be followed by `answered` or `restart`."""
-        named = tuple(islice(self._unsaid, _NAMED_MAX))
+        """Build the next request. Call `answered` or `restart` afterwards."""
+        named = tuple(islice(self._unsent, _NAMED_MAX))
         self._number += 1
         for key in named:
-            del self._unsaid[key]
-            self._said_in[key] = self._number
+            del self._unsent[key]
+            self._sent_in[key] = self._number
         forgotten = tuple(self._forgotten)
         self._forgotten.clear()
         self._known.difference_update(forgotten)
@@ -101,37 +104,37 @@ class FollowerSession:
         epoch = self._epoch
         if epoch != _INITIAL_EPOCH:
             self._epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
-        return Request(self._number, self._id, epoch, wanted, forgotten, not self._unsaid)
+        return Request(self._number, self._id, epoch, wanted, forgotten, not self._unsent)
 
     def is_current(self, request: Request) -> bool:
-        """Whether it is one of this session, rather than of one that was given up."""
+        """Whether `request` belongs to this session, rather than to one before a restart."""
         return request.number >= self._first_number
 
     def answered(self, request: Request, session_id: int) -> None:
-        """The leader has answered a request of this session, without an error for all of it."""
+        """Note a response to a request of this session, without a top-level error."""
         if request.epoch != _INITIAL_EPOCH:
             return
         self._id = session_id
         if session_id != _NO_SESSION:
             self._epoch = 1
             return
-        self._known.clear()  # it keeps no session for us: each request names what it wants
+        self._known.clear()  # the leader keeps no session: each request names all partitions
         for key, position in request.wanted:
             if self._positions.get(key) == position:
-                self._unsaid.setdefault(key)
+                self._unsent.setdefault(key)
 
     def asked(self, key: Key, request: Request) -> Position | None:
-        """Where an answer to `request` begins; None if the partition has moved otherwise since."""
-        said_in = self._said_in.get(key)
-        if said_in is None or said_in > request.number:
+        """The position that `request` asked for; None if it has changed since."""
+        sent_in = self._sent_in.get(key)
+        if sent_in is None or sent_in > request.number:
             return None
         return self._positions[key]
 
     def restart(self) -> None:
-        """Begin a new session with the next request, in place of the old one if there still is."""
+        """Start a new session with the next request; it replaces the old one at the leader."""
         self._epoch = _INITIAL_EPOCH
         self._first_number = self._number + 1
         self._known.clear()
-        self._said_in.clear()
+        self._sent_in.clear()
         self._forgotten.clear()
-        self._unsaid = dict.fromkeys(self._positions)
+        self._unsent = dict.fromkeys(self._positions)

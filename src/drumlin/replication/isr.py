@@ -1,15 +1,16 @@
-"""Which replicas of a partition are in sync, as its leader sees it, and what they all have. Pure.
+"""The in-sync replicas (ISR) of a partition, as its leader sees them, and its high watermark. Pure.
 
-Owns what the leader knows of its followers from their fetches. Asks for changes of the ISR and
-never makes one: a change counts when the metadata says so. Until that is known, the old and the new
-ISR both count: the high watermark waits for every member of either (KIP-497).
+Owns what the leader knows about its followers from their fetches. Proposes changes of the ISR and
+never makes one: a change is effective once it is in the metadata. Until that is known, the old and
+the new ISR both count: the high watermark waits for every member of either (KIP-497).
 
-    a follower falls behind      -> `shrinkage`, once it has not had all for `lag_max_ms`
-    a follower has caught up     -> `growth`: it has all below the high watermark, and all from
-                                    before this leader epoch
-    a follower is another process -> what its predecessor had counts no more (KIP-903)
-    a follower has left the ISR by itself, as its log dir has failed -> nor does what it had
-    others have come back from an unclean stop -> `renewal`: they wait for this leader from now on
+    a follower falls behind       -> `shrinkage`, once it has not caught up for `lag_max_ms`
+    a follower has caught up      -> `growth`: it has all records below the high watermark, and
+                                     all from before this leader epoch
+    a follower has restarted      -> its progress is reset, by its new broker epoch (KIP-903)
+    a follower has left the ISR by itself, as its log dir failed -> its progress is reset
+    replicas are back after an unclean shutdown -> `renewal`: they must no longer be elected in
+                                     place of this leader
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.store.store import IsrWish
+from drumlin.metadata.rules.isr_requests import IsrRequest
 
 UNKNOWN: Final = -1
 _LONG_AGO_MS: Final = float("-inf")
@@ -28,7 +29,7 @@ IsAlive = Callable[[int, int], bool]
 
 
 class FollowerProgress:
-    """How far one follower has come, by its own fetches."""
+    """The progress of one follower, by its fetches."""
 
     __slots__ = (
         "_end_offset_then",
@@ -44,19 +45,19 @@ class FollowerProgress:
         self.broker_epoch = UNKNOWN
         self.log_end_offset = UNKNOWN
         self.log_start_offset = UNKNOWN
-        #: What it was in the leader's log when this follower last fetched.
+        #: The leader's `deletions_kept_from` at the last fetch of this follower.
         self.deletions_kept_from = UNKNOWN
-        #: When it last had everything that the leader had.
+        #: The last time at which it had all of the leader's records.
         self.caught_up_at_ms = caught_up_at_ms
         self._fetched_at_ms = caught_up_at_ms
-        self._end_offset_then = 0
+        self._end_offset_then = 0  # the leader's log end offset at that fetch
 
     def fetched(
         self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: float
     ) -> None:
         if offset >= leader_end_offset:
             self.caught_up_at_ms = now_ms
-        elif offset >= self._end_offset_then:  # it has all that there was when it last asked
+        elif offset >= self._end_offset_then:  # it has all that there was at its last fetch
             self.caught_up_at_ms = max(self.caught_up_at_ms, self._fetched_at_ms)
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset
@@ -64,27 +65,28 @@ class FollowerProgress:
         self._end_offset_then = leader_end_offset
 
     def left(self) -> None:
-        """It has lost what it had, maybe: it has left the ISR by itself, or begins anew."""
+        """Reset the progress of a follower that left the ISR, or fetches its log anew."""
         self.log_end_offset = self.deletions_kept_from = UNKNOWN
         self.caught_up_at_ms = _LONG_AGO_MS
 
     def lacked_nothing(self, leader_end_offset: int, at_ms: float) -> None:
-        """Count as caught up at that time, if it had all that the leader had then.
+        """Count as caught up at `at_ms` if it has all records that the leader had then.
 
-        It need not have fetched since: where nothing is new, its session says nothing.
+        It need not have fetched since: a fetch session is silent while nothing is new.
         """
         if self.log_end_offset >= leader_end_offset:
             self.caught_up_at_ms = max(self.caught_up_at_ms, at_ms)
 
 
 class InSyncReplicas:
-    """Of one partition, in one leader epoch of this broker.
+    """The ISR of one partition, during one leader epoch of this broker.
 
-    Handed in:
-        node_id: of this broker, the leader.
-        state: the partition as it became ours.
+    Args:
+        node_id: the id of this broker, the leader.
+        state: the state of the partition at the beginning of the leader epoch.
         end_offset: the log end offset at that moment.
-        is_alive: see above.
+        lag_max_ms: `replica.lag.time.max.ms`.
+        is_alive: whether a broker is alive in a broker epoch.
     """
 
     def __init__(
@@ -97,13 +99,16 @@ class InSyncReplicas:
         is_alive: IsAlive,
     ) -> None:
         self._node_id = node_id
-        #: Where the records of this leader epoch begin.
+        #: The offset of this leader epoch's first record.
         self.first_offset = end_offset
         self._lag_max_ms = lag_max_ms
         self._is_alive = is_alive
+        #: The last state in the metadata; its ISR counts even while a change is pending.
         self.state = state
+        #: The last call of `shrinkage`, and the log end offset then.
         self._looked_at_ms, self._end_offset_then = now_ms, end_offset
-        self.pending: IsrWish | None = None
+        #: The change that was asked for, and not answered yet: at most one.
+        self.pending: IsrRequest | None = None
         self._pending_ids: frozenset[int] = frozenset()
         self.followers = {
             each: FollowerProgress(now_ms if each in state.isr else _LONG_AGO_MS)
@@ -113,7 +118,7 @@ class InSyncReplicas:
 
     @property
     def size(self) -> int:
-        """How many there are, as far as the metadata has agreed."""
+        """The size of the ISR in the metadata, without a pending change."""
         return len(self.state.isr)
 
     # -- fetches -------------------------------------------------------------------------
@@ -127,47 +132,47 @@ class InSyncReplicas:
         leader_end_offset: int,
         now_ms: float,
     ) -> bool:
-        """A follower asks for what begins at `offset`: it has everything before.
+        """Record a follower's fetch from `offset`: it has everything before.
 
         Returns:
-            False: it is no follower of this partition, or not the process that is registered by
-                that id: one that has been replaced, or one that is not known, or not yet.
+            False if it is not a follower of this partition, or not the process that is registered
+                with that id: it was replaced, or is not known yet.
         """
         follower = self.followers.get(replica_id)
         if follower is None or broker_epoch == UNKNOWN:
             return False
         if not self._is_alive(replica_id, broker_epoch):
-            return False  # whatever it claims to have, nobody may have it
+            return False  # its records may be gone already
         if broker_epoch != follower.broker_epoch:
-            # A lower one is as new: ZooKeeper may have been put back from a backup.
+            # A lower epoch is a new process, too: ZooKeeper may have been restored from a backup.
             if follower.broker_epoch != UNKNOWN:
                 follower.caught_up_at_ms = _LONG_AGO_MS
             follower.broker_epoch = broker_epoch
         follower.fetched(offset, log_start_offset, leader_end_offset, now_ms)
         return True
 
-    def begins_anew(self, replica_id: int) -> None:
-        """A follower that is no member fetches all again."""
+    def refetches(self, replica_id: int) -> None:
+        """Reset a follower outside the ISR, which fetches its log anew."""
         follower = self.followers.get(replica_id)
         if follower is not None and not self.counts(replica_id):
             follower.left()
 
     def note_followed(self, replica_id: int, deletions_kept_from: int) -> None:
-        """A follower has got all deletions that are dropped by now, or began after that."""
+        """Record that a follower has got all deletions dropped so far, or started after them."""
         self.followers[replica_id].deletions_kept_from = deletions_kept_from
 
     def counts(self, replica_id: int) -> bool:
-        """Whether it is a member, or a change is pending that makes it one."""
+        """Whether a replica is in the ISR, or in the one of the pending change."""
         return replica_id in self.state.isr or replica_id in self._pending_ids
 
     def has_followed(
         self, replica_id: int, broker_epoch: int, offset: int, deletions_kept_from: int
     ) -> bool:
-        """Whether a follower at `offset` has fetched since deletions were dropped last.
+        """Whether a follower at `offset` has fetched since tombstones or markers were last dropped.
 
-        One that has gone back since has lost records: maybe deletions that are not here any more.
-        Another process may have gone back to a log beside which it was fetching this one; the same
-        process does not (`LogState.anew`).
+        A follower whose offset has decreased since has lost records, perhaps deletions that this
+        log no longer has. A new process may have returned to its old log, beside which it was
+        fetching a copy; the same process never does (`LogState.refetch`).
         """
         follower = self.followers.get(replica_id)
         return (
@@ -178,9 +183,9 @@ class InSyncReplicas:
         )
 
     def has_follower_below(self, offset: int) -> bool:
-        """Whether a replica that catches up has not got to an offset yet.
+        """Whether a replica that is catching up has not reached `offset` yet.
 
-        Should it miss deletions on its way, it would have to begin anew, again and again.
+        If it missed deletions on its way, it would have to fetch its log anew, again and again.
         """
         return any(
             UNKNOWN < follower.log_end_offset < offset
@@ -190,10 +195,10 @@ class InSyncReplicas:
         )
 
     def high_watermark(self, current: int, leader_end_offset: int, now_ms: float) -> int:
-        """The first offset that not all of them have; never below `current`.
+        """The first offset that some replica in sync lacks; never below `current`.
 
-        It waits for a follower, too, that is about to join: else that would never have all that is
-        below the high watermark, as long as records keep coming.
+        It also waits for a follower that is about to join: otherwise the follower would never have
+        everything below the high watermark while records keep coming.
         """
         lowest = leader_end_offset
         for replica_id, follower in self.followers.items():
@@ -211,7 +216,7 @@ class InSyncReplicas:
         )
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """The first offset that some live replica still keeps."""
+        """The lowest log start offset of the live replicas."""
         starts = [
             follower.log_start_offset
             for replica_id, follower in self.followers.items()
@@ -221,8 +226,8 @@ class InSyncReplicas:
 
     # -- changes of the ISR ----------------------------------------------------------------
 
-    def growth(self, high_watermark: int) -> IsrWish | None:
-        """The ISR with those that have caught up, unless a change is pending."""
+    def growth(self, high_watermark: int) -> IsrRequest | None:
+        """The ISR with the replicas that have caught up; None without any, or if one is pending."""
         if self.pending is not None or len(self.state.isr) == len(self.state.replicas):
             return None
         needed = max(high_watermark, self.first_offset)
@@ -233,12 +238,12 @@ class InSyncReplicas:
             and follower.log_end_offset >= needed
             and self._is_alive(replica_id, follower.broker_epoch)
         ]
-        return self._wish((*self.state.isr, *joining)) if joining else None
+        return self._request((*self.state.isr, *joining)) if joining else None
 
-    def shrinkage(self, leader_end_offset: int, now_ms: float) -> IsrWish | None:
-        """The ISR without those that lag, unless a change is pending. The leader stays.
+    def shrinkage(self, leader_end_offset: int, now_ms: float) -> IsrRequest | None:
+        """The ISR without replicas that lag; None if nothing changes or a change is pending.
 
-        To be called now and then: who had all the last time lags from then on, at most.
+        Call it regularly: a follower that had everything at one call starts to lag after it.
         """
         for follower in self.followers.values():
             follower.lacked_nothing(self._end_offset_then, self._looked_at_ms)
@@ -251,17 +256,17 @@ class InSyncReplicas:
             for each in self.state.isr
             if each == self._node_id or not self._lags(each, leader_end_offset, now_ms)
         ]
-        return self._wish(kept) if len(kept) < len(self.state.isr) else None
+        return self._request(kept) if len(kept) < len(self.state.isr) else None
 
-    def renewal(self) -> IsrWish | None:
-        """The ISR as it is, where others might lead in our stead though they lack what we have.
+    def renewal(self) -> IsrRequest | None:
+        """The unchanged ISR, if other replicas might be elected that lack records of this leader.
 
-        They came back from an unclean stop (`metadata/rules/eligible.py`); any wish says that we
-        live.
+        They are back after an unclean shutdown (`metadata/rules/eligible.py`). Any change asked
+        for by this leader shows that it is alive, and ends that.
         """
         if self.pending is not None or not any(each.was_complete for each in self.state.last_known):
             return None
-        return self._wish(self.state.isr)
+        return self._request(self.state.isr)
 
     def _lags(self, replica_id: int, leader_end_offset: int, now_ms: float) -> bool:
         follower = self.followers.get(replica_id)
@@ -270,32 +275,32 @@ class InSyncReplicas:
             and now_ms - follower.caught_up_at_ms > self._lag_max_ms()
         )
 
-    def _wish(self, members: Iterable[int]) -> IsrWish:
+    def _request(self, members: Iterable[int]) -> IsrRequest:
         isr = tuple(
             (each, self.followers[each].broker_epoch if each in self.followers else UNKNOWN)
             for each in members
         )
-        return IsrWish(self.state.leader_epoch, self.state.partition_epoch, isr)
+        return IsrRequest(self.state.leader_epoch, self.state.partition_epoch, isr)
 
-    def asked(self, wish: IsrWish) -> None:
-        """A change was asked for: its members count as well until the answer is known."""
-        self.pending = wish
-        self._pending_ids = frozenset(each for each, _ in wish.isr)
+    def asked(self, request: IsrRequest) -> None:
+        """Note a change that was asked for: its members count as well until it is answered."""
+        self.pending = request
+        self._pending_ids = frozenset(each for each, _ in request.isr)
 
     def refused(self) -> None:
-        """The change that is pending was not made, and will not be."""
+        """Drop the pending change: it was not made, and will not be."""
         self.pending = None
         self._pending_ids = frozenset()
 
     def agreed(self, state: PartitionState, now_ms: float) -> None:
-        """The metadata has another state of the partition, in the same leader epoch."""
+        """Adopt a new state from the metadata, in the same leader epoch."""
         if state.partition_epoch < self.state.partition_epoch:
             return
         if self.pending is None or self._pending_ids != set(state.isr):
             for replica_id in self.followers.keys() & set(self.state.isr) - set(state.isr):
                 self.followers[replica_id].left()
         if self.pending is not None and state.partition_epoch > self.pending.partition_epoch:
-            self.refused()  # made or not, it is not going to be made any more
+            self.refused()  # made or not, the pending change is over
         gone = set(self.followers) - set(state.replicas)
         for replica_id in gone:
             del self.followers[replica_id]

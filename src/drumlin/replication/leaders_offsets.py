@@ -1,4 +1,4 @@
-"""Asks a leader where its logs begin and end: for followers whose next offset it does not have."""
+"""A leader's log start and end offsets: for followers that got OFFSET_OUT_OF_RANGE."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VERSION_MAX: Final = 9
 
 
 class LeadersOffsets(NamedTuple):
-    """The log start and log end offset, or an error."""
+    """The log start offset and log end offset of a partition, or an error."""
 
     error_code: ErrorCode
     start: int
@@ -28,7 +28,7 @@ class LeadersOffsets(NamedTuple):
 async def leaders_offsets(
     connection: BrokerConnection, node_id: int, partitions: Sequence[FollowedPartition]
 ) -> dict[FollowedPartition, LeadersOffsets]:
-    """The offsets of each partition that the leader answers for.
+    """The offsets of the partitions, without those that the leader leaves out of its answer.
 
     Raises:
         PeerError: no answer.

@@ -1,8 +1,8 @@
-"""One partition as its leader sees it: leader epoch, in-sync replicas, high watermark.
+"""A replica that leads: leader epoch, in-sync replicas, high watermark.
 
 Plain synchronous code on the event loop: nothing here awaits. The log appends what it is given;
-what becomes readable, and at which isolation level, is decided here alone. Who is in sync, and so
-how far the high watermark may go, is in `isr.py`.
+what becomes readable, and at which isolation level, is decided here alone. Which replicas are in
+sync, and so how far the high watermark may advance, is decided in `isr.py`.
 
 Invariants: log start offset <= last stable offset <= high watermark <= log end offset.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from drumlin.metadata.image import PartitionState
-    from drumlin.metadata.store.store import IsrWish
+    from drumlin.metadata.rules.isr_requests import IsrRequest
     from drumlin.records.validation.validation import AppendRules, PreparedBatch
     from drumlin.replication.throttle import Throttle
     from drumlin.storage.log.partition_log import PartitionLog
@@ -35,23 +35,23 @@ ACKS_ALL = -1
 
 
 class LeaderContext(NamedTuple):
-    """What a leader has to know of its broker.
+    """A leader's dependencies on its broker.
 
-    node_id: of the broker.
-    is_alive: see `isr.py`.
+    node_id: the id of the broker.
+    is_alive: whether a broker is alive in a broker epoch, see `isr.py`.
     rack_of: the rack of a broker that is alive.
     lag_max_ms: how long a follower may lack records before it is out of sync.
-    ask_for: asks for another ISR; the metadata's answer comes to `agreed` or `refused`.
-    is_certain: whether no other broker can lead the partition by now, as far as we hear of it.
-    throttle: for followers that lack records.
-    confirm: see `Partition.confirm`; on disk, too, where the topic asks for that.
+    ask_for: asks the controller to change the ISR; the answer is passed to `agreed` or `refused`.
+    is_certain: whether this broker would know by now if another one led the partition.
+    throttle: applies to followers that lack records (KIP-73).
+    confirm: see `Partition.confirm`; on disk as well, where the topic asks for that.
     """
 
     node_id: int
     is_alive: IsAlive
     rack_of: Callable[[int], str | None]
     lag_max_ms: Callable[[], float]
-    ask_for: Callable[[Partition, IsrWish], None]
+    ask_for: Callable[[Partition, IsrRequest], None]
     is_certain: Callable[[Partition], bool]
     throttle: Throttle | None = None
     confirm: Callable[[Partition], asyncio.Future[None]] = lambda partition: partition.replicated()
@@ -62,9 +62,10 @@ class Partition(Replica):
 
     def __init__(self, log: PartitionLog, state: PartitionState, context: LeaderContext) -> None:
         super().__init__(log)
-        #: None: no other broker has a replica.
+        #: None if no other broker has a replica.
         self.isr: InSyncReplicas | None = None
         self._context = context
+        #: Waiters for the high watermark, and for the low watermark.
         self._confirmations = Confirmations()
         self._deletions = Confirmations()
         self.is_led = True
@@ -85,7 +86,9 @@ class Partition(Replica):
         return self.log.log_end_offset if self.isr is None else self.isr.first_offset
 
     def check_latest_is_known(self) -> None:
-        """Refuse to tell the last offset while it may be below one that was told before (KIP-207).
+        """Refuse to list the latest offset while it might go back (KIP-207).
+
+        That is so until the high watermark has reached this leader epoch.
 
         Raises:
             KafkaError: OFFSET_NOT_AVAILABLE.
@@ -93,7 +96,7 @@ class Partition(Replica):
         if self.isr is not None and self.log.high_watermark < self.isr.first_offset:
             raise KafkaError(ErrorCode.offset_not_available)
 
-    # -- the log, as far as others ask it ----------------------------------------------
+    # -- the log, as far as others may ask about it -----------------------------------
 
     @property
     def append_rules(self) -> AppendRules:
@@ -102,17 +105,17 @@ class Partition(Replica):
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether an acknowledgement must wait for a flush (`flush.messages`)."""
+        """Whether acknowledgements must wait for a flush (`flush.messages`)."""
         return self.log.is_flush_due
 
     @property
     def awaits_confirmation(self) -> bool:
-        """Whether one to `acks=all` must wait: for a flush, or for in-sync replicas."""
+        """Whether acknowledgements to `acks=all` must wait: for a flush or for in-sync replicas."""
         return self.awaits_replicas or self.log.is_flush_due
 
     @property
     def is_changing_over(self) -> bool:
-        """Whether it takes no batches just now, as its log changes its log dir."""
+        """Whether appends must wait, because the log is changing its log dir."""
         return self.log.is_moving
 
     def begin_verification(
@@ -124,7 +127,7 @@ class Partition(Replica):
         *,
         supports_epoch_bump: bool,
     ) -> Verification | None:
-        """To be called before the coordinator is asked about a batch; None if it need not be asked.
+        """Begin to verify a transactional batch (KIP-890); None if that needs no coordinator.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH.
@@ -134,9 +137,9 @@ class Partition(Replica):
         )
 
     def withdrawal_of(self, producer_id: int, verification: Verification) -> Callable[[], None]:
-        """What ends a verification that the coordinator did not confirm.
+        """A callback that ends a verification which the coordinator did not confirm.
 
-        It may be kept for long, and keeps no more than the state of the producers.
+        It may be kept for long: it keeps only the producer state alive, not the partition.
         """
         state = self.log.producer_state
         return partial(state.withdraw_verification, producer_id, verification)
@@ -144,7 +147,7 @@ class Partition(Replica):
     # -- changes -----------------------------------------------------------------------
 
     def begin_leader_epoch(self, state: PartitionState) -> None:
-        """Begin a new leader epoch; waiting clients with the old one are answered."""
+        """Begin a new leader epoch; waiting fetches in the old one are answered."""
         log = self.log
         self.replica_count, self.leader_epoch = len(state.replicas), state.leader_epoch
         log.start_leader_epoch(state.leader_epoch)
@@ -166,12 +169,12 @@ class Partition(Replica):
             )
             log.has_follower_below = self.isr.has_follower_below
             self._move_high_watermark(self.isr)
-            self._ask_for(self.isr, self.isr.renewal())  # before others follow, and lose something
+            self._ask_for(self.isr, self.isr.renewal())  # before a follower truncates its log
         self.waiting.disturb()
         self.replicas_waiting.disturb()
 
     def agreed(self, state: PartitionState) -> None:
-        """In-sync replicas or replicas have changed, in the same leader epoch."""
+        """Adopt a change of the ISR or of the replicas, in the same leader epoch."""
         if not self.is_led:
             return
         isr = self.isr
@@ -184,17 +187,18 @@ class Partition(Replica):
         self._move_high_watermark(isr)
         self._ask_for(isr, isr.renewal())
 
-    def refused(self, wish: IsrWish) -> None:
-        """The change that was asked for will not be made."""
-        if self.is_led and self.isr is not None and self.isr.pending is wish:
+    def refused(self, request: IsrRequest) -> None:
+        """Drop the change of the ISR that was asked for: it will not be made."""
+        if self.is_led and self.isr is not None and self.isr.pending is request:
             self.isr.refused()
             self._move_high_watermark(self.isr)
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether nothing is committed now, and nothing taken with `acks=all`.
+        """Whether the ISR is below `min.insync.replicas`: nothing is committed, acks=all refused.
 
-        Where others are remembered as those who have all, the controller takes it to be so.
+        Also while the partition has eligible leader replicas (KIP-966): the controller relies on
+        nothing being committed then.
         """
         isr = self.isr
         return isr is not None and (
@@ -218,7 +222,7 @@ class Partition(Replica):
             return
         end_offset = log.log_end_offset
         if not log.log_start_offset <= offset <= end_offset:
-            return  # it is told so
+            return  # the answer will be OFFSET_OUT_OF_RANGE
         if not isr.fetched(
             replica_id, broker_epoch, offset, log_start_offset, end_offset, self._now_ms()
         ):
@@ -233,21 +237,21 @@ class Partition(Replica):
         if isr is None or offset >= kept_from:
             return False
         if isr.has_followed(replica_id, broker_epoch, offset, kept_from):
-            return False  # the last: whatever is dropped by now, it had, or it began after that
-        if replica_id in isr.state.isr:  # there will be news: it has lost records, and is not
+            return False  # it had all that is dropped by now, or started after that
+        if replica_id in isr.state.isr:  # it has lost records: an ISR without it is to come
             raise KafkaError(ErrorCode.not_leader_or_follower)
         return True
 
-    def follower_begins_anew(self, replica_id: int) -> None:
+    def follower_refetches(self, replica_id: int) -> None:
         if self.isr is not None:
-            self.isr.begins_anew(replica_id)
-            self._move_high_watermark(self.isr)  # it waits for it no longer
+            self.isr.refetches(replica_id)
+            self._move_high_watermark(self.isr)  # which no longer waits for this follower
 
     def has_in_sync(self, replica_id: int) -> bool:
         return self.isr is not None and self.isr.counts(replica_id)
 
-    def holds_back(self, replica_id: int) -> bool:
-        """Whether a follower that is not in sync is to get nothing now."""
+    def is_throttled(self, replica_id: int) -> bool:
+        """Whether a follower outside the ISR must get no records now (KIP-73)."""
         throttle, isr = self._context.throttle, self.isr
         return (
             throttle is not None
@@ -257,7 +261,7 @@ class Partition(Replica):
         )
 
     def sent_to_follower(self, size: int) -> None:
-        """So many bytes of records are on their way to a follower."""
+        """Count bytes of records that are sent to a follower."""
         if self._context.throttle is not None:
             self._context.throttle.used(self.log, size)
 
@@ -275,18 +279,18 @@ class Partition(Replica):
         return max(there)[1] if there else None
 
     def drop_laggards(self) -> None:
-        """Ask for an ISR without those who have not had all for too long. Called now and then."""
+        """Ask for an ISR without the replicas that lag. Call it regularly."""
         isr = self.isr
         if self.is_led and isr is not None:
             shrinkage = isr.shrinkage(self.log.log_end_offset, self._now_ms())
             self._ask_for(isr, shrinkage or isr.renewal())
-            self._move_high_watermark(isr)  # nor does it wait any longer for who was about to join
+            self._move_high_watermark(isr)  # which may have waited for a replica about to join
             self._deletions.reached(self.low_watermark)
 
-    def _ask_for(self, isr: InSyncReplicas, wish: IsrWish | None) -> None:
-        if wish is not None:
-            isr.asked(wish)
-            self._context.ask_for(self, wish)
+    def _ask_for(self, isr: InSyncReplicas, request: IsrRequest | None) -> None:
+        if request is not None:
+            isr.asked(request)
+            self._context.ask_for(self, request)
 
     def _now_ms(self) -> float:
         return self.log.log_directory.clock.monotonic() * 1000
@@ -295,14 +299,14 @@ class Partition(Replica):
         log = self.log
         before, end_offset = log.high_watermark, log.log_end_offset
         if self.is_under_min_isr:
-            # Nothing is committed, so that all who were in sync may lead (KIP-966); and nobody
-            # is told that it is. Who waits may have it sent again, when there are enough.
-            self._confirmations.give_up(ErrorCode.not_enough_replicas_after_append)
+            # Nothing is committed, so that every replica that was in sync may lead (KIP-966), and
+            # nothing is acknowledged. Producers may retry once there are enough replicas.
+            self._confirmations.fail(ErrorCode.not_enough_replicas_after_append)
             return
         reached = isr.high_watermark(before, end_offset, self._now_ms())
         if reached > before:
             log.high_watermark = reached
-            # Maybe too many: whoever is notified looks, and waits again.
+            # Maybe too many: a notified fetch looks, and waits again.
             self._advanced(self._unread_bytes or 1)
             if reached == end_offset:
                 self._unread_bytes = 0
@@ -310,30 +314,30 @@ class Partition(Replica):
         self._confirmations.reached(reached)
 
     def _needed_replicas(self) -> int:
-        # No more than the number of replicas can be required, as in Apache Kafka.
+        # As in Apache Kafka, no more than the number of replicas can be required.
         return min(self.log.config.min_insync_replicas, self.replica_count)
 
     @property
     def awaits_replicas(self) -> bool:
-        """Whether not all in-sync replicas have all that is appended by now."""
+        """Whether some in-sync replica lacks records that are appended by now."""
         log = self.log
         return self.isr is not None and log.high_watermark < log.log_end_offset
 
     @property
     def low_watermark(self) -> int:
-        """The first offset that some replica of a live broker still has."""
+        """The lowest log start offset of the replicas on live brokers."""
         start_offset = self.log.log_start_offset
         return start_offset if self.isr is None else self.isr.low_watermark(start_offset)
 
     def deleted_everywhere(self) -> asyncio.Future[None]:
-        """Done once all live replicas begin where this one begins now; to be shielded.
+        """A future that completes once all live replicas have this log start offset; shield it.
 
         It fails with KafkaError NOT_LEADER_OR_FOLLOWER.
         """
         return self._deletions.up_to(self.log.log_start_offset)
 
     def replicated(self) -> asyncio.Future[None]:
-        """Done once all in-sync replicas have all that is appended by now; to be shielded.
+        """A future that completes once all in-sync replicas have this log end offset; shield it.
 
         It fails with KafkaError NOT_ENOUGH_REPLICAS_AFTER_APPEND or NOT_LEADER_OR_FOLLOWER.
         """
@@ -352,10 +356,11 @@ class Partition(Replica):
     ) -> AppendResult:
         """Append a client's batch and advance the high watermark.
 
-        `verification` shows that a transactional batch belongs to a transaction: see `storage`.
+        `verification` shows that a transactional batch belongs to a transaction that is open, see
+        `storage/producers/verification.py`.
 
         Raises:
-            KafkaError: NOT_ENOUGH_REPLICAS with acks=all; whatever the log refuses.
+            KafkaError: NOT_ENOUGH_REPLICAS with acks=all; the errors of the log.
         """
         if required_acks == ACKS_ALL:
             self._check_enough_replicas()
@@ -372,7 +377,7 @@ class Partition(Replica):
         now_ms: int,
         transaction_version: int = 0,
     ) -> AppendResult:
-        """End a producer's transaction here, as if with acks=all.
+        """Append a transaction marker, as if with acks=all.
 
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS, INVALID_PRODUCER_EPOCH,
@@ -389,7 +394,7 @@ class Partition(Replica):
         return result
 
     def has_heard_of(self, producer_id: int, coordinator_epoch: int) -> bool:
-        """Whether a coordinator in that epoch, or in a later one, has ended its transactions."""
+        """Whether the producer's last marker has this coordinator epoch or a later one."""
         entry = self.log.producer_state.get(producer_id)
         return entry is not None and coordinator_epoch <= entry.coordinator_epoch
 
@@ -400,21 +405,20 @@ class Partition(Replica):
         verification: Verification | None = NOT_REQUIRED,
         reserve_bytes: int = 0,
     ) -> AppendResult:
-        """Append a batch of a coordinator of this broker, as if with acks=all.
+        """Append a batch of a coordinator on this broker, as if with acks=all.
 
-        A later batch may be larger by `reserve_bytes`, and must fit too.
+        Refused if the batch with `reserve_bytes` more would be too large: a later version of its
+        record may grow by that, and must still fit.
 
         Raises:
-            KafkaError: NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE; whatever the log refuses.
+            KafkaError: NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE; the errors of the log.
         """
         if self.isr is not None:
             self._check_enough_replicas()
         limit = self.log.config.max_message_bytes
         if len(batch) + reserve_bytes > limit:
-            raise KafkaError(
-                ErrorCode.message_too_large,
-                f"a batch of {len(batch)} bytes for {self.log.name}; max.message.bytes is {limit}",
-            )
+            message = f"a batch of {len(batch)} bytes; max.message.bytes of {self.name} is {limit}"
+            raise KafkaError(ErrorCode.message_too_large, message)
         result = self.log.append_internal(
             memoryview(batch), self.leader_epoch, now_ms, verification=verification
         )
@@ -431,7 +435,7 @@ class Partition(Replica):
             self._move_high_watermark(isr)
 
     def _advanced(self, appended_bytes: int) -> None:
-        """The high watermark has advanced: notify the waiters."""
+        """Notify the waiters that the high watermark has advanced."""
         self.waiting.advanced(appended_bytes)
         first_undecided = self.log.producer_state.first_undecided_offset
         if first_undecided is not None or self._withheld_from is not None:
@@ -440,9 +444,9 @@ class Partition(Replica):
             self.waiting.stable_advanced(appended_bytes)
 
     def _withhold(self, appended_bytes: int, first_undecided: int | None) -> int:
-        """How many bytes an append made readable for READ_COMMITTED; maybe too many.
+        """The bytes that an append made readable for READ_COMMITTED, or more than that.
 
-        If one transaction ends while another is open, the bytes in between are not counted exactly:
+        If a transaction ends while another is open, the bytes between them are not counted exactly:
         READ_COMMITTED fetches are notified of all withheld bytes, and check for themselves.
         """
         withheld_from, self._withheld_from = self._withheld_from, first_undecided
@@ -456,17 +460,15 @@ class Partition(Replica):
 
     def _check_enough_replicas(self) -> None:
         if self.is_under_min_isr:
-            raise KafkaError(
-                ErrorCode.not_enough_replicas,
-                f"{self.name} has {self.isr_size} in-sync replicas, "
-                f"and min.insync.replicas asks for {self._needed_replicas()}",
-            )
+            needed = self._needed_replicas()
+            message = f"{self.name} has {self.isr_size} in-sync replicas; {needed} are needed"
+            raise KafkaError(ErrorCode.not_enough_replicas, message)
 
     def delete_records_before(self, offset: int) -> None:
-        """Advance the log start offset; -1 means the high watermark. Followers do so after it.
+        """Advance the log start offset; -1 means the high watermark. Followers do the same later.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark.
+            KafkaError: OFFSET_OUT_OF_RANGE above the high watermark.
         """
         target = self.high_watermark if offset == -1 else offset
         if target < 0 or target > self.high_watermark:
@@ -476,23 +478,23 @@ class Partition(Replica):
         self.replicas_waiting.disturb()
 
     def settle_exact_states(self) -> None:
-        """States that the log will have from now on are exact, if it is not known of others."""
+        """Guarantee exact states from the current last stable offset on, see `exact_from`."""
         self.log.settle_exact_states()
 
     @property
     def exact_from(self) -> int:
-        """The first end offset whose state the log tells exactly. Any thread may ask."""
+        """The lowest end offset at which the state of the log is known exactly. Thread-safe."""
         return self.log.exact_from
 
     @property
     def deletion_drops(self) -> int:
-        """Another number after each time that tombstones or markers were removed; not negative."""
+        """A number that changes whenever tombstones or markers are removed; never negative."""
         return self.log.deletion_drops
 
     def close(self) -> None:
-        """It is led here no more: waiters look again, and find it gone."""
+        """End leadership: waiters look again, and find the partition gone."""
         self.is_led = False
-        self._confirmations.give_up(ErrorCode.not_leader_or_follower)
-        self._deletions.give_up(ErrorCode.not_leader_or_follower)
+        self._confirmations.fail(ErrorCode.not_leader_or_follower)
+        self._deletions.fail(ErrorCode.not_leader_or_follower)
         self.waiting.disturb()
         self.replicas_waiting.disturb()

@@ -1,4 +1,4 @@
-"""Which partitions a broker leads or follows, found by what requests name them with."""
+"""The partitions that a broker leads or follows, found by topic name, topic id and index."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _NOTHING: Mapping[int, Partition] = {}
 
 
 class PartitionRegistry:
-    """The partitions that this broker leads or follows; those without a log are offline.
+    """The partitions that this broker leads or follows, and the offline ones, without a log.
 
-    Iterating gives those that it leads. `exists` says whether the cluster has a partition.
+    Iteration yields those that it leads. `exists` tells whether the cluster has a partition.
     """
 
     def __init__(self, exists: Callable[[str, int], bool]) -> None:
         self._exists = exists
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._followed: dict[tuple[str, int], FollowedPartition] = {}
-        # Also by what requests name a topic with: the bytes of its name or id.
+        # The same by the bytes with which requests name a topic: its name or its id.
         self._by_name: dict[bytes, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._offline: set[tuple[str, int]] = set()
-        #: Grows with every partition that loses its log or gets it back.
+        #: Grows with every partition that goes offline or comes back.
         self.offline_changes = 0
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class PartitionRegistry:
         return self._followed.get((topic, index))
 
     def followed(self) -> list[FollowedPartition]:
-        """Those whose leader is another broker."""
+        """The partitions whose leader is another broker."""
         return list(self._followed.values())
 
     @property
@@ -69,12 +69,12 @@ class PartitionRegistry:
         return (topic, index) in self._partitions or (topic, index) in self._followed
 
     def topic_ids(self) -> set[UUID]:
-        """The topics of which it leads or follows partitions."""
+        """The topics of the partitions that this broker leads or follows."""
         led = {each.topic_id for each in self._partitions.values()}
         return led.union(each.topic_id for each in self._followed.values())
 
     def add_offline(self, topic: str, index: int) -> None:
-        """The partition is ours, but its log is not available now."""
+        """Note a partition with a replica here whose log is not available now."""
         self._offline.add((topic, index))
         self.offline_changes += 1
 
@@ -84,7 +84,7 @@ class PartitionRegistry:
             self.offline_changes += 1
 
     def without_log(self) -> set[tuple[str, int]]:
-        """Topics and indexes of partitions that are ours, and have no log."""
+        """Topic and index of each partition with a replica here, but no log."""
         return set(self._offline)
 
     @property
@@ -92,7 +92,7 @@ class PartitionRegistry:
         return bool(self._offline)
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether the partition is ours and has no log, or none that can be read."""
+        """Whether the partition has a replica here, without a log that can be read."""
         partition = self._partitions.get((topic, index)) or self._followed.get((topic, index))
         if partition is None:
             return (topic, index) in self._offline
@@ -107,7 +107,7 @@ class PartitionRegistry:
             partition.close()
 
     def clear(self) -> Work[None]:
-        """The broker stops: it leads no partition any more, from the first step on."""
+        """Remove all led partitions when the broker stops: after the first step it leads none."""
         partitions, self._partitions = self._partitions, {}
         by_name, self._by_name = self._by_name, {}
         by_id, self._by_id = self._by_id, {}
@@ -122,20 +122,20 @@ class PartitionRegistry:
         return self._partitions.get((topic, index))
 
     def of_name(self, topic: bytes) -> Mapping[int, Partition]:
-        """The partitions led now of the topic of this name, by index."""
+        """The led partitions of the topic with this name, by index."""
         return self._by_name.get(topic, _NOTHING)
 
     def of_id(self, topic_id: bytes) -> Mapping[int, Partition]:
-        """The partitions led now of the topic of this id (16 bytes), by index."""
+        """The led partitions of the topic with this id (16 bytes), by index."""
         return self._by_id.get(topic_id, _NOTHING)
 
     def get(self, topic: str, index: int, leader_epoch: int = NO_LEADER_EPOCH) -> Partition:
-        """The partition, for a client that knows this leader epoch, or none.
+        """The led partition, for a request with this leader epoch, or without one.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER, another broker leads it;
-                KAFKA_STORAGE_ERROR while it is offline; FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH:
-                who leads or follows it knows another epoch.
+                KAFKA_STORAGE_ERROR while it is offline; FENCED_LEADER_EPOCH or
+                UNKNOWN_LEADER_EPOCH, the replica here is in another epoch.
         """
         partition = self._partitions.get((topic, index))
         if partition is None:

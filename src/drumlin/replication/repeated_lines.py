@@ -1,8 +1,8 @@
-"""Lines of the log that many partitions would write, or one of them again and again.
+"""Log lines that many partitions would write, or one of them again and again.
 
-The first one is written at once, others that say the same are counted and written as one: after a
-second, and ever more seldom while they keep coming. So whatever an outage does to however many
-partitions, and however often that is tried again, it takes few lines. Lives in the loop.
+The first line is written at once. Later ones with the same text are counted and written as one:
+after a second, then at growing intervals while they keep coming. So an outage takes few lines,
+however many partitions it affects and however often they retry. Lives in the loop.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 _FIRST_S: Final = 1.0
 _LAST_S: Final = 600.0
-#: Of those that say the same, in one line.
-_NAMED_MAX: Final = 3
+_NAMED_MAX: Final = 3  # per line
 
 
 class _Line(NamedTuple):
@@ -25,7 +24,7 @@ class _Line(NamedTuple):
 
 
 class _Held:
-    """What else would have said the same since that was written last."""
+    """The partitions that have repeated a line since it was last written."""
 
     __slots__ = ("count", "names", "pause_s")
 
@@ -52,8 +51,8 @@ class RepeatedLines:
         self._logger = logger
         self._held: dict[_Line, _Held] = {}
 
-    def say(self, level: int, name: str, text: str) -> None:
-        """Write `name: text`, now or with others that say the same."""
+    def write(self, level: int, name: str, text: str) -> None:
+        """Write `name: text`, now or together with later repetitions."""
         line = _Line(level, text)
         held = self._held.get(line)
         if held is not None:
@@ -64,9 +63,9 @@ class RepeatedLines:
 
     def _wait(self, line: _Line, pause_s: float) -> None:
         self._held[line] = _Held(pause_s)
-        asyncio.get_running_loop().call_later(pause_s, self._go_on, line)
+        asyncio.get_running_loop().call_later(pause_s, self._write_held, line)
 
-    def _go_on(self, line: _Line) -> None:
+    def _write_held(self, line: _Line) -> None:
         held = self._held.pop(line)
         if held.count:
             self._logger.log(line.level, "%s: %s", held.who, line.text)

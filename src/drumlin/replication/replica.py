@@ -1,7 +1,7 @@
-"""One replica of a partition as its readers see it, whether this broker leads it or follows.
+"""A replica of a partition as its readers see it, whether this broker leads or follows.
 
 Plain synchronous code: what may be read, and at which isolation level, is decided here alone. Some
-of it runs in threads, which change nothing.
+methods also run in threads, which must not change anything.
 
 Invariants: log start offset <= last stable offset <= high watermark <= log end offset.
 """
@@ -31,15 +31,16 @@ _READ_COMMITTED = 1
 
 
 class Replica:
-    """See the module. `leader_epoch` is the one in which the partition is led now."""
+    """The base of `Partition`, which leads, and `FollowedPartition`."""
 
+    #: The current leader epoch of the partition.
     leader_epoch: int
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
         self.topic, self.index, self.name = log.topic, log.partition, log.name
         self.waiting = WaitingRoom()
-        #: The fetches of followers, which read up to the log's end.
+        #: Waiting fetches of followers, which read up to the log end offset.
         self.replicas_waiting = WaitingRoom()
 
     @property
@@ -56,14 +57,15 @@ class Replica:
 
     @property
     def high_watermark(self) -> int:
-        """First offset that not all in-sync replicas have."""
+        """The first offset that some in-sync replica lacks."""
         return self.log.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset of an undecided transaction, or the high watermark. Any thread may call it.
+        """The first offset of an open transaction, or else the high watermark. Thread-safe.
 
-        The high watermark is read first: then every open transaction below it is in the state.
+        The high watermark is read first, so that the producer state has every open transaction
+        below it.
         """
         high_watermark = self.high_watermark
         first_undecided = self.log.producer_state.first_undecided_offset
@@ -82,12 +84,12 @@ class Replica:
 
     @property
     def knows_its_end(self) -> bool:
-        """Whether an offset after the log's end is wrong, and not one that others have by now."""
+        """Whether an offset above the log end offset is invalid, and held by no other replica."""
         return False
 
     @property
     def settled_before(self) -> int:
-        """All that was committed before this leader epoch lies below."""
+        """An offset above all records that were committed before this leader epoch."""
         return self.log.log_end_offset
 
     def readable_end_offset(self, isolation_level: int) -> int:
@@ -96,7 +98,7 @@ class Replica:
             return self.last_stable_offset
         return self.high_watermark
 
-    # -- the log, as far as others ask it ----------------------------------------------
+    # -- the log, as far as others may ask about it -----------------------------------
 
     @property
     def config(self) -> LogConfig:
@@ -109,7 +111,7 @@ class Replica:
         return min(config.max_message_bytes, config.segment_bytes)
 
     def active_producers(self) -> Iterator[ProducerEntry]:
-        """The producers that the log knows now; later batches do not change what is told."""
+        """A snapshot of the producers that are active in the log."""
         return self.log.producer_state.freeze().entries()
 
     def epoch_for(self, offset: int) -> int:
@@ -117,19 +119,19 @@ class Replica:
         return self.log.leader_epochs.epoch_for(offset)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
-        """The largest epoch up to `leader_epoch`, and where its records end."""
+        """The largest epoch up to `leader_epoch`, with its end offset."""
         return self.log.end_offset_for_epoch(leader_epoch)
 
     def knows_epochs_from(self, leader_epoch: int) -> bool:
-        """Whether anything is known of a leader epoch, or of one before it."""
+        """Whether the log knows this leader epoch or an earlier one."""
         return self.log.leader_epochs.reaches_back_to(leader_epoch)
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
-        """The first record at or after a time. Blocks."""
+        """The first record with this timestamp or a later one. Blocks."""
         return self.log.offset_for_timestamp(timestamp)
 
     def max_timestamp_offset(self) -> OffsetFound | None:
-        """The first record that has the largest timestamp of all. Blocks."""
+        """The first record with the largest timestamp. Blocks."""
         return self.log.max_timestamp_offset()
 
     def aborted_transactions(
@@ -139,18 +141,18 @@ class Replica:
         return self.log.aborted_transactions(start_offset, end_offset, may_block=may_block)
 
     def batches(self) -> Iterator[bytes]:
-        """All whole batches, in pieces. Blocks.
+        """The bytes of all whole batches, in chunks. Blocks.
 
         Raises:
-            CorruptRecord: there would be no end.
-            KafkaError: the log cannot be read, or not as batches.
+            CorruptRecord: a batch is damaged so that the next one cannot be found.
+            KafkaError: the log cannot be read, or has no batches.
         """
         return batches_of(self.log)
 
-    # -- followers, of which only a leader has any ----------------------------------------
+    # -- followers: only a leader has any ------------------------------------------------
 
     def check_follower(self, replica_id: int) -> None:
-        """Refuse a broker that does not follow this one.
+        """Refuse a broker that is not a follower of this leader.
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER.
@@ -166,45 +168,45 @@ class Replica:
     def follower_fetched(
         self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int
     ) -> None:
-        """A follower has everything before `offset`, which it asks for.
+        """Record a follower's fetch from `offset`: it has everything before.
 
         Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER, it is a process that has been replaced.
+            KafkaError: NOT_LEADER_OR_FOLLOWER, the fetch is from a process that was replaced.
         """
         del broker_epoch, offset, log_start_offset
         self.check_follower(replica_id)
 
     def may_miss_deletions(self, replica_id: int, broker_epoch: int, offset: int) -> bool:
-        """Whether tombstones or markers may be gone that a follower at `offset` has not got.
+        """Whether tombstones or markers may have been removed that a follower at `offset` lacks.
 
-        Then it must begin anew. Any thread may call it.
+        Then the follower must fetch its log anew. Thread-safe.
 
         Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER, what is known of the follower cannot be.
+            KafkaError: NOT_LEADER_OR_FOLLOWER, the follower is in the ISR but has lost records.
         """
         del replica_id, broker_epoch, offset
         return False
 
-    def follower_begins_anew(self, replica_id: int) -> None:
-        """A follower is told to fetch all: what it had counts no more."""
+    def follower_refetches(self, replica_id: int) -> None:
+        """Reset the progress of a follower that is told to fetch its log anew."""
 
-    def holds_back(self, replica_id: int) -> bool:
-        """Whether a follower that is not in sync is to get nothing now."""
+    def is_throttled(self, replica_id: int) -> bool:
+        """Whether a follower outside the ISR must get no records now (KIP-73)."""
         del replica_id
         return False
 
     def sent_to_follower(self, size: int) -> None:
-        """So many bytes of records are on their way to a follower."""
+        """Count bytes of records that are sent to a follower."""
 
     def nearest_to(self, rack: str, offset: int) -> int | None:
-        """The replica in that rack from which to read `offset` (KIP-392); None: this one."""
+        """The replica in `rack` from which to read `offset` (KIP-392); None means this one."""
         del rack, offset
         return None
 
     # -- reading -----------------------------------------------------------------------
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Compare the leader epoch that a client knows with ours (KIP-320).
+        """Compare a client's leader epoch with the current one (KIP-320).
 
         Raises:
             KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
@@ -216,7 +218,7 @@ class Replica:
         raise KafkaError(ErrorCode.unknown_leader_epoch)
 
     def check_readable(self) -> None:
-        """Refuse while the log's dir has failed; one that is only full can be read.
+        """Refuse while the log dir has failed; a log dir that is merely full can be read.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -224,14 +226,14 @@ class Replica:
         self.log.log_directory.check_readable()
 
     def check_grows(self) -> None:
-        """Refuse a consumer that has all there is, where it may wait for more for ever.
+        """Refuse a consumer at the high watermark of a replica that may never advance.
 
         Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER: the leader has more, and answers it itself.
+            KafkaError: NOT_LEADER_OR_FOLLOWER, so that the consumer asks the leader.
         """
 
     def check_offset(self, offset: int) -> None:
-        """Refuse an offset as `read` does, without reading.
+        """Check an offset as `read` does, without reading.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -249,11 +251,11 @@ class Replica:
         minimum_one_batch: bool,
         may_block: bool,
     ) -> ReadResult:
-        """Slices of log files for a consumer. With `may_block`, any thread may call it.
+        """Read slices of log files for a consumer. Thread-safe, with `may_block`.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
-            BlockingIOError: unless it may block, and the disk is needed.
+            BlockingIOError: the disk is needed, and it must not block.
         """
         log = self.log
         committed = isolation_level == _READ_COMMITTED
@@ -263,7 +265,7 @@ class Replica:
     def read_as_replica(
         self, start_offset: int, max_bytes: int, *, minimum_one_batch: bool, may_block: bool
     ) -> ReadResult:
-        """Like `read`, up to the log's end: for a follower."""
+        """Read like `read`, but up to the log end offset: for a follower."""
         log = self.log
         end_offset = log.log_end_offset
         return log.read(start_offset, max_bytes, end_offset, minimum_one_batch, may_block=may_block)
@@ -277,9 +279,9 @@ class Replica:
         minimum_one_batch: bool,
         may_block: bool,
     ) -> tuple[ReadResult, Sequence[AbortedTransaction]]:
-        """Like `read`, for READ_COMMITTED: with the aborted transactions among what was read.
+        """Read with READ_COMMITTED; also returns the aborted transactions in the range.
 
-        Where those are more than `aborted_max`, less is read, as long as that helps.
+        If there are more than `aborted_max`, less is read, as long as that helps.
         """
         log = self.log
         while True:
@@ -301,5 +303,5 @@ class Replica:
                 return read, aborted
             if is_as_it_was:
                 max_bytes = min(max_bytes, records.size) // 2
-            # Else cleaned segments came between, which know less of what was aborted.
+            # Otherwise segments were cleaned meanwhile, whose indexes list fewer aborted ones.
             records.release()

@@ -1,7 +1,7 @@
-"""How much of a broker's replication may be spent on replicas that catch up (KIP-73). Pure.
+"""Replication quotas (KIP-73): the rate at which replicas may catch up. Pure.
 
-A rate holds for the partitions that a topic's configuration lists, and only while the replica lacks
-records: those in sync are never held back. Leader and follower each have a `Throttle`.
+A rate applies to the partitions that the topic's configuration lists, and only while a replica
+lacks records: in-sync replicas are never throttled. Leader and follower each have a `Throttle`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 UNLIMITED: Final = 2**63 - 1
 _ALL: Final = "*"
-#: What was not used up of so much time may be spent at once.
+#: The largest burst: a quota that was not used may be saved up for this long.
 _SAVED_S: Final = 1.0
 
 
 class Quota:
-    """Bytes per second. Who is allowed to go on may use up more than is left: others wait longer.
+    """A rate in bytes per second. One use may exceed what is left; the next ones wait longer.
 
-    rate: may change at any time.
+    rate: called at each use, as it may change at any time.
     """
 
     def __init__(self, rate: Callable[[], float], now_s: Callable[[], float]) -> None:
@@ -32,7 +32,7 @@ class Quota:
         self._left: float | None = None
 
     def wait_s(self) -> float:
-        """How long to wait before anything more may be used; 0: go on."""
+        """The time until more may be used; 0 if some is left."""
         rate = self._rate()
         left = self._refill(rate)
         if left > 0:
@@ -40,7 +40,7 @@ class Quota:
         return -left / rate if left < 0 < rate else _SAVED_S
 
     def use(self, size: int) -> None:
-        """So many bytes have been used."""
+        """Count bytes as used."""
         self._left = self._refill(self._rate()) - size
 
     def _refill(self, rate: float) -> float:
@@ -53,9 +53,9 @@ class Quota:
 
 
 class Throttle:
-    """One side's: the leader's, or the follower's.
+    """The replication quota of the leader's side or of the follower's.
 
-    listed: the replicas that a topic's configuration names, as `PARTITION:BROKER`, or `*`.
+    listed: the throttled replicas of a topic's configuration, as `PARTITION:BROKER`, or `*`.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class Throttle:
         self._quota = Quota(rate, now_s)
 
     def wait_s(self, log: PartitionLog) -> float:
-        """How long a replica that lacks records has to wait for more of them."""
+        """The time that a replica lacking records has to wait before the next ones."""
         return self._quota.wait_s() if self._holds_for(log) else 0.0
 
     def used(self, log: PartitionLog, size: int) -> None:
-        """So many bytes were sent from a log, or have come for it."""
+        """Count bytes that were sent from a log, or received for it."""
         if size and self._holds_for(log):
             self._quota.use(size)
 

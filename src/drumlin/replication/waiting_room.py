@@ -1,8 +1,8 @@
-"""Requests that wait for a partition to move: fetches, until there is data to read.
+"""Waiting fetches of a partition, Kafka's purgatory: they wait until there is data to read.
 
-Plain bookkeeping: the code that advances a partition calls `advanced` or `disturb`, and the waiters
-whose condition is met are notified, once. A waiter registers with several partitions at once and
-leaves all of them when it stops waiting, however it stops. A watcher stays, and is notified of
+Plain bookkeeping: the code that advances a partition calls `advanced` or `disturb`, and every
+waiter whose condition is met is notified once. A waiter may be in the rooms of many partitions, and
+leaves all of them when it stops waiting for whatever reason. A watcher stays, and is notified of
 every change: fetch sessions use it to remember which partitions to check.
 """
 
@@ -17,28 +17,28 @@ from drumlin.turns import Pace
 
 
 class Watcher(Protocol):
-    """Something that is notified of the changes of a partition.
+    """An observer of a partition's changes.
 
-    Called in the middle of an append: it must not append, enter or leave.
+    Called in the middle of an append: it must not append, nor enter or leave a room.
     """
 
     def advanced(self, readable_bytes: int) -> None:
-        """The high watermark advanced."""
+        """Handle an advance of the high watermark."""
 
     def stable_advanced(self, readable_bytes: int) -> None:
-        """The last stable offset advanced: only those that entered for it are notified."""
+        """Handle an advance of the last stable offset; called if the watcher entered for it."""
 
     def disturb(self) -> None:
-        """Something else changed that a waiting fetch must be answered for now."""
+        """Handle a change for which a waiting fetch must be answered now."""
 
     def note(self) -> None:
-        """Something else changed that can wait for the consumer's next request."""
+        """Handle a change that can wait for the consumer's next request."""
 
 
 class Waiter:
-    """Waits until `needed` more bytes can be read, or until something must be answered now.
+    """Waits until `needed` more bytes can be read, or a change must be answered now.
 
-    `on_done` is called once, in the middle of an append: it must not append, enter or leave.
+    `on_done` is called once, in the middle of an append: it must not append, nor enter or leave.
     """
 
     __slots__ = ("_is_done", "_needed", "_on_done")
@@ -62,21 +62,21 @@ class Waiter:
             self._on_done()
 
     def note(self) -> None:
-        """Do nothing: this waiter does not wait for that event."""
+        """Ignore the change: this waiter does not wait for it."""
 
 
 class Room(Protocol):
-    """What a waiter can enter."""
+    """A partition's waiting room, for one kind of requests."""
 
     def enter(self, waiter: Waiter, *, for_stable: bool) -> None:
-        """`for_stable`: it waits for records below the last stable offset."""
+        """Add a waiter; with `for_stable` it waits for the last stable offset to advance."""
 
     def leave(self, waiter: Waiter) -> None:
         """Remove a waiter, even if it was notified already or never entered."""
 
 
 class WaitingRoom:
-    """The waiters of one partition: for the high watermark or the last stable offset."""
+    """The waiters of one partition, for its high watermark or its last stable offset."""
 
     __slots__ = ("_for_stable", "_waiters")
 
@@ -101,38 +101,38 @@ class WaitingRoom:
         self._for_stable.discard(waiter)
 
     def advanced(self, readable_bytes: int) -> None:
-        """The high watermark advanced: more bytes have become readable."""
+        """Notify of an advance of the high watermark: more bytes have become readable."""
         for waiter in self._waiters:
             waiter.advanced(readable_bytes)
 
     def stable_advanced(self, readable_bytes: int) -> None:
-        """The last stable offset advanced, by itself or with the high watermark."""
+        """Notify of an advance of the last stable offset, alone or with the high watermark."""
         for waiter in self._for_stable:
             waiter.stable_advanced(readable_bytes)
 
     def disturb(self) -> None:
-        """Leadership, log start offset or the topic itself changed: every waiter looks again."""
+        """Have every waiter look again: leadership, log start offset or the topic has changed."""
         for waiter in self._waiters:
             waiter.disturb()
         for waiter in self._for_stable:
             waiter.disturb()
 
     def note(self) -> None:
-        """Old records were deleted: no waiter waits for that, but watchers check it next time."""
+        """Notify watchers that old records were deleted, for which no waiter waits."""
         for waiter in self._waiters:
             waiter.note()
 
 
 class Stay:
-    """One waiter in several rooms, which is notified of changes in a room once it has entered.
+    """A waiter's stay in several rooms; it is notified of every change after it has entered.
 
-    A caller that checks a partition after entering, and then waits, misses nothing in between.
+    So a caller that enters, then checks the partition, and then waits, misses no change.
     """
 
     def __init__(self, needed: int, *, for_stable: bool = False) -> None:
-        """Wait until `needed` more bytes can be read, or something else happened."""
-        self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiter = Waiter(needed, functools.partial(_settle, self._told))
+        """Prepare to wait for `needed` more bytes, or for a change that must be answered."""
+        self._notified: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiter = Waiter(needed, functools.partial(_settle, self._notified))
         self._for_stable = for_stable
         self._rooms: list[Room] = []
 
@@ -140,11 +140,11 @@ class Stay:
         self._rooms.append(room)
         room.enter(self._waiter, for_stable=self._for_stable)
 
-    async def until_told(self, timeout_s: float) -> None:
+    async def until_notified(self, timeout_s: float) -> None:
         """Wait for the notification, at most `timeout_s`; returns at once if it came already."""
         timer = asyncio.get_running_loop().call_later(timeout_s, self._waiter.disturb)
         try:
-            await self._told
+            await self._notified
         finally:
             timer.cancel()
 
@@ -160,19 +160,19 @@ class Stay:
             while self._rooms:
                 self._rooms.pop().leave(self._waiter)
                 await pace.give_way()
-        finally:  # cancelled: leave the others at once
+        finally:  # after a cancellation the others are left at once
             self.leave()
 
 
 async def wait_in(
     rooms: Iterable[Room], needed: int, timeout_s: float, *, for_stable: bool = False
 ) -> None:
-    """Wait until `needed` more bytes can be read, something else happened, or time is up."""
+    """Wait until `needed` more bytes can be read, a change must be answered, or time is up."""
     stay = Stay(needed, for_stable=for_stable)
     try:
         for room in rooms:
             stay.enter(room)
-        await stay.until_told(timeout_s)
+        await stay.until_notified(timeout_s)
     finally:
         stay.leave()
 

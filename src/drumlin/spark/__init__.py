@@ -3,8 +3,7 @@
 PySpark imports this package in every session that looks for data sources, so it stays light.
 """
 
-from drumlin.spark.frames.change_stream import read_changes
-from drumlin.spark.frames.changes import changes
+from drumlin.spark.frames.changes import changes, read_changes
 from drumlin.spark.frames.restore import restore
 from drumlin.spark.frames.snapshot import snapshot
 from drumlin.spark.mapping import map_batches, map_stream

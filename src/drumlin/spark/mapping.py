@@ -11,12 +11,14 @@ source, which costs more per task, and passes the function to it as text.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from drumlin.spark.options.keyword_options import as_text
-from drumlin.spark.options.option_names import warn_of_unknown
+from drumlin.client.deprecation import was_called
+from drumlin.spark.old_names import takes_bootstrap_servers
+from drumlin.spark.options.keyword_options import read_options, with_keywords
 from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.options.source_rows import COLUMNS_OPTION, TRANSFORM
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     import pyarrow as pa
@@ -27,61 +29,72 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from drumlin.spark.reading.planned_tasks import Ranges
 
 
+@takes_bootstrap_servers
 def map_batches(
     spark: SparkSession,
     topic: str,
     function: BatchFunction,
     schema: StructType | str,
     *,
-    bootstrap_servers: str,
+    bootstrap: str,
+    stream: bool = False,
+    columns: Sequence[str] | str | None = None,
     **options: object,
 ) -> DataFrame:
-    """The results of `function` on a topic's records, as a DataFrame.
+    """The results of `function` on a topic's records, as a DataFrame of a batch or a stream.
 
     The function runs once for each task, in the worker that reads the task's records: it is given
     an iterator of Arrow batches and yields batches (or tables) of its own. An aggregate that it
-    computes covers one task only: let Spark combine those of all tasks.
+    computes covers one task only: let Spark combine those of all tasks. In a stream, it runs for
+    each task of each micro-batch; the checkpoint holds the topic's offsets, as without a function,
+    so the function may change from one start of the query to the next.
 
     Args:
         topic: a name, or several with commas between them.
+        function: it gets the columns of `format("drumlin")`: `key` and `value` binary, `topic`
+            string, `partition` int, `offset` long, `timestamp` in UTC with microseconds,
+            `timestampType` int; and `headers`, a list of structs, if asked for.
         schema: of the function's results, as a `StructType` or as DDL.
-        options: those of `format("drumlin")`; `columns` may be a sequence of names.
+        bootstrap: some of the brokers, as `host:port,…`.
+        stream: read the topic as a stream. A batch ends where the log ends when this is called.
+        columns: which columns the function gets; others are not even decoded.
+        options: those of `format("drumlin")`, those with dots as `**{"kafka.client.id": …}`.
+
+    Returns:
+        The rows that the function yields, with the columns of `schema`.
 
     Raises:
         OptionError: the options are invalid.
+        TypeError: `schema` is none.
     """
+    given = read_options(topic, bootstrap, with_keywords(options, {COLUMNS_OPTION: columns}))
+    parsed = SourceOptions.parse(given)
+    if stream:
+        parsed.check_stream()
+        return _map_stream(spark, given, function, as_struct(schema))
+    parsed.check_batch()
+    struct = as_struct(schema)
     from drumlin.spark.planning.cluster import Cluster
     from drumlin.spark.reading.batch import BatchReader
     from drumlin.spark.reading.planned_tasks import run_each
 
-    given = as_text(topic, bootstrap_servers, options)
-    warn_of_unknown(given)
-    parsed = SourceOptions.parse(given)
-    parsed.check_batch()
     tasks = [each.value for each in BatchReader(parsed, Cluster(parsed)).partitions()]
-    struct = as_struct(schema)
     return run_each(spark, tasks, functools.partial(_run_task, parsed, function, struct), struct)
 
 
-def map_stream(
-    spark: SparkSession,
-    topic: str,
-    function: BatchFunction,
-    schema: StructType | str,
-    *,
-    bootstrap_servers: str,
-    **options: object,
-) -> DataFrame:
-    """Like `map_batches`, for a stream: the function runs once for each task of a micro-batch.
+def map_stream(*arguments: Any, **keywords: Any) -> DataFrame:
+    """The earlier name of `map_batches` with `stream=True`."""
+    was_called("map_stream(…)", "map_batches(…, stream=True)")
+    return map_batches(*arguments, stream=True, **keywords)
 
-    The checkpoint holds the topic's offsets, as without a function. So the function may change
-    from one start of the query to the next.
-    """
+
+def _map_stream(
+    spark: SparkSession, options: dict[str, str], function: BatchFunction, schema: StructType
+) -> DataFrame:
     from drumlin.spark.options.transform import pickled_text
 
-    source = as_text(topic, bootstrap_servers, options) | {"transform": pickled_text(function)}
-    reader = spark.readStream.format("drumlin").options(**source)
-    return reader.schema(as_struct(schema)).load()
+    source = options | {TRANSFORM.name: pickled_text(function)}
+    return spark.readStream.format("drumlin").options(**source).schema(schema).load()
 
 
 def as_struct(schema: StructType | str) -> StructType:
@@ -104,7 +117,7 @@ def _run_task(
     schema: StructType,
     ranges: Ranges,
 ) -> Iterator[pa.RecordBatch]:
-    """What a worker does."""
+    """The results on a task's records, in the worker that reads them."""
     from drumlin.spark.options.transform import results
     from drumlin.spark.reading.tasks import read_task
 

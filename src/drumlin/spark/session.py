@@ -1,5 +1,5 @@
-"""What a Spark session is told: settings that make source and sink cheaper, each of which was
-measured to do so, and the data source itself where Spark cannot find it.
+"""Settings of a Spark session that make source and sink cheaper, each of which was measured to do
+so; and the registration of the data source, where Spark cannot find it.
 """
 
 from __future__ import annotations

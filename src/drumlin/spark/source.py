@@ -29,9 +29,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from drumlin.spark.options.option_names import warn_of_unknown
+from drumlin.spark.options.option import Direction
+from drumlin.spark.options.option_names import warn_of_misplaced, warn_of_unknown
 from drumlin.spark.options.option_values import OptionError
-from drumlin.spark.options.options import COLUMNS, HEADERS_COLUMN, SourceOptions
+from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.options.source_rows import COLUMNS, HEADERS_COLUMN
 from drumlin.spark.planning.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ class DrumlinDataSource(DataSource):
         from drumlin.spark.writing.options import SinkOptions
 
         _check_given(self.options)
+        _warn_of_misplaced_once(frozenset(self.options), "sink")
         return SinkOptions.parse(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -80,6 +83,7 @@ class DrumlinDataSource(DataSource):
         from drumlin.spark.reading.batch import BatchReader, FilteringBatchReader
 
         options = self._checked_options(schema)
+        _warn_of_misplaced_once(frozenset(self.options), "source")
         if "snapshot" in self.options:
             from drumlin.spark.state.reader import SnapshotReader
 
@@ -95,6 +99,7 @@ class DrumlinDataSource(DataSource):
         if "snapshot" in self.options:
             raise OptionError("option 'snapshot' does not go with a stream: a snapshot has an end")
         options = self._checked_options(schema)
+        _warn_of_misplaced_once(frozenset(self.options), "source")
         options.check_stream()
         return StreamReader(options, Cluster(options))
 
@@ -157,6 +162,11 @@ class DrumlinDataSource(DataSource):
 @functools.cache
 def _warn_once(names: frozenset[str]) -> None:
     warn_of_unknown(names)
+
+
+@functools.cache
+def _warn_of_misplaced_once(names: frozenset[str], direction: Direction) -> None:
+    warn_of_misplaced(names, direction)
 
 
 def _check_given(options: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""Brokers for tests; docs/testing.md tells how to use them, with pytest and without.
+"""Brokers for tests; docs/testing.md shows how to use them, with pytest and without.
 
-The pytest plugin loads this in every run of pytest, so it must stay light: no broker, no client
-and no Arrow until a test asks for a broker.
+The pytest plugin loads this module in every run of pytest, so it must stay light: no import of the
+broker, the client or Arrow before a test asks for a broker.
 """
 
 from drumlin.testing.local_broker import Broker, BrokerFailed, broker

@@ -12,11 +12,11 @@ from typing import Final
 Config = Mapping[str, str | int | float | bool]
 
 BROKER_DEFAULTS: Final[Config] = {
-    # A group need not wait for members that might still come.
+    # A group need not wait for members that might still join.
     "group.initial.rebalance.delay.ms": 0,
     # So that a test can have a member time out quickly.
     "group.min.session.timeout.ms": 100,
-    # One partition, not 50, to create when the first group or transaction comes.
+    # One partition, not 50, to create for the first group or transaction.
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
     "share.coordinator.state.topic.num.partitions": 1,

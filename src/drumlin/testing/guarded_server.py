@@ -1,8 +1,8 @@
-"""The process of a broker for tests: a broker that does not outlive the process that started it.
+"""The process of a test broker, which does not outlive the process that started it.
 
-Standard input is a pipe of which the starter alone has the other end. When the starter ends,
-however it ends, the system closes that end, and the broker removes its folder and ends.
-(PR_SET_PDEATHSIG would do so when the *thread* that started it ends.)
+Standard input is a pipe whose other end only the starter holds. When the starter ends, however it
+ends, the system closes that end, and the broker removes its folder and ends. (PR_SET_PDEATHSIG
+would end it with the *thread* that started it.)
 
     python -m drumlin.testing.guarded_server FOLDER PROPERTIES-AS-JSON
 """
@@ -19,10 +19,10 @@ from pathlib import Path
 
 
 def main(folder: Path, properties: dict[str, str]) -> int:
-    """Run a broker until it is told to stop, or its starter is gone."""
+    """Run a broker until it is stopped, or its starter has ended."""
     is_data_kept = folder not in Path(properties["log.dirs"]).parents
     threading.Thread(target=_watch, args=(folder, is_data_kept), daemon=True).start()
-    # kio loads all of hypothesis where it finds it, which takes as long as the rest of the start.
+    # kio imports hypothesis if it is installed, which takes as long as the rest of the start.
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
     from drumlin.broker.start.process import run
 
@@ -30,7 +30,7 @@ def main(folder: Path, properties: dict[str, str]) -> int:
 
 
 def _watch(folder: Path, is_data_kept: bool) -> None:
-    """Wait for the end of the starter, then remove the folder and end."""
+    """Wait for the starter to end, then remove the folder and end the broker."""
     while os.read(sys.stdin.fileno(), 4096):
         pass
     if is_data_kept:

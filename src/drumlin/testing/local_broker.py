@@ -1,8 +1,8 @@
 """A broker of your own on this machine, for as long as a `with` block lasts.
 
-The broker is a process. Its port is kept by this process from before it starts until the block
-ends, so no other process can take it, also while the broker is stopped. Whatever ends this process
-ends the broker too, and removes its files: see `guarded_server`.
+The broker is a process of its own. This process reserves its port until the block ends, so no other
+process can take it even while the broker is stopped. Whatever ends this process ends the broker
+too, and removes its files: see `guarded_server`.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from drumlin.testing.defaults import BROKER_DEFAULTS, Config, as_properties
 _HOST: Final = "127.0.0.1"
 _STOP_TIMEOUT_S: Final = 30.0
 _LOG_SHOWN_CHARACTERS: Final = 8000
-#: What the arguments of `broker` decide.
+#: Keys that are set by the arguments of `broker`.
 _TAKEN: Final = {"listeners": "port", "log.dirs": "data", "log.dir": "data"}
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _NAME_LENGTH_MAX: Final = 200  # of the 249 that Kafka allows
 
 
 class BrokerFailed(RuntimeError):
-    """The broker did not start, or ended by itself; the message has what it wrote."""
+    """The broker did not start, or ended by itself; the message includes its log."""
 
 
 class Broker:
-    """A broker for tests. Made by `broker`."""
+    """A broker for tests, created by `broker`."""
 
     def __init__(
         self, properties: Mapping[str, str], folder: Path, data: Path, port: int, timeout_s: float
     ) -> None:
-        #: Where the logs are.
+        #: The folder of the logs.
         self.data = data
-        #: The port of 127.0.0.1 on which it listens, for as long as it exists.
+        #: The port of 127.0.0.1 on which it listens; it stays the same across restarts.
         self.port = port
         self._folder = folder
         self._log_file = folder / "broker.log"
@@ -59,16 +59,21 @@ class Broker:
         }
 
     def __repr__(self) -> str:
-        return f"<drumlin.testing.Broker {self.bootstrap_servers}>"
+        return f"<drumlin.testing.Broker {self.bootstrap}>"
 
     @property
-    def bootstrap_servers(self) -> str:
-        """What any Kafka client is to be told."""
+    def bootstrap(self) -> str:
+        """Its address, as `drumlin.connect` takes it, and any Kafka client as bootstrap servers."""
         return f"{_HOST}:{self.port}"
 
     @property
+    def bootstrap_servers(self) -> str:
+        """The same, by the name that other clients have for it."""
+        return self.bootstrap
+
+    @property
     def log(self) -> str:
-        """All that it has written to its log so far."""
+        """The broker's log output so far."""
         return self._log_file.read_text("utf-8", "replace") if self._log_file.exists() else ""
 
     @property
@@ -77,13 +82,13 @@ class Broker:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether `stop` or `kill` ended it: not, if it ended by itself."""
+        """Whether it was ended by `stop` or `kill`, and not by itself."""
         return self._process is None
 
-    # -- life ----------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start it again after `stop` or `kill`, with the same port and data.
+        """Start the broker again after `stop` or `kill`, with the same port and data.
 
         Raises:
             BrokerFailed: it ended, or was not ready in time.
@@ -107,7 +112,7 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """Stop it cleanly, as SIGTERM does.
+        """Stop the broker cleanly, as SIGTERM does.
 
         Raises:
             BrokerFailed: it had ended by itself, or does not end cleanly.
@@ -115,11 +120,11 @@ class Broker:
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once, as `kill -9` does: nothing is flushed, nothing is said."""
+        """End the broker at once, as `kill -9` does: nothing is flushed."""
         self._end(signal.SIGKILL)
 
     def restart(self) -> None:
-        """Stop it cleanly and start it again, with the same port and data."""
+        """Stop the broker cleanly and start it again, with the same port and data."""
         self.stop()
         self.start()
 
@@ -127,25 +132,25 @@ class Broker:
     def topic(
         self, name: str = "test", partitions: int = 1, config: Config | None = None
     ) -> Iterator[str]:
-        """A new topic for as long as a `with` block lasts; gives its name.
+        """A new topic, which is deleted at the end of the `with` block; yields its name.
 
         Args:
-            name: what the name begins with; the rest makes it unique.
-            config: Kafka's keys of topics.
+            name: the beginning of the name; a random end makes it unique.
+            config: topic configuration, with Kafka's keys.
         """
         import drumlin
         from drumlin.client.errors import UnknownTopic
 
         begin = _NOT_IN_NAMES.sub("-", name).strip("-")[:_NAME_LENGTH_MAX]
         topic = f"{begin}-{secrets.token_hex(4)}"
-        with drumlin.connect(self.bootstrap_servers) as client:
+        with drumlin.connect(self.bootstrap) as client:
             client.create_topic(topic, partitions, configs=as_properties(config or {}))
         try:
             yield topic
         finally:
             if self.is_running:
                 with (
-                    drumlin.connect(self.bootstrap_servers) as client,
+                    drumlin.connect(self.bootstrap) as client,
                     contextlib.suppress(UnknownTopic),
                 ):
                     client.delete_topic(topic)
@@ -204,11 +209,11 @@ def broker(
     """A broker that runs for as long as a `with` block lasts.
 
     Args:
-        config: Kafka's keys of brokers; they go before `drumlin.testing.defaults`.
-        data: where to keep the logs, and leave them afterwards. By default they are in a
-            temporary folder that goes with the broker.
-        port: the port of 127.0.0.1 to listen on; by default one that is free.
-        timeout_s: how long it may take until the broker is ready.
+        config: broker configuration, with Kafka's keys; overrides `drumlin.testing.defaults`.
+        data: the folder for the logs, which is kept afterwards. By default they are in a
+            temporary folder, which is removed with the broker.
+        port: the port of 127.0.0.1 to listen on; by default any free one.
+        timeout_s: the time that the broker may take to be ready.
 
     Raises:
         BrokerFailed: it did not start; or, when the block ends, it had ended by itself.
@@ -232,14 +237,14 @@ def broker(
             if running.is_running and kept is None:
                 running.kill()  # the data will not be read
             else:
-                running.stop()  # which tells if it has ended by itself
+                running.stop()  # raises if the broker has ended by itself
 
 
 def _reserve(port: int) -> socket.socket:
-    """A socket that keeps a port for the broker.
+    """Reserve a port for the broker, by a socket that is bound to it.
 
-    It never listens, so the broker, which sets SO_REUSEADDR too, can listen on the same port.
-    But the system does not give the port to a process that asks for any port.
+    The socket never listens, so the broker, which sets SO_REUSEADDR too, can listen on the port.
+    But the system does not assign it to another process that asks for any free port.
     """
     sock = socket.socket()
     try:

@@ -1,8 +1,8 @@
 """The pytest plugin: fixtures `drumlin_broker`, `drumlin_topic` and `drumlin_client`.
 
-pytest loads it in every run, whether it is used or not. A broker starts with the first test
-that wants it. Tests that want different configurations get different brokers, each of which
-runs until the session ends; with pytest-xdist every worker is a session.
+pytest loads it in every run, whether it is used or not. A broker starts with the first test that
+uses it. Tests with different configurations get different brokers, each of which runs until the
+session ends; with pytest-xdist every worker is a session.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _INI: Final = "drumlin_config"
 _MARKERS: Final = (
-    "drumlin(config): keys and values with which the broker of `drumlin_broker` is configured",
-    "drumlin_topic(partitions=1, config=None): what the topic of `drumlin_topic` is like",
+    "drumlin(config): the configuration of the broker of `drumlin_broker`",
+    "drumlin_topic(partitions=1, config=None): the settings of the topic of `drumlin_topic`",
 )
 #: Tests keep their names when a marker chooses their broker, where pytest can do so.
 _NAME_PART: Final = getattr(pytest, "HIDDEN_PARAM", "drumlin")
 
 
 class _Brokers:
-    """The brokers of a session, by what they are configured with beyond the defaults."""
+    """The brokers of a session, by their configuration beyond the defaults."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self._stack = stack
@@ -42,7 +42,7 @@ class _Brokers:
         return self._running[key]
 
     def start_again(self) -> None:
-        """Bring those back that a test has stopped."""
+        """Restart brokers that a test has stopped."""
         for each in self._running.values():
             if each.is_stopped:
                 each.start()
@@ -61,10 +61,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Have the marker choose among brokers that are of the session.
+    """Choose the broker by the marker of a test.
 
-    A fixture of a session cannot see the marker of a test. A parameter of the fixture does what
-    is wanted: fixtures that are built on the broker are set up again when it changes.
+    A session-scoped fixture cannot see the marker of a test. A parameter of the fixture achieves
+    the same: fixtures that depend on the broker are set up again when it changes.
     """
     if "drumlin_broker" not in metafunc.fixturenames:
         return
@@ -95,11 +95,11 @@ def _drumlin_brokers(request: pytest.FixtureRequest) -> Iterator[_Brokers]:
 
 @pytest.fixture(scope="session")
 def drumlin_broker(request: pytest.FixtureRequest, _drumlin_brokers: _Brokers) -> Broker:
-    """A Kafka-compatible broker of this session; clients connect to `.bootstrap_servers`."""
+    """A Kafka-compatible broker of this session; clients connect to `.bootstrap`."""
     by_marker: Mapping[str, str] = getattr(request, "param", {})
     try:
         return _drumlin_brokers.get({**_ini_properties(request.config), **by_marker})
-    except BrokerFailed as error:  # its message says all; where we noticed is of no interest
+    except BrokerFailed as error:  # the message says everything, a traceback would distract
         pytest.fail(str(error), pytrace=False)
 
 
@@ -117,11 +117,11 @@ def drumlin_client(drumlin_broker: Broker) -> Iterator[Client]:
     """A client that is connected to `drumlin_broker`."""
     import drumlin
 
-    with drumlin.connect(drumlin_broker.bootstrap_servers) as client:
+    with drumlin.connect(drumlin_broker.bootstrap) as client:
         yield client
 
 
-# -- what is given -------------------------------------------------------------------------------
+# -- arguments of markers, and settings of pytest.ini --------------------------------------------
 
 
 def _broker_marker(config: Config) -> Config:

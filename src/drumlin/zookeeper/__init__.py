@@ -1,4 +1,4 @@
-"""A connection to ZooKeeper, and what is kept there for consumers of old.
+"""Connections to ZooKeeper, and the offsets of old high-level consumers there.
 
-Knows no metadata of a cluster: brokers, and clients that have offsets in ZooKeeper, build on it.
+Used by brokers, and by clients with offsets in ZooKeeper. Must not know a cluster's metadata.
 """

@@ -1,6 +1,6 @@
-"""How a client of ZooKeeper shows who it is, and how its connection is guarded.
+"""Authentication and TLS of a ZooKeeper client.
 
-Knows the configuration's keys for that. Certificates and keys are PEM files.
+Owns the configuration keys for them. Certificates and keys are PEM files.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ _SET_ACL: Final = "zookeeper.set.acl"
 
 
 class ZooKeeperAccess(NamedTuple):
-    """No encryption and no name, unless it says otherwise.
+    """Settings of a ZooKeeper client; by default neither encrypted nor authenticated.
 
-    digest: "user:password" of ZooKeeper's digest scheme.
-    sets_acl: what is created may be changed by that user alone; everyone may read it.
-    trusted: certificates of those that may sign ZooKeeper's.
-    own: our certificate and its key, where ZooKeeper asks for one.
+    digest: "user:password" for ZooKeeper's digest scheme.
+    sets_acl: whether new nodes may be changed by that user only; everyone may read them.
+    trusted: a file with the CA certificates that are trusted.
+    own: a file with the client certificate and its key, if ZooKeeper asks for one.
+    checks_host: whether the host name in ZooKeeper's certificate is verified.
     """
 
     digest: str | None = None
@@ -39,7 +40,7 @@ class ZooKeeperAccess(NamedTuple):
     checks_host: bool = True
 
     def options(self) -> dict[str, Any]:
-        """What kazoo's client is made with.
+        """The arguments for kazoo's client.
 
         Raises:
             ValueError: a file cannot be used; the message names its key.
@@ -64,7 +65,7 @@ class ZooKeeperAccess(NamedTuple):
         return options
 
     def _check_files(self) -> None:
-        """Else there would be no more than no answer."""
+        """Check the files here, as kazoo would merely never connect."""
         try:
             context = ssl.create_default_context(cafile=self.trusted)
         except OSError as error:
@@ -78,12 +79,12 @@ class ZooKeeperAccess(NamedTuple):
 
 
 def access_of(config: BrokerConfig) -> ZooKeeperAccess:
-    """As a broker is configured."""
+    """The settings in a broker's configuration."""
     return _access(config.value)
 
 
 def access_in(properties: Mapping[str, str]) -> ZooKeeperAccess:
-    """As a file of properties says, in which everything else is passed over."""
+    """The settings in a client's properties; other properties are ignored."""
 
     def value(name: str) -> Any:
         text = properties.get(name)

@@ -1,6 +1,6 @@
-"""A connection to ZooKeeper through kazoo, as whoever needs one begins and ends it.
+"""Opening and closing connections to ZooKeeper, through kazoo.
 
-Never reads or writes a node but the chroot. Calls block.
+Never reads or writes any node except the chroot. Calls block.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _OPEN: Final = ZooKeeperAccess()
 _DEFAULT_PORT: Final = 2181
-#: Between two attempts to connect, at first and at most.
+#: The pause between two attempts to connect, at first and at most.
 _RETRY_S: Final = 0.1
 _RETRY_MAX_S: Final = 2.0
 _LOOK_S: Final = 0.5
@@ -29,7 +29,7 @@ class ZooKeeperFailure(Exception):
 
 
 class ZooKeeperAway(ZooKeeperFailure):
-    """There is no answer: what was asked for may have been done, or may be done yet."""
+    """There was no answer: the request may have been carried out, or may still be."""
 
 
 def connect(
@@ -43,13 +43,13 @@ def connect(
 ) -> KazooClient:
     """Connect to "host:port,host:port/chroot".
 
-    Without `needs_chroot` it may be missing, which reads as an empty one.
+    Without `needs_chroot` the chroot may be missing, and reads as an empty one.
 
     Raises:
         ZooKeeperAway: there is no answer.
         ZooKeeperFailure: there is no such chroot.
     """
-    from drumlin.zookeeper.lasting import lasting_client
+    from drumlin.zookeeper.reconnecting import reconnecting_client
 
     # Lost connections are reported by the caller that waits for them.
     logger = logging.getLogger("drumlin.kazoo")
@@ -62,11 +62,11 @@ def connect(
         options = access.options()
     except ValueError as error:
         raise ZooKeeperFailure(str(error)) from error
-    client = lasting_client(
+    client = reconnecting_client(
         hosts=hosts, timeout=timeout_s, logger=logger, connection_retry=retry, **options
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about the chroot: see below
+        warnings.simplefilter("ignore")  # about a missing chroot, which is checked below
         started = client.start_async()
     if not started.wait(connection_timeout_ms / 1000):
         close_client(client)
@@ -81,7 +81,7 @@ def connect(
 
 
 def _enter_chroot(client: KazooClient, hosts: str, deadline: float, *, makes_it: bool) -> None:
-    """Make the chroot, or see that it is there. A connection that is lost may come back."""
+    """Create the chroot or check that it exists, across lost connections until the deadline."""
     from kazoo import exceptions
 
     ask = client.ensure_path_async if makes_it else client.exists_async
@@ -100,7 +100,7 @@ def _enter_chroot(client: KazooClient, hosts: str, deadline: float, *, makes_it:
 
 
 def listens(address: tuple[str, int]) -> bool:
-    """Whether something takes connections there."""
+    """Whether a server accepts connections at an address."""
     try:
         with socket.create_connection(address, _LOOK_S):
             return True
@@ -109,7 +109,7 @@ def listens(address: tuple[str, int]) -> bool:
 
 
 def close_client(client: KazooClient) -> None:
-    """End the session."""
+    """End the session, and release kazoo's threads."""
     client.stop()
     client.close()
 

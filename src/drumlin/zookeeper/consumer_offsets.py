@@ -1,17 +1,17 @@
-"""The offsets that high-level consumers keep in ZooKeeper.
+"""The offsets that old high-level consumers keep in ZooKeeper.
 
     /consumers/<group>/offsets/<topic>/<partition>   the next offset to read, in ASCII digits
-    /consumers/<group>/ids/<consumer>                ephemeral: a consumer that runs
-    /consumers/<group>/owners/<topic>/<partition>    ephemeral: the consumer of this partition
+    /consumers/<group>/ids/<consumer>                ephemeral: a live consumer
+    /consumers/<group>/owners/<topic>/<partition>    ephemeral: the owner of the partition
 
-Owns these paths and all that is done with them through kazoo. Never decides what to write. Calls
-block; they may be made from any one thread at a time.
+Owns these paths, and all access to them. Never decides what to write. Calls block; only one thread
+at a time may make them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from drumlin.zookeeper.connection import ZooKeeperAway, ZooKeeperFailure
 from drumlin.zookeeper.nodes import number_in_name
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 CONSUMERS: Final = "/consumers"
 _OFFSET_MAX: Final = 2**63 - 1
 _DIGITS_MAX: Final = 19
-#: How many requests may be on their way at once.
+#: The number of requests in flight at once.
 _PIPELINED: Final = 500
 _SHOWN_MAX: Final = 40
-#: Called in kazoo's thread with an event whose `path` says what has changed.
+#: Called in kazoo's thread with an event, whose `path` is the node that has changed.
 Watch = Callable[[Any], None]
 #: A topic and a partition of it.
 Place = tuple[str, int]
+#: The same, as callers have it.
+_Place = TypeVar("_Place", bound=Place)
 ANY_VERSION: Final = -1
 ABSENT: Final = -2
 
@@ -39,7 +41,7 @@ NOT_ALLOWED: Final = "ZooKeeper does not allow it"
 
 
 class ZooKeeperOffset(NamedTuple):
-    """An offset as its node has it."""
+    """An offset, with the metadata of its node."""
 
     offset: int
     version: int
@@ -47,19 +49,20 @@ class ZooKeeperOffset(NamedTuple):
 
 
 class OffsetNodes(NamedTuple):
-    """What the nodes of some partitions hold: offsets, or, in words, what is no offset."""
+    """The contents of offset nodes; `unreadable` describes those that hold no offset."""
 
     offsets: dict[Place, ZooKeeperOffset]
     unreadable: dict[Place, str]
 
 
 def can_have_group(group: str) -> bool:
-    """Whether a node can have this name."""
+    """Whether a group's name can be the name of a node."""
     return bool(group) and "/" not in group and "\0" not in group and group not in (".", "..")
 
 
 def group_path(group: str) -> str:
-    """
+    """The node of a group.
+
     Raises:
         ZooKeeperFailure: no node can have this name.
     """
@@ -69,12 +72,12 @@ def group_path(group: str) -> str:
 
 
 def offset_path(group: str, place: Place) -> str:
-    """The node of a partition's offset. Raises as `group_path` does."""
+    """The node of a partition's offset. Raises like `group_path`."""
     return f"{group_path(group)}/offsets/{place[0]}/{place[1]}"
 
 
 def parse_offset(data: bytes) -> int | None:
-    """The offset in a node; None where there is none."""
+    """The offset in a node; None if it is not an offset."""
     text = data.strip()
     if not text.isdigit() or len(text) > _DIGITS_MAX or int(text) > _OFFSET_MAX:
         return None
@@ -82,10 +85,10 @@ def parse_offset(data: bytes) -> int | None:
 
 
 class ConsumerOffsets:
-    """Nodes below `/consumers`.
+    """Access to the nodes below `/consumers`.
 
-    All calls raise ZooKeeperAway when the connection or the session was lost, or there is no
-    answer in time, and ZooKeeperFailure when ZooKeeper refuses.
+    All calls raise ZooKeeperAway if the connection or session is lost or there is no answer in
+    time, and ZooKeeperFailure if ZooKeeper refuses.
     """
 
     def __init__(self, client: KazooClient, name: str, *, timeout_ms: int) -> None:
@@ -95,19 +98,20 @@ class ConsumerOffsets:
         self._timeout_s = timeout_ms / 1000
 
     def check_connected(self) -> None:
-        """
+        """Refuse while there is no connection: kazoo would queue requests until there is one.
+
         Raises:
-            ZooKeeperAway: kazoo would keep requests for when it is connected again, too late.
+            ZooKeeperAway: there is none.
         """
         if not self.client.connected:
             raise ZooKeeperAway(f"ZooKeeper {self.name} is not connected")
 
     def sync(self) -> None:
-        """See what all clients have written before; a server may lag behind the others."""
+        """Catch up with the writes of all clients so far, as a server may lag behind the others."""
         self._get(self.client.sync_async("/"), ())
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Names below a node; none, and no watch, where it does not exist."""
+        """The names of a node's children; if it does not exist, none and no watch."""
         return self._answers([self.client.get_children_async(path, watch)], default=[])[0] or []
 
     def owned_partitions(self, group: str) -> list[Place]:
@@ -115,7 +119,7 @@ class ConsumerOffsets:
         return self._partitions_below(f"{group_path(group)}/owners")
 
     def partitions(self, group: str, watch: Watch | None = None) -> list[Place]:
-        """The partitions that have a node for an offset."""
+        """The partitions that have an offset node."""
         return self._partitions_below(f"{group_path(group)}/offsets", watch)
 
     def _partitions_below(self, path: str, watch: Watch | None = None) -> list[Place]:
@@ -132,7 +136,7 @@ class ConsumerOffsets:
     def read_nodes(
         self, group: str, places: Iterable[Place], watch: Watch | None = None
     ) -> OffsetNodes:
-        """What the nodes of these partitions hold; those without a node are left out."""
+        """Read the offset nodes of these partitions; those without one are left out."""
         found = OffsetNodes({}, {})
         places = list(places)
         for start in range(0, len(places), _PIPELINED):
@@ -148,12 +152,14 @@ class ConsumerOffsets:
                     found.unreadable[place] = f"{offset_path(group, place)}: {what}"
         return found
 
-    def write_nodes(self, group: str, offsets: Mapping[Place, tuple[int, int]]) -> dict[Place, str]:
-        """Write offsets into nodes that have the version given, or `ANY_VERSION` or are `ABSENT`.
+    def write_nodes(
+        self, group: str, offsets: Mapping[_Place, tuple[int, int]]
+    ) -> dict[_Place, str]:
+        """Write offsets, each with the expected version of its node, `ANY_VERSION` or `ABSENT`.
 
-        Gives what was refused: a node that has changed, or may not be written.
+        Returns the refusals: nodes that have changed, or that may not be written.
         """
-        refused: dict[Place, str] = {}
+        refused: dict[_Place, str] = {}
         places = list(offsets)
         for start in range(0, len(places), _PIPELINED):
             some = places[start : start + _PIPELINED]
@@ -199,7 +205,7 @@ class ConsumerOffsets:
         return answers
 
     def _get(self, result: Any, expected: tuple[type[Exception], ...]) -> Any:
-        """Wait for an answer; errors that are `expected` are raised as they are.
+        """Wait for an answer; `expected` errors are raised unchanged.
 
         Raises:
             ZooKeeperAway: the connection or the session was lost, or there is no answer in time.

@@ -1,7 +1,7 @@
-"""JSON in znodes and numbers in their names, and what is wrong with one. Pure.
+"""The contents of znodes: JSON, and numbers in their names, checked. Pure.
 
-What a node holds was perhaps written by another program: whoever reads it gets an `UnreadableNode`,
-which names the node, and nothing worse.
+A node may have been written by another program: whatever it holds, reading it raises nothing
+worse than an `UnreadableNode`, which names the node.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 from typing import Any, Final
 
 INT32_MAX: Final = 2**31 - 1
-#: Of a number of 64 bits.
+#: The digits of a 64-bit number.
 DIGITS_MAX: Final = 19
-#: A half of a character, which no text of the protocol can hold, is written so in JSON.
+#: A surrogate as JSON writes it. One without its other half cannot be encoded in the protocol.
 _SURROGATE: Final = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
 
 
 class UnreadableNode(Exception):
-    """A node does not hold what belongs there; the message names it."""
+    """A node has invalid contents; the message names it."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"ZooKeeper's {path} cannot be used: {why}")
@@ -32,7 +32,7 @@ def decode(path: str, data: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(data)
         if _SURROGATE.search(data):
-            encode(fields)  # fails unless each half has its other one
+            encode(fields)  # fails if a surrogate has no other half
         return as_object(path, fields, "it")
     except (ValueError, RecursionError):
         raise UnreadableNode(path, f"{data[:40]!r} is not JSON") from None
@@ -58,7 +58,7 @@ def as_text(path: str, value: Any, what: str) -> str:
 
 
 def as_number(path: str, value: Any, what: str, least: int) -> int:
-    """A number that the protocol has room for."""
+    """A number of at least `least` that fits the protocol's int32."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise UnreadableNode(path, f"{what} is not a number")
     if not least <= value <= INT32_MAX:
@@ -76,7 +76,7 @@ def as_ids(path: str, value: Any) -> tuple[int, ...]:
 
 
 def number_in_name(name: str) -> int | None:
-    """The number that a node is called by; None where it is called something else."""
+    """The number that is a node's name; None if the name is something else."""
     if not (name.isascii() and name.isdigit()) or len(name) > DIGITS_MAX:
         return None
     number = int(name)

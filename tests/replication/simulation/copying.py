@@ -72,7 +72,7 @@ class SimulatedChangeOver:
         self._ledger.gives_way(log.disk, fresh.disk)
         self.is_cut = True
         log.disk.take_over(fresh.disk)
-        log.anew = None
+        log.refetch = None
         log.deletions_kept_from = fresh.deletions_kept_from
         log.high_watermark = max(min(log.high_watermark, log.log_end_offset), log.log_start_offset)
         log.truncations += 1

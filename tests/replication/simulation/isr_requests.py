@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.hosting import isr_changes
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.store.isr_wishes import granted
-from drumlin.metadata.store.store import IsrWish
+from drumlin.metadata.rules.isr_requests import IsrRequest, granted
 from drumlin.replication.partition import Partition
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
@@ -27,10 +26,10 @@ _AGAIN_MS = 100
 class IsrRequests:
     def __init__(self, process: ZooKeeperProcess) -> None:
         self._process = process
-        self._wishes: dict[Partition, IsrWish] = {}
+        self._wishes: dict[Partition, IsrRequest] = {}
         self._is_asking = False
 
-    def ask_for(self, partition: Partition, wish: IsrWish) -> None:
+    def ask_for(self, partition: Partition, wish: IsrRequest) -> None:
         self._process.note("wants the ISR {}", wish.isr)
         self._wishes[partition] = wish
         if not self._is_asking:
@@ -70,7 +69,7 @@ class IsrRequests:
             self._take(partition, wish, KafkaError(ErrorCode.not_controller))
 
     def _take(
-        self, partition: Partition, wish: IsrWish, answer: PartitionState | KafkaError
+        self, partition: Partition, wish: IsrRequest, answer: PartitionState | KafkaError
     ) -> None:
         if isinstance(answer, PartitionState):
             if answer.leader_epoch == partition.leader_epoch:

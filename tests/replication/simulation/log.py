@@ -173,7 +173,7 @@ class SimulatedLog(PartitionLog):
             self.leader_epochs.truncate_from_end(self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        SimulatedTruncation(self, offset, is_anew=True).run()
+        SimulatedTruncation(self, offset, is_full=True).run()
 
     def clean(self) -> None:
         """Drop what later batches supersede, below the high watermark. The last one stays."""
@@ -199,12 +199,12 @@ class SimulatedLog(PartitionLog):
 class SimulatedTruncation:
     """In the steps of `storage.truncation.Truncation`."""
 
-    def __init__(self, log: SimulatedLog, offset: int, *, is_anew: bool = False) -> None:
+    def __init__(self, log: SimulatedLog, offset: int, *, is_full: bool = False) -> None:
         self.log = log
         self.is_cut = False
         self._offset = offset
-        self._is_asked_for_anew = is_anew
-        self._is_anew = is_anew or offset <= log.log_start_offset
+        self._is_asked_for_anew = is_full
+        self._is_anew = is_full or offset <= log.log_start_offset
 
     def run(self) -> None:
         self.prepare()
@@ -245,7 +245,7 @@ class SimulatedTruncation:
         log.high_watermark = max(min(log.high_watermark, offset), log.log_start_offset)
         log.leader_epochs.truncate_from_end(offset)
         if self._is_asked_for_anew:
-            log.anew = None
+            log.refetch = None
         return True
 
     def rebuild(self) -> None:

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from drumlin.broker.machine.workers import Worker
 from drumlin.metadata.embedded import database
@@ -19,6 +18,7 @@ from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.metadata.shared.authority import Authority
 from drumlin.metadata.shared.channel import Channel
+from drumlin.metadata.store.changes import BrokersChanged, Change, PartitionsChanged
 from drumlin.metadata.store.mutations import ImmediateListeners
 
 from .log import TOPIC, TOPIC_ID
@@ -58,15 +58,12 @@ class _Seen(Authority):
     on_state: Callable[[PartitionState], None]
     on_brokers: Callable[[], None]
 
-    def _publish_states(
-        self, topic_id: UUID, partitions: tuple[PartitionState, ...], quiet_for: int | None
-    ) -> None:
-        super()._publish_states(topic_id, partitions, quiet_for)
-        self.on_state(partitions[0])
-
-    def _brokers_changed(self) -> None:
-        super()._brokers_changed()
-        self.on_brokers()
+    def _publish(self, change: Change, quiet_for: int | None = None) -> None:
+        super()._publish(change, quiet_for)
+        if isinstance(change, PartitionsChanged):
+            self.on_state(change.partitions[0])
+        elif isinstance(change, BrokersChanged):
+            self.on_brokers()
 
 
 class _Started(Worker):

@@ -1,25 +1,23 @@
 """Mistakes of a store that brokers of one machine share: the simulator must find them, too.
 
-Each breaks one rule of the real `Authority`, or of the store that it owns. No kill shows that a
-reborn leader begins a new leader epoch, and that wishes name a partition epoch: the end of a broker
-is a new leader epoch, and who has left an ISR is in another broker epoch. They are for power
+Each breaks one rule of the real `Controller`, or of the store that it has. No kill shows that a
+reborn leader begins a new leader epoch, and that requests name a partition epoch: the end of a
+broker is a new leader epoch, and who has left an ISR is in another broker epoch. They are for power
 failures, and for log dirs that fail (`tests/metadata/test_conformance_of_brokers.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from drumlin.metadata.embedded.controller import Controller
+from drumlin.metadata.embedded.partition_states import PartitionStates
 from drumlin.metadata.embedded.sqlite import SqliteMetadata
-from drumlin.metadata.image import PartitionId
+from drumlin.metadata.image import PartitionId, PartitionState
+from drumlin.metadata.rules import decisions, isr_requests
 from drumlin.metadata.rules.leadership import Returned, settled
-from drumlin.metadata.shared import authority
-from drumlin.metadata.shared.authority import Authority
-from drumlin.metadata.shared.states import PartitionStates
-from drumlin.metadata.store import isr_wishes
 
 from .mistakes import Replacement, check_no_process
 
@@ -28,11 +26,18 @@ async def _same_epoch(_: SqliteMetadata, __: int) -> int:
     return 1
 
 
-async def _do_not_leave(_: Authority, __: int, ___: Mapping[PartitionId, Returned]) -> None:
+async def _do_not_leave(_: Controller, __: int, ___: Mapping[PartitionId, Returned]) -> None:
     return None
 
 
 _begin_states = PartitionStates.__init__
+
+
+def _settle_by_anybody(
+    state: PartitionState, alive: Collection[int], min_isr: int, *, may_be_unclean: bool = False
+) -> PartitionState:
+    del may_be_unclean
+    return settled(state, alive, min_isr, may_be_unclean=True)
 
 
 class _NoLock:
@@ -56,11 +61,11 @@ async def _commit_later(self: SqliteMetadata, statements: Iterable[Any]) -> None
 
 
 MACHINE_MISTAKES: dict[str, tuple[Replacement, ...]] = {
-    "a wish is not compared with the state": ((isr_wishes, "check_wish", lambda *_: None),),
-    "the ISR grows by any process": ((isr_wishes, "check_wish", check_no_process),),
+    "a request is not compared with the state": ((isr_requests, "check_request", lambda *_: None),),
+    "the ISR grows by any process": ((isr_requests, "check_request", check_no_process),),
     "a reborn broker keeps its broker epoch": ((SqliteMetadata, "next_broker_epoch", _same_epoch),),
-    "a reborn broker stays in the ISR": ((Authority, "_leave", _do_not_leave),),
-    "anybody is elected": ((authority, "settled", partial(settled, may_be_unclean=True)),),
+    "a reborn broker stays in the ISR": ((Controller, "leave", _do_not_leave),),
+    "anybody is elected": ((decisions, "settled", _settle_by_anybody),),
     "changes are decided side by side": ((PartitionStates, "__init__", _side_by_side),),
     "a change is told of before it is stored": ((SqliteMetadata, "commit", _commit_later),),
 }

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from drumlin.broker.hosting.isr_changes import IsrChanges
 from drumlin.broker.machine.greeting import READY
 from drumlin.metadata.image import BrokerState, PartitionId, PartitionState
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.shared.channel import Channel, ChannelEnded
 from drumlin.metadata.shared.metadata import SharedMetadata
 from drumlin.metadata.store.changes import Change, PartitionsChanged
-from drumlin.metadata.store.store import IsrWish
 from drumlin.replication.partition import Partition
 from drumlin.wire.error_codes import KafkaError
 
@@ -66,7 +66,7 @@ class MachineProcess(BrokerProcess):
         broker = None if self.store is None else self.store.image.brokers.get(node_id)
         return broker is not None and broker_epoch in (_NO_EPOCH, broker.epoch)
 
-    def ask_for_isr(self, partition: Partition, wish: IsrWish) -> None:
+    def ask_for_isr(self, partition: Partition, wish: IsrRequest) -> None:
         self.note("wants the ISR {}", wish.isr)
         self.world.at_moment("wish", self, tuple(each for each, epoch in wish.isr if epoch >= 0))
         self._isr_changes.ask_for(partition, wish)

@@ -16,10 +16,9 @@ from drumlin.broker.fetch_sessions import partition_read
 from drumlin.broker.fetch_sessions.partition_read import PartitionRead
 from drumlin.broker.hosting import isr_changes
 from drumlin.metadata.image import PartitionState
+from drumlin.metadata.rules import isr_requests
+from drumlin.metadata.rules.isr_requests import IsrRequest, check_request
 from drumlin.metadata.rules.leadership import settled
-from drumlin.metadata.store import isr_wishes
-from drumlin.metadata.store.isr_wishes import check_wish
-from drumlin.metadata.store.store import IsrWish
 from drumlin.replication import followed_partition
 from drumlin.replication.divergence import Cut, Extent, cut_after
 from drumlin.replication.followed_partition import FollowedPartition
@@ -101,7 +100,7 @@ def _begin_anywhere(self: InSyncReplicas, *arguments: Any) -> None:
     self.first_offset = 0
 
 
-def _count_at_once(self: InSyncReplicas, wish: IsrWish) -> None:
+def _count_at_once(self: InSyncReplicas, wish: IsrRequest) -> None:
     """The ISR of before counts no more."""
     _asked(self, wish)
     self.state = replace(self.state, isr=tuple(each for each, _ in wish.isr))
@@ -112,7 +111,7 @@ def _agree_to_anything(self: InSyncReplicas, state: PartitionState, now_ms: floa
     _agreed(self, state, now_ms)
 
 
-def _forget_members_to_be(self: InSyncReplicas, wish: IsrWish) -> None:
+def _forget_members_to_be(self: InSyncReplicas, wish: IsrRequest) -> None:
     _asked(self, wish)
     self._pending_ids = frozenset()
 
@@ -121,7 +120,7 @@ _take = IsrRequests._take
 
 
 def _take_silence_for_refusal(
-    self: IsrRequests, partition: Partition, wish: IsrWish, answer: Any
+    self: IsrRequests, partition: Partition, wish: IsrRequest, answer: Any
 ) -> None:
     if getattr(answer, "code", None) in isr_changes._UNKNOWN:
         partition.refused(wish)
@@ -132,9 +131,9 @@ def _take_silence_for_refusal(
 
 
 def check_no_process(
-    wish: IsrWish, state: PartitionState, leader: int, alive: Mapping[int, int]
+    wish: IsrRequest, state: PartitionState, leader: int, alive: Mapping[int, int]
 ) -> None:
-    check_wish(wish, state, leader, dict(wish.isr))
+    check_request(wish, state, leader, dict(wish.isr))
 
 
 def _begin_blindly(self: Znodes, node_id: int, if_version: int) -> int:
@@ -182,9 +181,9 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
     "a wish counts at once": ((InSyncReplicas, "asked", _count_at_once),),
     "members to be do not count": ((InSyncReplicas, "asked", _forget_members_to_be),),
     "silence is taken for a refusal": ((IsrRequests, "_take", _take_silence_for_refusal),),
-    "a wish is not compared with the state": ((isr_wishes, "check_wish", _nothing),),
+    "a request is not compared with the state": ((isr_requests, "check_request", _nothing),),
     "the ISR grows by any process": (
-        (isr_wishes, "check_wish", check_no_process),
+        (isr_requests, "check_request", check_no_process),
         (Znodes, "check_member", _nothing),
     ),
     "a late predecessor begins a broker epoch": ((Znodes, "begin_broker_epoch", _begin_blindly),),

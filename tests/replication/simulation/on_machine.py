@@ -11,7 +11,8 @@ from unittest.mock import patch
 from drumlin import turns
 from drumlin.broker.machine import workers
 from drumlin.metadata.embedded import sqlite
-from drumlin.metadata.image import PartitionState, TopicState
+from drumlin.metadata.image import PartitionId, PartitionState
+from drumlin.metadata.rules.decisions import Alive, TopicRules
 from drumlin.metadata.shared import channel
 
 from .cluster import Cluster
@@ -148,16 +149,19 @@ class MachineCluster(Cluster[MachineProcess]):
     def lead(self, leader: int) -> None:
         if leader not in self.may_lead():
             return
-        authority = self.machine.authority
+        states, task = self.machine.authority.controller._states, self.machine.loop.create_task
 
-        def decide(_: TopicState, state: PartitionState) -> PartitionState:
-            if leader not in state.isr or leader not in authority.image.brokers:
+        def decide(
+            _: PartitionId, state: PartitionState, __: TopicRules, alive: Alive
+        ) -> PartitionState:
+            if leader not in state.isr or leader not in alive:
                 return state
             return replace(state, leader=leader, leader_epoch=state.leader_epoch + 1)
 
-        self.machine.happens(
-            lambda: self._past.append(self.machine.loop.create_task(authority._rewrite(decide)))  # type: ignore[func-returns-value]
-        )
+        async def change() -> None:
+            await states.rewrite(decide, lambda _: True)
+
+        self.machine.happens(lambda: self._past.append(task(change())))
 
     # -- faults ------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from drumlin.broker.hosting.followers import Followers
 from drumlin.broker.hosting.hosted_partitions import log_end_at
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import NO_LOG, PartitionState, TopicState
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
-from drumlin.metadata.store.store import IsrWish
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.wire.by_hand.fetch_response import PartitionFetch
@@ -93,7 +93,7 @@ class BrokerProcess(ABC):
     def is_alive(self, node_id: int, broker_epoch: int) -> bool: ...
 
     @abstractmethod
-    def ask_for_isr(self, partition: Partition, wish: IsrWish) -> None: ...
+    def ask_for_isr(self, partition: Partition, wish: IsrRequest) -> None: ...
 
     def _is_certain(self, partition: Partition) -> bool:
         """Whether no other broker can lead by now, as far as this process hears of it."""

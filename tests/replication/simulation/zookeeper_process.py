@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from drumlin.metadata.image import PartitionState
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import handed_over
-from drumlin.metadata.store.store import IsrWish
 from drumlin.metadata.zookeeper.states.partition_states import is_newer
 from drumlin.replication.partition import Partition
 
@@ -48,7 +48,7 @@ class ZooKeeperProcess(BrokerProcess):
         epoch = self.live.epochs.get(node_id)
         return epoch is not None and broker_epoch in (-1, epoch)
 
-    def ask_for_isr(self, partition: Partition, wish: IsrWish) -> None:
+    def ask_for_isr(self, partition: Partition, wish: IsrRequest) -> None:
         self._isr_requests.ask_for(partition, wish)
 
     def submit(

@@ -33,7 +33,7 @@ builder = builder.config("spark.connect.grpc.binding.address", "127.0.0.1")
 builder = builder.config("spark.sql.shuffle.partitions", "2")
 session = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
 options = {"kafka.bootstrap.servers": address, "topic": topic}
-on = {"bootstrap_servers": address}
+on = {"bootstrap": address}
 state = sorted(bytes(row.value) for row in snapshot(session, keyed, **on).collect())
 changed = changes(session, keyed, "earliest", **on).count()
 restored = restore(session, keyed, f"{keyed}-restored", **on).record_count
@@ -53,7 +53,7 @@ def stream(name):
 
 once = stream("once").format("drumlin").options(**options).start()
 once.awaitTermination()
-refused = stream("refused").foreachBatch(sink(topic, bootstrap_servers=address)).start()
+refused = stream("refused").foreachBatch(sink(topic, bootstrap=address)).start()
 try:
     refused.awaitTermination()
 except Exception as error:

@@ -46,7 +46,7 @@ def test_counts_are_written_as_they_change(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     source, target = new_topic(1), new_topic(1)
-    write = sink(target.name, bootstrap_servers=target.address)
+    write = sink(target.name, bootstrap=target.address)
     counts = stream(spark, source).groupBy("key").count()
     counts = counts.select("key", col("count").cast("string").alias("value"))
     source.write([(0, key, b"", 1, None) for key in (b"a", b"b", b"a")])
@@ -67,7 +67,7 @@ def test_several_topics(spark: SparkSession, new_topic: NewTopic, tmp_path: Path
             copies.name: lambda rows: rows.select("key", "value"),
             lengths.name: lambda rows: rows.selectExpr("cast(length(value) AS string) AS value"),
         },
-        bootstrap_servers=source.address,
+        bootstrap=source.address,
     )
     run(stream(spark, source), write, tmp_path / "checkpoint")
     assert written(copies) == Counter((key, value) for _, key, value, _, _ in source.produced)
@@ -80,7 +80,7 @@ def test_rows_may_name_their_topic(
     source, target = new_topic(1), new_topic(1)
     source.fill(3)
     rows = stream(spark, source).selectExpr(f"'{target.name}' AS topic", "value")
-    run(rows, sink(bootstrap_servers=source.address), tmp_path / "checkpoint")
+    run(rows, sink(bootstrap=source.address), tmp_path / "checkpoint")
     assert written(target) == {(None, b"value-%d" % number): 1 for number in range(3)}
 
 
@@ -90,7 +90,7 @@ def test_the_sources_offsets_go_with_the_decision(
     source, target = new_topic(2), new_topic(2)
     source.fill(20)
     options = {"transactionalGroup": f"group-of-{target.name}"}
-    write = sink(target.name, bootstrap_servers=source.address, **options)
+    write = sink(target.name, bootstrap=source.address, **options)
     run(stream(spark, source, maxOffsetsPerTrigger=8), write, tmp_path / "checkpoint")
     with connect(source.address) as client:
         found = client.committed_offsets(options["transactionalGroup"])
@@ -108,7 +108,7 @@ def test_a_group_with_members_is_refused(
     source, target = new_topic(1), new_topic(1)
     source.fill(6)
     group = f"group-of-{target.name}"
-    write = sink(target.name, bootstrap_servers=source.address, transactionalGroup=group)
+    write = sink(target.name, bootstrap=source.address, transactionalGroup=group)
     with connect(source.address) as client:
         with client.consumer(source.name, group=group, start="earliest") as member:
             assert member.poll(timeout_ms=20_000) is not None
@@ -133,7 +133,7 @@ def test_what_one_of_several_topics_cannot_have_is_refused(
             "whole": lambda rows: rows.selectExpr("key", "key AS value"),
             "lacking": lambda rows: rows.selectExpr(*columns),
         },
-        bootstrap_servers=address,
+        bootstrap=address,
     )
     with pytest.raises(OptionError, match=f"topic 'lacking': .*{complaint}"):
         write(spark.range(1).selectExpr("id", "string(id) AS key"), 0)
@@ -141,7 +141,7 @@ def test_what_one_of_several_topics_cannot_have_is_refused(
 
 def test_an_option_that_is_none_is_not_given(spark: SparkSession, new_topic: NewTopic) -> None:
     topic = new_topic(1)
-    write = sink(topic.name, bootstrap_servers=topic.address, sinkId=None, writeId=None)
+    write = sink(topic.name, bootstrap=topic.address, sinkId=None, writeId=None)
     for _ in range(2):
         write(spark.range(3).selectExpr("string(id) AS value"), 0)
     assert written(topic).total() == 6
@@ -149,4 +149,4 @@ def test_an_option_that_is_none_is_not_given(spark: SparkSession, new_topic: New
 
 def test_a_sink_has_a_topic() -> None:
     with pytest.raises(OptionError, match="at least one"):
-        sink({}, bootstrap_servers="127.0.0.1:9092")
+        sink({}, bootstrap="127.0.0.1:9092")

@@ -27,12 +27,12 @@ def by_stream(writer: DataStreamWriter, target: Topic) -> DataStreamWriter:
 
 
 def by_function(writer: DataStreamWriter, target: Topic) -> DataStreamWriter:
-    return writer.foreachBatch(sink(target.name, bootstrap_servers=target.address))
+    return writer.foreachBatch(sink(target.name, bootstrap=target.address))
 
 
 def with_group(writer: DataStreamWriter, target: Topic) -> DataStreamWriter:
     options = {"transactionalGroup": f"group-of-{target.name}"}
-    return writer.foreachBatch(sink(target.name, bootstrap_servers=target.address, **options))
+    return writer.foreachBatch(sink(target.name, bootstrap=target.address, **options))
 
 
 def stream(spark: SparkSession, source: Topic) -> DataFrame:

@@ -150,7 +150,7 @@ def test_a_stream_and_its_group(spark: SparkSession, names: Names, tmp_path: Pat
     def run() -> None:
         given = {name: each for name, each in names.options.items() if name != "topic"}
         address = given.pop("kafka.bootstrap.servers")
-        write = sink(names.target, bootstrap_servers=address, transactionalGroup=group, **given)
+        write = sink(names.target, bootstrap=address, transactionalGroup=group, **given)
         options = {"subscribe": source, "startingOffsets": "earliest"}
         rows = spark.readStream.format("drumlin").options(**names.options, **options).load()
         writer = rows.select("value").writeStream.foreachBatch(write).trigger(availableNow=True)

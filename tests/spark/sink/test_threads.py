@@ -65,6 +65,6 @@ def test_several_writes_of_one_name_at_once(spark: SparkSession, new_topic: NewT
 def test_a_thread_that_has_no_session(spark: SparkSession, new_topic: NewTopic) -> None:
     """Spark looks for data sources by the thread's session, which threads do not inherit."""
     topic = new_topic(2)
-    write = sink(topic.name, bootstrap_servers=topic.address)
+    write = sink(topic.name, bootstrap=topic.address)
     assert side_by_side(2, lambda: write(rows_of(spark), 0)) == ["", ""]
     assert committed(topic) == sorted(b"%d" % (number // 2) for number in range(40))

@@ -99,7 +99,7 @@ def _start(session: SparkSession, plan: Plan, address: str, folder: Path) -> Str
     if plan.speculation:
         options["speculation"] = "true"
     if plan.shape == "updates":
-        write = sink(TARGET, bootstrap_servers=address, **options)
+        write = sink(TARGET, bootstrap=address, **options)
         writer = _counts(stream).writeStream.outputMode("update").foreachBatch(write)
     else:
         rows = _windows(stream) if plan.shape == "windows" else _copy(stream)

@@ -29,7 +29,7 @@ from drumlin.spark.writing.protocol.sink_errors import (
     WinnersLost,
 )
 from spark.sink_twin import mutations
-from spark.sink_twin.cluster import TASK_TIMEOUT_S, Cluster, WriteRows
+from spark.sink_twin.cluster import EXPIRATION_S, TASK_TIMEOUT_S, Cluster, WriteRows
 from spark.sink_twin.mutations import Mutation, applied
 from spark.sink_twin.queries import QUERY, SETTINGS, SINK
 from spark.sink_twin.test_sink_twin import Program
@@ -220,6 +220,20 @@ def test_what_a_coordinator_has_lost_is_not_taken_for_committed() -> None:
     assert not cluster.visible
 
 
+# -- a query that rests ----------------------------------------------------------------------------
+
+
+def a_query_goes_on_after_weeks() -> None:
+    """The last decision before a rest has no next one that could say that it is done."""
+    for rest_s in (60.0, 2 * EXPIRATION_S):
+        cluster = Cluster()
+        committed(cluster, wrote(cluster, 1))
+        cluster.pass_time(rest_s)
+        cluster.compact()
+        committed(cluster, wrote(cluster, 2, "run2", batch=1, partition=1))
+        assert cluster.visible == {0: 1, 1: 1}
+
+
 # -- a sink that is forgotten ----------------------------------------------------------------------
 
 
@@ -380,6 +394,7 @@ STORIES: dict[Callable[[], None], Mutation] = {
     a_deleted_decision_is_missed: mutations.THE_DRIVERS_ID_IS_NOT_LOOKED_AT,
     what_is_decided_again_is_told_as_it_is_now: mutations.WHAT_IS_DECIDED_AGAIN_IS_TOLD_AS_IT_WAS,
     what_has_won_is_committed_before_it_is_forgotten: mutations.WHAT_HAS_WON_IS_FORGOTTEN,
+    a_query_goes_on_after_weeks: mutations.DONE_IS_LEFT_TO_THE_NEXT_DECISION,
 }
 
 
@@ -392,6 +407,6 @@ def test_a_story_holds(story: Callable[[], None]) -> None:
 def test_its_bug_is_found(story: Callable[[], None]) -> None:
     with (
         applied(STORIES[story]),
-        pytest.raises((AssertionError, pytest.fail.Exception, WinnersLost)),
+        pytest.raises((AssertionError, pytest.fail.Exception, WinnersLost, NotRepairable)),
     ):
         story()

@@ -63,7 +63,7 @@ TINY: dict[str, Any] = {"taskMemory": 3000, "minPartitions": 5, "reducers": 3, "
 def snapshot_program() -> None:
     """Prints the table."""
     session, address, topic, folder = dying_session()
-    rows = snapshot(session, topic, bootstrap_servers=address, **TINY).collect()
+    rows = snapshot(session, topic, bootstrap=address, **TINY).collect()
     found = [[row.partition, bytes(row.key).hex(), bytes(row.value).hex()] for row in rows]
     print(json.dumps({"died": died(folder), "rows": found}))
 
@@ -75,7 +75,7 @@ def restore_program() -> None:
     for what in ("state", "records"):
         targets[what] = f"{topic}-{what}"
         more = {"records": what == "records", "allowInexact": True, "kafka.batch.size": 2000}
-        restore(session, topic, targets[what], bootstrap_servers=address, **TINY | more)
+        restore(session, topic, targets[what], bootstrap=address, **TINY | more)
     print(json.dumps({"died": died(folder), **targets}))
 
 

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from drumlin.spark import changes, read_changes
+from drumlin.spark import changes
 from drumlin.spark.options.option_values import OptionError
 from rig.waiting import wait_until
 from spark.state.test_changes import Change, listed
@@ -42,8 +42,8 @@ class Feed:
 
     def start(self, **trigger: Any) -> StreamingQuery:
         topic = self._topic
-        frame = read_changes(
-            self._spark, topic.name, bootstrap_servers=topic.address, **self._options
+        frame = changes(
+            self._spark, topic.name, bootstrap=topic.address, stream=True, **self._options
         )
         writer = frame.writeStream.format("parquet").option("path", str(self._output))
         writer = writer.option("checkpointLocation", str(self.checkpoint))
@@ -86,7 +86,7 @@ def test_across_restarts(spark: SparkSession, address: str, tmp_path: Path) -> N
     last.unlink()
     (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
     feed.run()
-    expected = listed(changes(spark, topic.name, "earliest", bootstrap_servers=address))
+    expected = listed(changes(spark, topic.name, "earliest", bootstrap=address))
     assert feed.written() == expected
     assert {each[2] for each in expected} == {"insert", "update", "delete"}
 
@@ -99,7 +99,7 @@ def test_from_a_moment_on(spark: SparkSession, address: str, tmp_path: Path) -> 
     put(topic, 60, 40)
     feed = Feed(spark, topic, tmp_path)  # it goes on from its checkpoint
     feed.run()
-    expected = listed(changes(spark, topic.name, since, bootstrap_servers=address))
+    expected = listed(changes(spark, topic.name, since, bootstrap=address))
     assert feed.written() == expected
 
 
@@ -131,7 +131,7 @@ def test_a_query_that_is_stopped_anywhere(
         wait_until(lambda: feed.has_committed(2 * number + 1), "some batches", 60)  # noqa: B023
         query.stop()
     feed.run()
-    expected = listed(changes(spark, topic.name, "earliest", bootstrap_servers=address))
+    expected = listed(changes(spark, topic.name, "earliest", bootstrap=address))
     assert feed.written() == expected
 
 
@@ -154,8 +154,10 @@ def test_a_topic_that_was_created_again_is_another_one(
 
 
 def test_what_is_refused(spark: SparkSession, address: str) -> None:
-    with pytest.raises(OptionError, match="'startingoffsets' does not go with"):
-        read_changes(spark, "t", bootstrap_servers=address, startingOffsets="latest")
+    with pytest.raises(OptionError, match="'startingOffsets' does not go with"):
+        changes(spark, "t", bootstrap=address, stream=True, startingOffsets="latest")
+    with pytest.raises(OptionError, match="'until' does not go with a stream"):
+        changes(spark, "t", "earliest", "latest", bootstrap=address, stream=True)
     spark.conf.unset(PROVIDER)
-    with pytest.raises(OptionError, match="keeps its state in RocksDB: set spark"):
-        read_changes(spark, "t", bootstrap_servers=address)
+    with pytest.raises(OptionError, match="keep their state in RocksDB: set spark"):
+        changes(spark, "t", bootstrap=address, stream=True)

@@ -22,7 +22,7 @@ Change = tuple[int, int, str, bytes, bytes | None, bytes | None, int]
 
 def of(spark: SparkSession, history: History, since: Any, until: Any, **more: Any) -> DataFrame:
     topic = history.topic
-    return changes(spark, topic.name, since, until, bootstrap_servers=topic.address, **more)
+    return changes(spark, topic.name, since, until, bootstrap=topic.address, **more)
 
 
 def listed(frame: DataFrame) -> list[Change]:
@@ -92,4 +92,4 @@ def test_moments_that_do_not_fit(spark: SparkSession, history: History) -> None:
     topic.fill(10)
     topic.delete_records_before(0, 5)
     with pytest.raises(DataLoss, match="changes from 4 on are gone"):
-        changes(spark, topic.name, {0: 4}, bootstrap_servers=topic.address)
+        changes(spark, topic.name, {0: 4}, bootstrap=topic.address)

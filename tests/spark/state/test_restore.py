@@ -32,9 +32,7 @@ def test_a_state_is_written_once(
     configs = {"min.cleanable.dirty.ratio": "0.25", "max.message.bytes": "3000"}
 
     def again() -> drumlin.RestoreReport:
-        return restore(
-            spark, source, target, bootstrap_servers=address, at=ends, configs=configs, **TINY
-        )
+        return restore(spark, source, target, bootstrap=address, at=ends, configs=configs, **TINY)
 
     report = again()
     assert (report.end_offsets, report.was_there) == (ends, False)
@@ -47,7 +45,7 @@ def test_a_state_is_written_once(
     assert again().was_there
     assert client.restore(source, target, at=ends).was_there
     with pytest.raises(NotRestored, match="restored already, from the state of"):
-        restore(spark, source, target, bootstrap_servers=address)
+        restore(spark, source, target, bootstrap=address)
     assert state_in(client, target) == wanted
 
 
@@ -57,7 +55,7 @@ def test_records_in_their_order(
     source, address = history.topic.name, history.topic.address
     wanted = log_of(client, source, middle(history))
     report = restore(
-        spark, source, target, bootstrap_servers=address, at=middle(history), records=True, **TINY
+        spark, source, target, bootstrap=address, at=middle(history), records=True, **TINY
     )
     assert report.record_count == len(wanted)
     assert committed(client, target) == wanted
@@ -80,7 +78,7 @@ def test_the_first_records_with_headers(
     )
     at = {0: 150, 1: 40}
     report = restore(
-        spark, topic.name, target, bootstrap_servers=topic.address, at=at, first=60, batchBytes=500
+        spark, topic.name, target, bootstrap=topic.address, at=at, first=60, batchBytes=500
     )
     assert report.end_offsets == {0: 60, 1: 40}
     wanted = log_of(client, topic.name, {0: 60, 1: 40})
@@ -89,7 +87,7 @@ def test_the_first_records_with_headers(
     assert client.restore(topic.name, target, at=at, first=60).was_there
     client.delete_topic(target)
     assert client.restore(topic.name, target, at=at, first=60).record_count == 100
-    again = restore(spark, topic.name, target, bootstrap_servers=topic.address, at=at, first=60)
+    again = restore(spark, topic.name, target, bootstrap=topic.address, at=at, first=60)
     assert again.was_there
 
 
@@ -100,10 +98,10 @@ def test_what_is_not_ours_is_left_alone(
     client.create_topic(target, PARTITIONS)
     client.append({"value": [b"mine"]}, target)
     with pytest.raises(NotRestored, match="records that no restore has written"):
-        restore(spark, source, target, bootstrap_servers=address)
+        restore(spark, source, target, bootstrap=address)
     assert [row["value"] for row in committed(client, target)] == [b"mine"]
-    with pytest.raises(OptionError, match="'writeid' does not go with a restore"):
-        restore(spark, source, target, bootstrap_servers=address, writeId="x")
+    with pytest.raises(OptionError, match="'writeId' does not go with a restore"):
+        restore(spark, source, target, bootstrap=address, writeId="x")
 
 
 def test_a_topic_that_is_deleted_meanwhile(
@@ -122,9 +120,9 @@ def test_a_topic_that_is_deleted_meanwhile(
 
     monkeypatch.setattr(restore_sink, "save", saved_and_deleted)
     with pytest.raises(NotRestored, match="was deleted while it was restored"):
-        restore(spark, source, target, bootstrap_servers=address, at=ends)
+        restore(spark, source, target, bootstrap=address, at=ends)
     monkeypatch.undo()
-    assert not restore(spark, source, target, bootstrap_servers=address, at=ends).was_there
+    assert not restore(spark, source, target, bootstrap=address, at=ends).was_there
     assert state_in(client, target) == history.state(ends)
 
 
@@ -136,7 +134,7 @@ def test_what_the_log_does_not_tell_exactly_is_written_if_that_will_do(
     cleaned = {each: end // 2 for each, end in history.compacted_end.items()}
 
     def of(**more: Any) -> drumlin.RestoreReport:
-        given = {"bootstrap_servers": address, "at": cleaned, "records": True, **TINY, **more}
+        given = {"bootstrap": address, "at": cleaned, "records": True, **TINY, **more}
         return restore(spark, source, target, **given)
 
     with pytest.raises(PySparkException, match="can't be read exactly"):

@@ -56,7 +56,7 @@ address, topic, target, options = sys.argv[1:]
 ensure_java()
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 at = {int(key): value for key, value in json.loads(options).pop("at").items()}
-restore(spark, topic, target, bootstrap_servers=address, **json.loads(options) | {"at": at})
+restore(spark, topic, target, bootstrap=address, **json.loads(options) | {"at": at})
 """
 
 
@@ -109,10 +109,10 @@ def test_a_killed_program(
     with pytest.raises(NotRestored, match="Spark has begun to restore"):
         client.restore(source, target, at=ends)
     with pytest.raises(NotRestored, match="is being restored from the state of"):
-        restore(spark, source, target, bootstrap_servers=address)
+        restore(spark, source, target, bootstrap=address)
 
     def again() -> bool:
-        return restore(spark, source, target, bootstrap_servers=address, at=ends, **TINY).was_there
+        return restore(spark, source, target, bootstrap=address, at=ends, **TINY).was_there
 
     assert again() == was_there
     assert state_in(client, target) == history.state(ends)
@@ -129,9 +129,7 @@ def test_a_killed_restore_of_records(
     kill_at("CommitDriver", history, target, tmp_path, records=True)
     wanted = log_of(client, source, ends)
     for record_count in (len(wanted), 0):
-        report = restore(
-            spark, source, target, bootstrap_servers=address, at=ends, records=True, **TINY
-        )
+        report = restore(spark, source, target, bootstrap=address, at=ends, records=True, **TINY)
         assert (report.record_count, report.was_there) == (record_count, not record_count)
         assert committed(client, target) == wanted
 
@@ -147,6 +145,6 @@ def test_what_was_decided_and_has_timed_out_is_written_again(
             client.transaction(each.transactional_id).abort()  # as a broker does then
     assert committed(client, target) == []
     wanted = history.state(ends)
-    report = restore(spark, source, target, bootstrap_servers=address, at=ends, **TINY)
+    report = restore(spark, source, target, bootstrap=address, at=ends, **TINY)
     assert (report.record_count, report.was_there) == (len(wanted), False)
     assert state_in(client, target) == wanted

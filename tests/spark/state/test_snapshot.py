@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from drumlin import Milliseconds
 from drumlin.spark import snapshot
-from drumlin.spark.options.options import COLUMNS
+from drumlin.spark.options.source_rows import COLUMNS
 from drumlin.spark.planning.data_loss import DataLoss
 from spark.state.history import History, State
 from spark.topics import Topic
@@ -32,7 +32,7 @@ def table(frame: DataFrame) -> State:
 
 def of(spark: SparkSession, history: History, **more: Any) -> DataFrame:
     topic = history.topic
-    return snapshot(spark, topic.name, bootstrap_servers=topic.address, **more)
+    return snapshot(spark, topic.name, bootstrap=topic.address, **more)
 
 
 def between(history: History, part: float) -> dict[int, int]:
@@ -81,7 +81,7 @@ def test_columns_come_as_they_are_asked_for(spark: SparkSession, history: Histor
 
 def test_headers_timestamps_and_what_has_no_key(spark: SparkSession, address: str) -> None:
     topic = Topic(address, 1).create()
-    assert table(snapshot(spark, topic.name, bootstrap_servers=address)) == {}
+    assert table(snapshot(spark, topic.name, bootstrap=address)) == {}
     topic.write(
         [
             (0, b"", b"of no letters", 1_700_000_000_000, [("a", b"1"), ("b", None)]),
@@ -90,12 +90,12 @@ def test_headers_timestamps_and_what_has_no_key(spark: SparkSession, address: st
             (0, b"gone", None, 1_700_000_000_003, None),
         ]
     )
-    (row,) = snapshot(spark, topic.name, bootstrap_servers=address).collect()
+    (row,) = snapshot(spark, topic.name, bootstrap=address).collect()
     assert (bytes(row.key), bytes(row.value)) == (b"", b"of no letters")
     assert [(each.key, each.value) for each in row.headers] == [("a", b"1"), ("b", None)]
     assert row.timestamp == datetime(2023, 11, 14, 22, 13, 20)
     with pytest.raises(DataLoss, match="ends at offset 4, before 5"):
-        snapshot(spark, topic.name, bootstrap_servers=address, at={0: 5})
+        snapshot(spark, topic.name, bootstrap=address, at={0: 5})
 
 
 def by_option(spark: SparkSession, history: History, moment: object, **more: object) -> DataFrame:
@@ -115,7 +115,7 @@ def test_by_the_option(spark: SparkSession, history: History) -> None:
 
 
 def test_the_option_stands_alone(spark: SparkSession, history: History) -> None:
-    with pytest.raises(PySparkException, match="'startingoffsets' does not go with a state"):
+    with pytest.raises(PySparkException, match="'startingOffsets' does not go with a state"):
         by_option(spark, history, "latest", startingOffsets="earliest")
     with pytest.raises(PySparkException, match="'snapshot' does not go with a stream"):
         stream = spark.readStream.format("drumlin")
@@ -137,7 +137,7 @@ def test_across_partitions_the_latest_timestamp_counts(spark: SparkSession, addr
     topic.write([(1, b"back", b"third", 1_700_000_001_000, None)])
 
     def found(**more: Any) -> list[tuple[Any, ...]]:
-        frame = snapshot(spark, topic.name, bootstrap_servers=address, **more)
+        frame = snapshot(spark, topic.name, bootstrap=address, **more)
         return sorted(tuple(row) for row in frame.collect())
 
     columns = ["value", "key", "partition"]

@@ -83,7 +83,7 @@ def test_avro_of_two_versions(spark: SparkSession, topic: Topic, registry: Regis
     frame = read_values(
         spark,
         topic.name,
-        bootstrap_servers=topic.address,
+        bootstrap=topic.address,
         format="avro",
         registry=registry.url,
         subject="orders-value",
@@ -151,7 +151,7 @@ def test_protobuf(spark: SparkSession, topic: Topic, registry: RegistryRig) -> N
     frame = read_values(
         spark,
         topic.name,
-        bootstrap_servers=topic.address,
+        bootstrap=topic.address,
         format="protobuf",
         registry=registry.url,
         subject="proto-value",
@@ -191,7 +191,7 @@ def test_dead_letters_go_to_a_topic_of_their_own(
         spark,
         topic.name,
         "id long",
-        bootstrap_servers=topic.address,
+        bootstrap=topic.address,
         stream=True,
         bad_records="column",
         startingOffsets="earliest",
@@ -200,7 +200,7 @@ def test_dead_letters_go_to_a_topic_of_their_own(
     def good(batch: DataFrame) -> DataFrame:
         return encode_values(batch.where("error IS NULL").select("key", "value"))
 
-    write_both = sink({clean.name: good, dead.name: dead_letters}, bootstrap_servers=topic.address)
+    write_both = sink({clean.name: good, dead.name: dead_letters}, bootstrap=topic.address)
     query = (
         decoded.writeStream.foreachBatch(write_both)
         .option("checkpointLocation", str(tmp_path))
@@ -288,7 +288,7 @@ def test_a_stream(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
         spark,
         topic.name,
         "id long",
-        bootstrap_servers=topic.address,
+        bootstrap=topic.address,
         stream=True,
         into=None,
         columns="value,offset",

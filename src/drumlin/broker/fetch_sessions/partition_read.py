@@ -123,12 +123,12 @@ class PartitionRead:
             parting = self._parting(partition, wanted)
             if parting is not None:
                 if parting[0] == _NO_EPOCH:
-                    partition.follower_begins_anew(self._replica_id)
+                    partition.follower_refetches(self._replica_id)
                 return _told(partition, parting)
             partition.follower_fetched(
                 self._replica_id, self._replica_epoch, fetch_offset, log_start_offset
             )
-            if partition.holds_back(self._replica_id):
+            if partition.is_throttled(self._replica_id):
                 partition.check_offset(fetch_offset)
                 if fetch_offset < partition.log_end_offset:
                     return (0, *partition.offsets(), None, NO_ROOM, None)

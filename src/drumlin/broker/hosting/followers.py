@@ -46,9 +46,9 @@ class Followers:
         if state.leader != NO_LEADER:
             self._fetchers.follow(followed)
 
-    def hold_back(self, topic: str, index: int) -> None:
+    def pause_while_offline(self, topic: str, index: int) -> None:
         """Its log dir has failed: its leader must not take it for one that is about to catch up."""
-        self._fetchers.hold_back(topic, index)
+        self._fetchers.pause_while_offline(topic, index)
 
     def forget(self, topic: str, index: int) -> None:
         """Follow nobody: this broker leads the partition, or has no replica of it."""

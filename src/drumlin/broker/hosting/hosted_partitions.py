@@ -157,7 +157,7 @@ class HostedPartitions:
         """Have others lead what is in a log dir that has failed, where they can."""
         replicated, pace = [], Pace()
         for log in self._logs.in_directory(directory):
-            self._followers.hold_back(log.topic, log.partition)
+            self._followers.pause_while_offline(log.topic, log.partition)
             topic = self._image.topics_by_id.get(log.topic_id)
             state = None if topic is None else topic.partition(log.partition)
             if state is not None and self._config.node_id in {*state.isr, *state.elr}:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumlin.metadata.image import PartitionState
-    from drumlin.metadata.store.store import IsrWish, MetadataStore
+    from drumlin.metadata.rules.isr_requests import IsrRequest
+    from drumlin.metadata.store.store import MetadataStore
     from drumlin.replication.partition import Partition
 
 _log = logging.getLogger(__name__)
@@ -41,17 +42,17 @@ class IsrChanges:
 
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
-        self._wishes: dict[Partition, IsrWish] = {}
+        self._wishes: dict[Partition, IsrRequest] = {}
         self._task: asyncio.Task[None] | None = None
         #: Those of which it is not known whether they were made, and what was said of them.
-        self._unknown: dict[Partition, tuple[IsrWish, str]] = {}
+        self._unknown: dict[Partition, tuple[IsrRequest, str]] = {}
         self._pause_s = _AGAIN_S
         self._timer: asyncio.TimerHandle | None = None
         self._lines = RepeatedLines(_log)
         #: Since the start: by how many members ISRs have grown and shrunk, for the metrics.
         self.grown = self.shrunk = 0
 
-    def ask_for(self, partition: Partition, wish: IsrWish) -> None:
+    def ask_for(self, partition: Partition, wish: IsrRequest) -> None:
         self._wishes[partition] = wish
         self._begin()
 
@@ -82,7 +83,7 @@ class IsrChanges:
             # In the turn that found no more: a wish that comes before `_ended` begins anew.
             self._task = None
 
-    async def _ask_all(self, asked: Mapping[Partition, IsrWish]) -> bool:
+    async def _ask_all(self, asked: Mapping[Partition, IsrRequest]) -> bool:
         """Whether any was refused."""
         ids = {PartitionId(each.topic_id, each.index): each for each in asked}
         wishes = {key: asked[partition] for key, partition in ids.items()}
@@ -126,7 +127,7 @@ class IsrChanges:
         self.shrunk += max(before - now, 0)
 
     def _take(
-        self, partition: Partition, wish: IsrWish, answer: PartitionState | KafkaError
+        self, partition: Partition, wish: IsrRequest, answer: PartitionState | KafkaError
     ) -> bool:
         """Whether it was refused."""
         said = self._unknown.pop(partition, (wish, ""))[1]
@@ -139,17 +140,17 @@ class IsrChanges:
         if answer.code in _OUTDATED:
             # There is news of the partition. Until that has come to it, both ISRs count.
             text = f"in-sync replicas have changed otherwise: {answer}"
-            self._lines.say(logging.INFO, partition.name, text)
+            self._lines.write(logging.INFO, partition.name, text)
         elif answer.code in _UNKNOWN:
             # It may have been made, now or before: both ISRs count until that is known.
             text = f"in-sync replicas are not changed yet: {answer}"
             if text != said:
-                self._lines.say(logging.WARNING, partition.name, text)
+                self._lines.write(logging.WARNING, partition.name, text)
             if partition.is_led and partition not in self._wishes:
                 self._unknown[partition] = wish, text
             return False
         else:
             text = f"in-sync replicas stay, {answer}"
-            self._lines.say(logging.INFO, partition.name, text)
+            self._lines.write(logging.INFO, partition.name, text)
             partition.refused(wish)
         return True

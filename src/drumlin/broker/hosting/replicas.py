@@ -16,7 +16,7 @@ from drumlin.metadata.rules.balance import to_be_led_as_preferred
 from drumlin.metadata.rules.claims import is_process
 from drumlin.metadata.store.changes import Change, ConfigsChanged
 from drumlin.replication.fetchers import Fetchers
-from drumlin.replication.followed_partitions import Surroundings
+from drumlin.replication.followed_partitions import FollowerContext
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.replication.throttle import Throttle
 from drumlin.turns import Pace
@@ -42,7 +42,7 @@ class Replicas:
         self.isr_changes = IsrChanges(broker.metadata)
         config, now_s = broker.config, broker.clock.monotonic
         self._fetchers = Fetchers(
-            Surroundings(
+            FollowerContext(
                 connect=self._connect,
                 node_id=broker.node_id,
                 broker_epoch=self._own_epoch,
@@ -89,7 +89,7 @@ class Replicas:
             topic = self._image.topics_by_id.get(followed.topic_id)
             state = None if topic is None else topic.partition(followed.index)
             if state is not None and self._broker.node_id not in state.isr:
-                self._fetchers.name_again(followed.topic, followed.index)
+                self._fetchers.report_again(followed.topic, followed.index)
             await pace.give_way()
 
     async def balance_leaders(self) -> None:

@@ -167,7 +167,7 @@ class Endpoints:
         return await self._each(act, logs)
 
     async def _trust_clock(self, request: Request) -> Response:
-        self._broker.clock.expiry.believe()
+        self._broker.clock.expiry.trust()
         return await self._clock(request)
 
     async def _simulate(self, request: Request) -> Response:

@@ -107,7 +107,8 @@ class Operator:
             for node_id, rows in zip(ready, said, strict=True)
             if not isinstance(rows, BaseException)
         }
-        controller = measure_controller(self._authority.elections, self._authority.queue)
+        owner = self._authority.controller
+        controller = measure_controller(owner.elections, owner.queue)
         merged = [*merged_measures(measures), *controller]
         page = await asyncio.to_thread(lambda: write_metrics(merged))
         return Response(page, CONTENT_TYPE)

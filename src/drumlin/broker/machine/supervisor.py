@@ -23,9 +23,8 @@ from drumlin.broker.start.startup import StartFailed
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
 from drumlin.config.machine import check_machine, properties_of
-from drumlin.config.topic import LogConfig, log_config
 from drumlin.metadata.image import ResourceType
-from drumlin.metadata.opening import open_embedded
+from drumlin.metadata.opening import configs_in, open_embedded
 from drumlin.metadata.shared.authority import Authority
 from drumlin.metadata.store.changes import ConfigsChanged
 from drumlin.metadata.store.mutations import ImmediateListeners
@@ -82,7 +81,8 @@ class _Server:
             if self._is_empty:
                 await store.commit([note_placed([*log_dirs])])
             self._image = store.image
-            authority = Authority(store, log_dirs, self._configs_of, self._drop)
+            configs_of = configs_in(store.image, self._config)
+            authority = Authority(store, log_dirs, configs_of, self._drop)
             store.on_change(self._on_change)
             operator = Operator(self._config, self._workers, authority)
             try:
@@ -155,9 +155,6 @@ class _Server:
         )
         for risk in risks(self._config):
             _log.warning("%s", risk)
-
-    def _configs_of(self, topic: str) -> LogConfig:
-        return log_config(self._image.topic_configs(topic), self._config.topic_defaults())
 
     def _drop(self, node_id: int) -> None:
         self._workers[node_id].kill()

@@ -313,7 +313,7 @@ class ShareFetch:
                 stay.enter(live.room)
                 await self._pace.give_way()
             if not await self._has_more_to_try() and not self._is_over:
-                await stay.until_told(self._time_left)
+                await stay.until_notified(self._time_left)
                 self._pace = Pace()
         finally:
             await stay.leave_in_turns()

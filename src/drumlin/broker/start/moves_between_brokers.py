@@ -28,7 +28,7 @@ from drumlin.config.machine_folders import FOLDER, folder_of
 from drumlin.metadata.embedded import database
 from drumlin.metadata.embedded.database import Database, UnreadableMetadata
 from drumlin.metadata.image import PartitionId
-from drumlin.storage.all_logs.resting_directory import Partition, RestingDirectory
+from drumlin.storage.all_logs.idle_directory import IdleDirectory, Partition
 from drumlin.storage.directory.log_directory import LogDirectory
 from drumlin.storage.directory.meta_properties import read_meta_properties
 from drumlin.storage.directory.partition_metadata import NO_TOPIC_ID, read_topic_id
@@ -90,7 +90,7 @@ def is_empty(config: BrokerConfig) -> bool:
     """Whether there are no logs, as far as the log dirs can be read. Blocks."""
     for path in config.log_dirs:
         with suppress(OSError):
-            if RestingDirectory(path, Files()).partitions:
+            if IdleDirectory(path, Files()).partitions:
                 return False
     return True
 
@@ -117,7 +117,7 @@ class _Folders:
         self._first = first
         self._files = Files()
         self._log_dirs = log_dirs
-        self._found: dict[tuple[str, int], RestingDirectory] = {}
+        self._found: dict[tuple[str, int], IdleDirectory] = {}
         #: Whether something cannot be read: there may be more in it.
         self.is_partial = False
         for log_dir in log_dirs:
@@ -127,9 +127,9 @@ class _Folders:
             except OSError as error:
                 self._leave_alone(log_dir, error)
 
-    def _read(self, log_dir: str, node_id: int) -> RestingDirectory:
+    def _read(self, log_dir: str, node_id: int) -> IdleDirectory:
         path = folder_of(log_dir, node_id - self._first, node_id)
-        found = self._found[log_dir, node_id] = RestingDirectory(path, self._files)
+        found = self._found[log_dir, node_id] = IdleDirectory(path, self._files)
         return found
 
     def _leave_alone(self, path: str, error: OSError) -> None:
@@ -178,7 +178,7 @@ class _Folders:
                     found[node_id] = log_dir
         return found
 
-    def at(self, log_dir: str, node_id: int) -> RestingDirectory:
+    def at(self, log_dir: str, node_id: int) -> IdleDirectory:
         """What a broker has there; it is made where there is nothing."""
         found = self._found.get((log_dir, node_id))
         if found is None:

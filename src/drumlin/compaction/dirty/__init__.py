@@ -1,1 +1,1 @@
-"""What of a log can be cleaned, and how far it has been. Pure, but for the notes of a round."""
+"""The cleanable part of a log, and the progress of interrupted rounds. Never changes a log."""

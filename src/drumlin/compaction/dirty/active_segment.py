@@ -1,6 +1,6 @@
-"""What an operator should know about the active segment, which is cleaned only once it is closed.
+"""The active segment as operators see it: it is not cleaned before it is closed.
 
-In a small topic that is all there is: nothing in it is cleaned, and no figure shows why.
+A small topic may have no other segment, so that nothing is cleaned; this shows why.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from drumlin.storage.log.partition_log import PartitionLog
 
 
 class ActiveSegment(NamedTuple):
-    """The segment that a log is written to."""
+    """The segment to which a log appends."""
 
     base_offset: int
     records: int
     size: int
-    #: When it is closed, by the topic's keys.
+    #: When it is closed according to the topic's configuration, in words.
     closes: str
 
 
 def active_segment(log: PartitionLog) -> ActiveSegment:
-    """The active segment as it is about now. Any thread may ask."""
+    """The active segment of a log at this moment. Thread-safe."""
     active = log.segments.active
     records = max(0, log.log_end_offset - max(active.base_offset, log.log_start_offset))
     return ActiveSegment(active.base_offset, records, active.size, _closes(log.config))

@@ -3,9 +3,9 @@
     tail: cleaned before    head: dirty, cleanable      not cleanable
     [log start ........ first dirty)[first dirty ...... first uncleanable)[......... log end)
 
-Not cleanable are the active segment, everything from the last stable offset on, and records
-written less than `min.compaction.lag.ms` ago. As segments are cleaned whole, neither is a segment
-that contains any of these.
+The active segment, everything from the last stable offset on, and records written less than
+`min.compaction.lag.ms` ago are not cleanable, nor is a segment that contains any of these, since
+segments are cleaned as a whole.
 """
 
 from __future__ import annotations
@@ -13,51 +13,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-_FOR_EVER: Final = 2**63 - 1
+_FOREVER: Final = 2**63 - 1
 
 
 class SegmentFacts(NamedTuple):
-    """What the decision needs to know of one segment."""
+    """The facts about a segment that decide whether it is cleanable."""
 
     base_offset: int
     size: int
-    #: When its latest record was written, as far as known: the later of the largest timestamp and
-    #: the time of the last append. A timestamp alone is only the producer's claim.
+    #: When its latest record was written: the later of the largest timestamp and the time of the
+    #: last append, since producers may send any timestamp.
     written_ms: int
-    #: When its oldest record was written, as far as known; -1: it does not matter.
+    #: When its oldest record was written, approximately; -1 if it does not matter.
     begun_ms: int
 
 
 class LogFacts(NamedTuple):
-    """One compacted log at one moment. The last segment is the active one."""
+    """The facts about a compacted log. The last segment is the active one."""
 
     log_start_offset: int
     last_stable_offset: int
-    #: Where the last cleaning ended; None if there was none.
+    #: The cleaner checkpoint, where the last cleaning ended; None if there was none.
     checkpoint_offset: int | None
     segments: Sequence[SegmentFacts]
-    #: When the first tombstone or marker below it may go; None if that is not known.
+    #: The earliest delete horizon below the checkpoint; None if it is not known.
     delete_horizon_ms: int | None = None
 
 
 class Cleanable(NamedTuple):
-    """See the picture above; sizes count whole segments."""
+    """The parts of a log, see the diagram above; sizes count whole segments."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
     clean_bytes: int
     cleanable_bytes: int
-    #: By how much the wait of the oldest dirty record exceeds `max.compaction.lag.ms`.
+    #: How long the oldest dirty record has waited beyond `max.compaction.lag.ms`.
     overdue_ms: int
-    #: The checkpoint does not fit the log (truncated, or another log): clean from its start.
+    #: Whether the checkpoint does not fit the log, which was truncated: clean from its start.
     is_checkpoint_invalid: bool
-    #: Of the clean part: when its first tombstone or marker may go; None if that is not known.
+    #: The earliest delete horizon of the clean part; None if it is not known.
     delete_horizon_ms: int | None = None
 
     def has_deletions_to_drop(self, now_ms: int, *, if_unknown: bool = False) -> bool:
-        """Whether tombstones or markers of the clean part may go now.
+        """Whether tombstones or markers of the clean part can be removed now.
 
-        It is not known of what another program, or an earlier version, has cleaned.
+        The horizon is unknown if another program or an earlier version has cleaned the log.
         """
         if not self.clean_bytes or self.is_checkpoint_invalid:
             return False
@@ -65,7 +65,7 @@ class Cleanable(NamedTuple):
 
     @property
     def dirty_ratio(self) -> float:
-        """The dirty part of what could be cleaned, by bytes; 0 for nothing at all."""
+        """Dirty bytes divided by clean and dirty bytes; 0 for an empty log."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
@@ -75,15 +75,15 @@ def cleanable(
     now_ms: int,
     *,
     min_compaction_lag_ms: int = 0,
-    max_compaction_lag_ms: int = _FOR_EVER,
+    max_compaction_lag_ms: int = _FOREVER,
 ) -> Cleanable:
-    """Where head and tail of a log are, and how much is in them."""
+    """Divide a log into its clean, dirty and uncleanable parts."""
     segments = facts.segments
     sealed, active = segments[:-1], segments[-1]
     first_dirty, is_invalid = _first_dirty_offset(facts, active.base_offset)
     first_uncleanable = active.base_offset
     clean = dirty = 0
-    waiting_since = _FOR_EVER
+    waiting_since = _FOREVER
     for segment, following in zip(sealed, segments[1:], strict=True):
         if following.base_offset <= first_dirty:
             clean += segment.size

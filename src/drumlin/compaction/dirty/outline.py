@@ -1,6 +1,7 @@
-"""What is asked of a log to see whether, and how much of it, can be cleaned.
+"""Finding the cleanable part of a log, without the loop that changes logs.
 
-Any thread may ask; what it gets is about now, and a cleaning begins with a view that is true.
+Thread-safe. The facts are approximate, as the log may change while they are read: a cleaning
+itself starts with a consistent `CleaningView`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from drumlin.storage.log.cleaning_view import CleaningView
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.segment.segment import Segment
 
-_FOR_EVER: Final = 2**63 - 1
+_FOREVER: Final = 2**63 - 1
 
 
 class Outline(NamedTuple):
-    """What must be known of a log to see whether to clean it. Any thread may make one."""
+    """The facts about a log that decide whether to clean it."""
 
     segments: tuple[Segment, ...]
     log_start_offset: int
@@ -27,8 +28,8 @@ class Outline(NamedTuple):
 
 
 def outline(log: PartitionLog) -> Outline:
-    """A log as it is about now: a cleaning begins with a view that is true."""
-    stable = log.high_watermark  # first: what is undecided below is noted by then
+    """The facts about a log at this moment, approximately."""
+    stable = log.high_watermark  # read first: open transactions below it are known by then
     first_undecided = log.producer_state.first_undecided_offset
     return Outline(
         log.segments.snapshot(),
@@ -39,14 +40,14 @@ def outline(log: PartitionLog) -> Outline:
 
 
 def find_cleanable(log: PartitionLog, view: Outline | CleaningView, now_ms: int) -> Cleanable:
-    """What of a log can be cleaned.
+    """The cleanable part of a log.
 
     Raises:
-        OSError, KafkaError: its files cannot be looked at.
+        OSError, KafkaError: its files cannot be read.
     """
     config = view.config
     needs_times = config.min_compaction_lag_ms > 0
-    has_deadline = config.max_compaction_lag_ms < _FOR_EVER
+    has_deadline = config.max_compaction_lag_ms < _FOREVER
     facts = [
         SegmentFacts(
             segment.base_offset,
@@ -67,10 +68,10 @@ def find_cleanable(log: PartitionLog, view: Outline | CleaningView, now_ms: int)
 
 
 def _begun_ms(segment: Segment, previous: Segment | None) -> int:
-    """When a segment's first record was written, as far as one can tell.
+    """When a segment's first record was written, approximately.
 
-    Its timestamp is the producer's word, and may be of last year or of tomorrow: it counts within
-    the times at which the segment before it, and it itself, were written last.
+    A producer may send any timestamp, so it is limited by the last-modified times of the previous
+    segment and of this one.
     """
     modified_ms, timestamp = segment.modified_ms(), segment.first_timestamp
     begun_ms = timestamp if 0 <= timestamp <= modified_ms else modified_ms

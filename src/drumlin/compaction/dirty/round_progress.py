@@ -1,11 +1,11 @@
-"""How far a round came that did not come to its end, so that the next one goes on there.
+"""The progress of an interrupted round, from which the next one continues.
 
-The segments before `next_offset` are cleaned by all that lay before `round_end_offset` when the
-round began. What goes on there looks at the same records, and at no later ones: else later records
-would count as looked at, while those that they have superseded lie before `next_offset`. So
-together the two are one round, and only its end moves the cleaner checkpoint.
+The segments before `next_offset` are clean with respect to all records below `round_end_offset`.
+The continued round must read the same records and no later ones: otherwise a later record would
+count as clean while a record of its key before `next_offset` remains. So the two parts are one
+round, and only its end advances the cleaner checkpoint.
 
-Kept in memory: after a restart a round begins anew.
+Kept in memory only: after a restart a round starts from the checkpoint.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from drumlin.storage.log.partition_log import PartitionLog
 
 
 class RoundProgress(NamedTuple):
-    """See the module."""
+    """The state of a log and of a round when the round was interrupted."""
 
     log: PartitionLog
     truncations: int
@@ -27,12 +27,12 @@ class RoundProgress(NamedTuple):
     checkpoint_offset: int | None
     round_end_offset: int
     next_offset: int
-    #: Those of the log at `next_offset`, which batches after it belong to.
+    #: The transactions that are open at `next_offset`.
     transactions: OpenTransactions
     done: CleaningStatistics
 
     def is_of(self, log: PartitionLog, view: CleaningView) -> bool:
-        """Whether the log is still the one that the round has left."""
+        """Whether the log has not changed since in a way that invalidates the progress."""
         ends = [segment.base_offset for segment in view.segments[1:]]
         return (
             self.log is log
@@ -43,5 +43,5 @@ class RoundProgress(NamedTuple):
 
 
 def checkpoint_of(log: PartitionLog) -> int | None:
-    """Where the last whole round ended; None if there was none."""
+    """The cleaner checkpoint, where the last complete round ended; None if there was none."""
     return log.log_directory.cleaner_offsets.get((log.topic, log.partition))

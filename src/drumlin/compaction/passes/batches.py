@@ -1,6 +1,6 @@
-"""Batches that a pass leaves to the cleaner: compressed, of a transaction, or control batches.
+"""Batches that the passes leave to their caller: compressed, transactional and control batches.
 
-Every error names the file and position of the batch.
+Parses and rebuilds them one at a time. Every error names the file and position of the batch.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from drumlin.records.plain.record import decode_batch, encode_record
 from drumlin.storage.producers.control_records import parse_marker
 from drumlin.storage.producers.producer_state import TransactionMarker
 
-#: No batch that a broker has accepted decompresses to more.
-_UNFOLDED_BYTES_MAX: Final = 1 << 30
+#: A broker accepts no batch that decompresses to more.
+_UNCOMPRESSED_BYTES_MAX: Final = 1 << 30
 _SPECIAL: Final = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 
 
 def sound_header(batch: memoryview, where: str) -> BatchHeader:
-    """The header of a whole batch.
+    """The header of a whole batch, after checking its CRC.
 
     Raises:
-        CleaningFailed: it is of another format, or damaged.
+        CleaningFailed: the batch has another format, or is damaged.
     """
     header = parse_header(batch)
     if header.magic != MAGIC:
-        raise CleaningFailed(f"{where}: a batch of magic {header.magic}; only {MAGIC} is known")
+        raise CleaningFailed(f"{where}: a batch of magic {header.magic}; only {MAGIC} is supported")
     if not crc_matches(batch, 0, header):
         raise CleaningFailed(f"{where}: the CRC of a batch does not match")
     return header
 
 
 def marker_in(batch: memoryview, header: BatchHeader, where: str) -> TransactionMarker | None:
-    """The marker in a control batch; None for one that is empty, or of another kind."""
+    """The marker in a control batch; None if the batch is empty or of another kind."""
     try:
         return parse_marker(batch, header)
     except CorruptRecord as error:
@@ -60,22 +60,22 @@ def marker_in(batch: memoryview, header: BatchHeader, where: str) -> Transaction
 
 
 def records_of(batch: memoryview, header: BatchHeader, where: str) -> Buffer:
-    """The records of a batch, valid until this thread decompresses others.
+    """The decompressed records of a batch, valid until this thread decompresses the next one.
 
     Raises:
         CleaningFailed: they can't be decompressed.
     """
     try:
-        return decompress_for_now(header.compression, batch[HEADER_SIZE:], _UNFOLDED_BYTES_MAX)
+        return decompress_for_now(header.compression, batch[HEADER_SIZE:], _UNCOMPRESSED_BYTES_MAX)
     except CorruptRecord as error:
         raise CleaningFailed(f"{where}: {error}") from None
 
 
 def special_size(view: memoryview, position: int) -> int:
-    """The size of the batch at a position if it is whole and not ordinary, else 0.
+    """The size of the batch at a position if it is whole and special, else 0.
 
-    It spares a call of the pass for each of many such batches in a row; whether they are sound is
-    checked later.
+    Avoids a call of the pass for each of many special batches in a row; their contents are checked
+    later.
     """
     if len(view) - position < HEADER_SIZE or not view[position + ATTRIBUTES_LOW_BYTE] & _SPECIAL:
         return 0
@@ -84,7 +84,7 @@ def special_size(view: memoryview, position: int) -> int:
 
 
 def with_records(header: BatchHeader, left: BatchHeader | FilteredBody, body: Buffer) -> bytearray:
-    """The batch with the records that are left, compressed with its codec again."""
+    """The batch with its remaining records, compressed with its codec again."""
     attributes = header.attributes & ~DELETE_HORIZON_MASK
     if left.has_delete_horizon:
         attributes |= DELETE_HORIZON_MASK
@@ -100,7 +100,7 @@ def with_records(header: BatchHeader, left: BatchHeader | FilteredBody, body: Bu
 
 
 def without_records(header: BatchHeader) -> bytearray:
-    """The batch reduced to its header, which keeps its producer's last sequence."""
+    """The batch reduced to its header, which preserves its producer's last sequence."""
     return _assemble(
         header._replace(
             attributes=header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK),
@@ -112,7 +112,7 @@ def without_records(header: BatchHeader) -> bytearray:
 
 
 def with_delete_horizon(batch: memoryview, header: BatchHeader, horizon_ms: int) -> bytearray:
-    """An uncompressed batch of few records with its delete horizon set."""
+    """An uncompressed batch with a new delete horizon. Slow: for batches of few records."""
     body = bytearray()
     for record in decode_batch(batch):
         body += encode_record(record, header.base_offset, horizon_ms)

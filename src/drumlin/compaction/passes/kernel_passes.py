@@ -1,11 +1,12 @@
-"""A cleaning's two passes over chunks of a log, as machine code without the GIL.
+"""A cleaning's two passes over the batches in a log, in machine code that releases the GIL.
 
-Pass 1 puts the last offset of every key into the map; pass 2 writes what survives. Both go from
-batch to batch through a chunk of log bytes. A pass handles *ordinary* batches: not compressed, not
-transactional, no control batches. It stops before any other: the caller verifies the CRC of that
-batch, hands over its records decompressed (`map_body`, `filter_body`), and writes the batch itself.
+Pass 1 puts the last offset of every key into the map; pass 2 writes the surviving records. Both
+process a chunk of log bytes batch by batch. A pass handles *ordinary* batches: neither compressed
+nor transactional nor control batches. It stops before a *special* batch, any other: the caller
+verifies the CRC of that batch, passes its decompressed records (`map_body`, `filter_body`), and
+writes the batch itself.
 
-No pass opens a file, and no content of one can make it read or write outside its buffers.
+A pass never opens a file, and no content of a log can make it read or write outside its buffers.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _Entries = ctypes.c_int64 * (SCAN_ENTRIES_MAX * SCAN_ENTRY_WIDTH)
 
 
 class MapPass:
-    """Pass 1 over one log. It has processed all up to `offset_map.latest_offset`."""
+    """Pass 1 over one log. It has processed everything up to `offset_map.latest_offset`."""
 
     def __init__(
         self, kernels: CompactionKernels, offset_map: OffsetMap, first_offset: int, end_offset: int
@@ -62,9 +63,9 @@ class MapPass:
 
     @property
     def end_offset(self) -> int:
-        """Where the pass ends. A caller that goes segment by segment sets it to the end of each.
+        """The offset at which the pass ends. A caller sets it to the end offset of each segment.
 
-        Then a batch beyond it has a damaged offset, which no CRC covers.
+        A batch beyond it has a damaged offset, which the CRC does not cover.
         """
         return self._state[at.MAP_END_OFFSET]
 
@@ -73,12 +74,12 @@ class MapPass:
         self._state[at.MAP_END_OFFSET] = min(offset, INT64_MAX)
 
     def run(self, chunk: Chunk, size: int, position: int = 0) -> Stop:
-        """Put the records of ordinary batches in `chunk[position:size]`.
+        """Put the records of the ordinary batches in `chunk[position:size]` into the map.
 
-        Records below the first dirty offset are skipped, whole batches of them without being read;
-        a batch at or after the end offset ends the pass (DONE). When the map is FULL, its
-        `latest_offset` is the one before the first record that found no room (which may be before
-        all records). After CORRUPT the map is unusable.
+        Records below the first dirty offset are skipped, whole batches of them unread; a batch at
+        or after the end offset ends the pass (DONE). When the map is FULL, its `latest_offset`
+        precedes the first record that did not fit, and may precede all records. After CORRUPT the
+        map is unusable.
 
         Stops: END, SPECIAL, DONE, FULL, CORRUPT.
         """
@@ -91,7 +92,7 @@ class MapPass:
         return Stop(*_outcome(status, state[at.MAP_POSITION], state))
 
     def map_body(self, body: Buffer, header: BatchHeader) -> Reason:
-        """Put the records of a batch whose decompressed body is given: END, DONE or FULL.
+        """Put the records of a batch, given its decompressed body: END, DONE or FULL.
 
         Raises:
             CorruptRecord: the records don't match the header.
@@ -103,7 +104,7 @@ class MapPass:
         return Reason(status)
 
     def pass_over(self, header: BatchHeader) -> Reason:
-        """Skip a batch of which nothing is put (control, aborted): END or DONE."""
+        """Skip a control batch or an aborted batch: END or DONE."""
         return pass_over(
             self._map, header, self._state[at.MAP_FIRST_OFFSET], self._state[at.MAP_END_OFFSET]
         )
@@ -114,13 +115,13 @@ class MapPass:
 
 
 class FilterPass:
-    """Pass 2 over one log, with a map that is complete up to its `latest_offset`.
+    """Pass 2 over one log.
 
-    `next_offset` and `end_offset` describe the input: a batch that begins before the one, which is
-    the end of the batches processed so far, or ends after the other, that of the segment, is
-    corrupt. `unindexed_bytes` since the last index entry, and `largest_timestamp`, with the last
-    offset of the first batch that has it, describe the file being written. The caller sets them
-    when a segment or a file begins, and keeps them up to date when it handles a batch itself.
+    A batch that begins before `next_offset`, the end offset of the batches processed so far, or
+    ends after `end_offset`, that of the segment, is corrupt. `unindexed_bytes` are those written
+    since the last index entry; `largest_timestamp` of the file comes with the last offset of the
+    first batch with it. The caller sets all of them at the beginning of a segment or a file, and
+    updates them when it handles a batch itself.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class FilterPass:
         state[at.FILTER_INTERVAL] = index_interval_bytes
         state[at.FILTER_LARGEST_TIMESTAMP] = state[at.FILTER_LARGEST_OFFSET] = NO_TIMESTAMP
         state[at.FILTER_END_OFFSET] = state[at.FILTER_EARLIEST_HORIZON] = INT64_MAX
-        # Everything whose address the kernels get is kept alive as long as the pass.
+        # Everything whose address is passed to kernels must live as long as this object.
         self._kept_empty = (ctypes.c_int64 * len(rules.kept_empty))(*rules.kept_empty)
         state[at.FILTER_KEPT_EMPTY] = ctypes.addressof(self._kept_empty)
         state[at.FILTER_KEPT_EMPTY_COUNT] = len(rules.kept_empty)
@@ -200,17 +201,17 @@ class FilterPass:
         output_size: int = 0,
         file_position: int = 0,
     ) -> FilterStop:
-        """Append the surviving records of ordinary batches in `chunk[position:size]` to `output`.
+        """Append the surviving records of the ordinary batches in `chunk[position:size]`.
 
-        A batch whose records all survive is copied as it is. Any other keeps its header but for
-        size, count, largest timestamp and CRC; a new delete horizon changes base timestamp and
-        deltas too, so that records grow. The CRC of a batch that changes is verified first.
+        A batch whose records all survive is copied unchanged. Any other keeps its header except for
+        size, count, largest timestamp and CRC; a new delete horizon also changes base timestamp and
+        deltas, so that records grow. The CRC is verified before a batch is changed.
 
         Args:
-            output_size: bytes in the output already.
-            file_position: the position in its file of the first byte of `output`.
+            output_size: the used part of `output`, to which the batches are appended.
+            file_position: the position of `output`'s first byte in the file.
 
-        Stops: END, SPECIAL, FULL, CORRUPT. Index entries that came due are in `entries`.
+        Stops: END, SPECIAL, FULL, CORRUPT. New index entries are in `entries`.
         """
         state = self._state
         assert 0 <= position <= size <= len(chunk)
@@ -237,13 +238,13 @@ class FilterPass:
 
     @property
     def entries(self) -> list[IndexEntry]:
-        """The index entries of the last `run`; positions are those in the file."""
+        """The index entries of the last `run`, with positions in the file."""
         numbers = self._entries[: self._state[at.FILTER_ENTRY_COUNT] * SCAN_ENTRY_WIDTH]
         fields = [numbers[field::SCAN_ENTRY_WIDTH] for field in range(SCAN_ENTRY_WIDTH)]
         return list(map(IndexEntry, *fields))
 
     def filter_body(self, body: Buffer, header: BatchHeader) -> FilteredBody:
-        """The surviving records of a batch whose decompressed body is given.
+        """The surviving records of a batch, given its decompressed body.
 
         Raises:
             CorruptRecord: the records don't match the header.
@@ -276,10 +277,9 @@ class FilterPass:
 
     @property
     def earliest_horizon_ms(self) -> int:
-        """The earliest delete horizon of tombstones that were kept; `NO_HORIZON` for none.
+        """The earliest delete horizon of the tombstones that were kept; `NO_HORIZON` for none.
 
-        One that has passed counts only where the rules keep such tombstones: else nothing that
-        is left has it.
+        A horizon that has passed only counts if the rules keep such tombstones.
         """
         return self._state[at.FILTER_EARLIEST_HORIZON]
 
@@ -313,10 +313,10 @@ def _pointer(buffer: Buffer) -> Any:
 
 
 def _take_header(state: Any, header: BatchHeader) -> None:
-    """Put the fields of a header where the kernels look for them.
+    """Store the fields of a header in the state of the kernels.
 
     Raises:
-        CorruptRecord: the numbers in it are impossible.
+        CorruptRecord: they are impossible.
     """
     check_header(header)
     state[: at.HEAD_WIDTH] = (

@@ -3,9 +3,9 @@
     10 bytes  of the key's 128-bit hash
      4 bytes  offset relative to the map's first one, plus 1; 0 where the slot is empty
 
-The other 48 bits of the hash select the slot where the search begins; it continues from slot to
-slot. Two keys are taken for one if they agree in those 80 bits and also lie in one run of slots.
-Kernels fill the map and look into it. It belongs to one cleaning and one thread.
+The other 48 bits of the hash select the slot where the search starts; it continues from slot to
+slot. Two keys are confused if they agree in the 80 bits and their searches also reach the same
+slot. Kernels fill the map and read it. A map belongs to one cleaning and one thread.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _Words = ctypes.c_int64 * OFFSET_MAP_WIDTH
 
 
 def capacity_within(memory_bytes: int, load_factor: float) -> int:
-    """The number of keys that a map of `memory_bytes` takes."""
+    """The number of keys that fit into a map of `memory_bytes`."""
     return math.floor(memory_bytes // OFFSET_MAP_SLOT_SIZE * load_factor)
 
 
 class OffsetMap:
-    """Key -> last offset, for as many keys as there is memory."""
+    """A hash table from keys to their last offsets, of a fixed size."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class OffsetMap:
         expected_keys: int | None = None,
         seed: bytes | None = None,
     ) -> None:
-        """An empty map.
+        """Allocate an empty map.
 
         Args:
-            memory_bytes: the memory it may take at most.
+            memory_bytes: the maximum size of the map.
             base_offset: the smallest offset that may be put.
             load_factor: the largest part of the slots that may be filled.
-            expected_keys: the map is made no larger than these keys need.
-            seed: the hash's key, 16 bytes; for tests.
+            expected_keys: limits the map to the size that these keys need.
+            seed: the key of the hash, 16 bytes; for tests.
         """
         if expected_keys is not None:
             needed_slots = math.ceil(max(1, expected_keys) / load_factor)
@@ -78,13 +78,13 @@ class OffsetMap:
         )
         with contextlib.suppress(AttributeError, OSError):  # not on every system
             self._memory.madvise(mmap.MADV_HUGEPAGE)
-        # Held for as long as kernels may use the address.
+        # Keeps the memory in place for as long as kernels may use its address.
         self._first_byte: ctypes.c_char | None = ctypes.c_char.from_buffer(self._memory)
         #: The description of the map for kernels; see `layout.py`.
         self.words: Final = _Words()
         self.words[OFFSET_MAP_ADDRESS] = ctypes.addressof(self._first_byte)
         self.words[OFFSET_MAP_SLOTS] = slots
-        # One slot is always empty, so that every search ends.
+        # At least one slot must stay empty, so that every search ends.
         self.words[OFFSET_MAP_CAPACITY] = min(math.floor(slots * load_factor), slots - 1)
         self.words[OFFSET_MAP_BASE_OFFSET] = base_offset
         self.words[OFFSET_MAP_LATEST_OFFSET] = NO_OFFSET
@@ -92,22 +92,22 @@ class OffsetMap:
 
     @property
     def capacity(self) -> int:
-        """The number of keys it can hold."""
+        """The number of keys that fit into the map."""
         return self.words[OFFSET_MAP_CAPACITY]
 
     @property
     def count(self) -> int:
-        """The number of keys in it."""
+        """The number of keys in the map."""
         return self.words[OFFSET_MAP_COUNT]
 
     @property
     def utilisation(self) -> float:
-        """Part of the capacity that is in use, 0 to 1."""
+        """The used part of the capacity, from 0 to 1."""
         return self.count / self.capacity if self.capacity else 1.0
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no new key."""
+        """Whether no new key fits."""
         return self.count >= self.capacity
 
     @property
@@ -120,7 +120,7 @@ class OffsetMap:
 
     @property
     def latest_offset(self) -> int:
-        """The last offset that was processed, whether or not it had a key; -1 for none."""
+        """The last offset that was processed, with a key or without one; -1 for none."""
         return self.words[OFFSET_MAP_LATEST_OFFSET]
 
     @latest_offset.setter
@@ -128,10 +128,10 @@ class OffsetMap:
         self.words[OFFSET_MAP_LATEST_OFFSET] = offset
 
     def survivors_bitmap(self, start_offset: int, end_offset: int) -> bytearray | None:
-        """A bit for each offset from `start_offset` on: whether it is the last one of its key.
+        """A bitmap of the offsets that are the last of their key, from `start_offset` on.
 
-        Bit n is `bitmap[n // 8] >> (n % 8) & 1`. None if it would take more than an
-        eighth of the map's memory or 64 MiB.
+        Bit n is `bitmap[n // 8] >> (n % 8) & 1`. None if it would take more than an eighth of the
+        map's memory, or more than 64 MiB.
         """
         size = (max(0, end_offset - start_offset) + 7) // 8
         if size > min(self.memory_bytes // 8, _BITMAP_BYTES_MAX):
@@ -144,7 +144,7 @@ class OffsetMap:
         return bitmap
 
     def close(self) -> None:
-        """Give the memory back. The map must not be used afterwards."""
+        """Free the memory. The map must not be used afterwards."""
         self._first_byte = None
         self.words[OFFSET_MAP_ADDRESS] = 0
         self._memory.close()

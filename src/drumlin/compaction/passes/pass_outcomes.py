@@ -1,4 +1,4 @@
-"""What the passes decide of whole batches, and the words for what is wrong with one."""
+"""What the passes decide about whole batches, and the messages for faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from drumlin.records.kernels.compaction_layout import (
 )
 
 FAULTS: Final = {
-    FAULT_MAGIC: "it is not of magic 2",
+    FAULT_MAGIC: "its magic is not 2",
     FAULT_SIZE: "it is smaller than its header",
     FAULT_HEADER: "its header has offsets or a count that can't be",
     FAULT_CRC: "its CRC does not match",
@@ -33,7 +33,7 @@ FAULTS: Final = {
 
 
 def fault_of(header: BatchHeader) -> int | None:
-    """The fault in the numbers of a header; None if they are possible."""
+    """The fault in a header's offsets or count; None if they are possible."""
     if not 0 <= header.base_offset <= OFFSET_MAX:
         return FAULT_HEADER
     return FAULT_HEADER if header.last_offset_delta < 0 or header.record_count < 0 else None
@@ -48,7 +48,7 @@ def check_header(header: BatchHeader) -> None:
 def pass_over(
     offset_map: OffsetMap, header: BatchHeader, first_offset: int, end_offset: int
 ) -> Reason:
-    """See `MapPass.pass_over`."""
+    """Skip a batch, for `MapPass.pass_over`."""
     if header.base_offset >= end_offset or header.last_offset >= end_offset:
         offset_map.latest_offset = end_offset - 1
         return Reason.DONE
@@ -58,14 +58,14 @@ def pass_over(
 
 
 def new_horizon_ms(rules: FilterRules) -> int:
-    """The delete horizon for tombstones that this cleaning is the first to see."""
+    """The delete horizon for tombstones and markers that have none yet."""
     assert rules.now_ms >= 0
     assert rules.delete_retention_ms >= 0
     return min(rules.now_ms + rules.delete_retention_ms, INT64_MAX)
 
 
 def stays_empty(rules: FilterRules, last_offset: int) -> bool:
-    """Whether a batch is kept even if no record is left in it."""
+    """Whether a batch is kept even if it has no record left."""
     place = bisect_left(rules.kept_empty, last_offset)
     return place < len(rules.kept_empty) and rules.kept_empty[place] == last_offset
 
@@ -79,9 +79,9 @@ def filtered_body(
     max_timestamp: int,
     horizon_ms: int | None,
 ) -> FilteredBody:
-    """The result for a body of which `count` records are kept.
+    """The result for a batch of which `count` records are kept.
 
-    `horizon_ms` is the new delete horizon that their timestamps were rewritten against, if any.
+    `horizon_ms` is the new delete horizon, if any: the timestamps in `kept` are relative to it.
     """
     is_dropped = count == 0 and not stays_empty(rules, header.last_offset)
     if count == header.record_count and horizon_ms is None:

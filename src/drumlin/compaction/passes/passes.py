@@ -1,7 +1,4 @@
-"""What the two passes of a cleaning are told, and say: plain values.
-
-The passes themselves are in `kernel_passes.py`.
-"""
+"""The arguments and results of a cleaning's two passes, which are in `kernel_passes.py`."""
 
 from __future__ import annotations
 
@@ -32,85 +29,85 @@ Chunk = bytearray | memoryview
 
 
 class Reason(IntEnum):
-    """Why a pass has stopped."""
+    """The reason why a pass has stopped."""
 
     END = 0  #: no whole batch is left in the chunk
-    SPECIAL = 1  #: the batch at `position` is whole, and the caller has to handle it
+    SPECIAL = 1  #: the batch at `position` is whole and special: the caller has to handle it
     DONE = 2  #: the end offset was reached (pass 1)
-    FULL = 3  #: the map (pass 1) or the output (pass 2) has no room for more
-    CORRUPT = 4  #: what is at `position` is no batch, or a broken one: see `fault`
+    FULL = 3  #: the map (pass 1) or the output (pass 2) is full
+    CORRUPT = 4  #: there is no valid batch at `position`: see `fault`
 
 
 class Stop(NamedTuple):
-    """Where a run has stopped, and why."""
+    """The position at which a run has stopped, and the reason."""
 
     reason: Reason
-    position: int  # in the chunk; everything before it is processed
-    batch_size: int  # of the batch there, by its header; 0 if there is no whole header
-    fault: str  # what is wrong with a corrupt one, else ""
+    position: int  # in the chunk; everything before it has been processed
+    batch_size: int  # the size of the batch there, by its header; 0 without a whole header
+    fault: str  # the fault of a corrupt batch, else ""
 
 
 class MapFacts(NamedTuple):
-    """Counts of pass 1 so far. Batches and bytes are those of `run`."""
+    """The counts of pass 1 so far. Batches and bytes only include those of `run`."""
 
     batches: int
     size_bytes: int
-    records: int  # those that were put, and those without a key
+    records: int  # that were put, and that have no key
     keyless: int
 
 
 class FilterRules(NamedTuple):
-    """What decides about a record in pass 2, beside the map. Times in ms."""
+    """The rules of pass 2 besides the map. Times in ms."""
 
     now_ms: int
     delete_retention_ms: int
-    #: Last offsets of batches that stay even when no record is left in them, ascending.
+    #: The last offsets of batches that are kept even without records, ascending.
     kept_empty: Sequence[int] = ()
-    #: A bit for each offset from `bitmap_start` on: it is the last of its key. Spares hashing.
+    #: The bitmap of the last offsets of keys, from `bitmap_start` on. Avoids hashing of keys.
     bitmap: bytearray | None = None
     bitmap_start: int = 0
-    #: No tombstone and no marker is dropped, whatever its delete horizon is.
+    #: Whether all tombstones and markers are kept, whatever their delete horizon.
     keeps_deletions: bool = False
 
     @property
     def passed_until_ms(self) -> int:
-        """Delete horizons up to then have passed."""
+        """The time up to which delete horizons have passed."""
         return INT64_MIN if self.keeps_deletions else self.now_ms
 
 
 class FilterStop(NamedTuple):
-    """Where a run of pass 2 has stopped: as `Stop`, and the output's fill."""
+    """The position at which a run of pass 2 has stopped, as in `Stop`, and the output's size."""
 
     reason: Reason
     position: int
     batch_size: int
     fault: str
-    output_size: int  # the output is filled up to here
-    #: If the output is FULL: room that the batch at `position` may need. If that is more than the
-    #: whole output, the caller has to bring a larger one; else it or the list of entries is full.
+    output_size: int  # the used part of the output
+    #: With FULL: the space that the batch at `position` may need. If it exceeds the whole output,
+    #: the caller has to provide a larger one; else the output or the list of entries is full.
     room_needed: int
 
 
 class FilteredBody(NamedTuple):
     """The surviving records of one batch."""
 
-    #: The kept records; the body itself if it `is_unchanged`. Valid until the next call.
+    #: The kept records; the original body if it `is_unchanged`. Valid until the next call.
     body: Buffer
     record_count: int
-    #: For the new header: the largest of the kept records; the old one with LogAppendTime, or if
-    #: no record is kept.
+    #: For the new header: the largest timestamp of the kept records; the old one with LogAppendTime
+    #: or if no record is kept.
     max_timestamp: int
-    #: For the new header: the delete horizon if there is (now) one, else as it was.
+    #: For the new header: the delete horizon if there is one now, else the old base timestamp.
     base_timestamp: int
     #: Attribute bit 6.
     has_delete_horizon: bool
     is_unchanged: bool
-    #: No record is left, and the batch need not be kept empty.
+    #: Whether no record is left, and the batch need not be kept empty.
     is_dropped: bool
 
 
 class FilterFacts(NamedTuple):
-    """Counts of pass 2 so far. Batches and bytes are those of `run`."""
+    """The counts of pass 2 so far. Batches and bytes only include those of `run`."""
 
     batches_read: int
     bytes_read: int
@@ -118,7 +115,7 @@ class FilterFacts(NamedTuple):
     batches_written: int
     bytes_written: int
     records_written: int
-    superseded: int  # dropped: the key has a later record
-    tombstones_dropped: int  # dropped: their delete horizon has passed
-    keyless: int  # dropped: no key
+    superseded: int  # dropped, as the key has a later record
+    tombstones_dropped: int  # dropped, as their delete horizon has passed
+    keyless: int  # dropped, as they have no key
     tombstones_kept: int

@@ -1,7 +1,7 @@
-"""Finding batches without a surviving record, without reading their records. Pure.
+"""Finding batches without surviving records, without reading their records. Pure.
 
-If the map's survivors are marked by offset, a batch of the dirty part in which no offset is marked
-is dropped as a whole. The first pass has read its records; they need not be decompressed again.
+If the map's survivors are marked in a bitmap of offsets, a batch of the dirty part without a marked
+offset is dropped as a whole. Pass 1 has read its records; they need not be decompressed again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from drumlin.records.batch.batch import BatchHeader
 
 
 class SurvivorBitmap:
-    """A bit for each offset in a range: it is the last of its key. All records there have keys."""
+    """The bitmap of the last offsets of keys in a range, where all records have keys."""
 
     def __init__(self, bitmap: bytearray, start_offset: int, end_offset: int) -> None:
         self._bitmap = bitmap
@@ -18,7 +18,7 @@ class SurvivorBitmap:
         self._end = end_offset
 
     def has_none_of(self, header: BatchHeader) -> bool:
-        """Whether no record of a batch survives: each has a later one of its key."""
+        """Whether no record of a batch survives, as each has a later record of its key."""
         if header.base_offset < self._start or header.last_offset >= self._end:
             return False
         first, last = header.base_offset - self._start, header.last_offset - self._start

@@ -1,12 +1,12 @@
-"""Deciding which batches of transactions are still needed, going through a log in order.
+"""Deciding which batches of transactions are still needed, in the order of the log.
 
-Two things are decided here, batch by batch, and nothing else about compaction:
+Decides two questions for each batch, and nothing else about compaction:
 
-- the records of an aborted transaction are dead from the moment of its marker;
-- a marker can be removed, after a delete horizon, once no record of its transaction is left before
-  it: then no consumer needs it.
+- whether it belongs to an aborted transaction: then its records are removed;
+- whether a marker can be removed, after its delete horizon: once no record of its transaction is
+  left before it, no consumer needs it.
 
-Plain state, fed with headers in the order of offsets; it never looks into a file.
+Plain state, which is given the headers in the order of offsets; it must never read a file.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from drumlin.storage.segment.transaction_index import AbortedTransaction
 
 
 class OpenTransactions(NamedTuple):
-    """What has begun before an offset and ends after it, by producer."""
+    """The transactions that are open at an offset, by producer."""
 
     aborted: Mapping[int, AbortedTransaction] = MappingProxyType({})
-    #: Of those, the ones with a batch seen before the offset.
+    #: Producers of aborted transactions with a batch before the offset.
     with_data: frozenset[int] = frozenset()
-    #: With a batch seen of an undecided or committed transaction.
+    #: Producers with a batch before the offset, of a transaction that is committed or undecided.
     committed: frozenset[int] = frozenset()
 
 
@@ -35,36 +35,36 @@ NOTHING_OPEN: Final = OpenTransactions()
 
 
 class TransactionFilter:
-    """One pass over a log. A second pass needs a filter of its own."""
+    """The state of one pass over a log. Each pass needs its own."""
 
     def __init__(self, before: OpenTransactions = NOTHING_OPEN) -> None:
-        """`before`: the filter begins in the midst of a log."""
-        #: Aborted transactions not reached yet, by first offset.
+        """Start at an offset where the transactions of `before` are open."""
+        #: Aborted transactions that are not reached yet, by first offset.
         self._coming: list[tuple[int, int, AbortedTransaction]] = []
         self._known: set[AbortedTransaction] = set()
-        #: Aborted transactions open at this point, by producer.
+        #: Aborted transactions that are open at this point, by producer.
         self._aborted = dict(before.aborted)
         self._with_data = set(before.with_data)
-        #: Producers with a batch seen of an undecided or committed transaction.
+        #: Producers with a batch of a transaction that is committed or undecided.
         self._committed = set(before.committed)
         self._kept: list[AbortedTransaction] = []
 
     @property
     def open_transactions(self) -> OpenTransactions:
-        """What another filter has to know to go on here."""
+        """The transactions that are open at this point, for a filter that continues here."""
         return OpenTransactions(
             dict(self._aborted), frozenset(self._with_data), frozenset(self._committed)
         )
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Add aborted transactions that may have batches from here on; repeats do no harm."""
+        """Add aborted transactions that may have batches from here on; duplicates are ignored."""
         for each in transactions:
             if each not in self._known:
                 self._known.add(each)
                 heapq.heappush(self._coming, (each.first_offset, each.producer_id, each))
 
     def take_batch(self, header: BatchHeader) -> bool:
-        """Take the log's next batch of records.
+        """Process the next batch of records.
 
         Returns:
             Whether it belongs to an aborted transaction.
@@ -79,13 +79,13 @@ class TransactionFilter:
         return False
 
     def take_marker(self, header: BatchHeader, marker: TransactionMarker | None) -> bool:
-        """Take the log's next marker; control batches of other kinds are none, and are kept.
+        """Process the next control batch.
 
         Args:
-            marker: None for a control batch whose record was removed already.
+            marker: None if it has none: its record was removed already, or is of another kind.
 
         Returns:
-            Whether the marker is obsolete: no batch of its transaction was seen before it.
+            Whether the marker is obsolete: its transaction has no batch before it.
         """
         self._advance(header.last_offset)
         if marker is None:
@@ -98,14 +98,14 @@ class TransactionFilter:
         aborted = self._aborted.pop(producer_id, None)
         if aborted is None or producer_id not in self._with_data:
             return True
-        # Its records are removed by this cleaning. Its marker stays until a later one, so that a
-        # consumer in the middle of them learns that they were aborted.
+        # This cleaning removes its records. Its marker stays until a later one, so that a consumer
+        # in the middle of the transaction learns that it was aborted.
         self._with_data.discard(producer_id)
         self._kept.append(aborted)
         return False
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """Aborted transactions whose markers were kept since the last call: for the index."""
+        """Return the aborted transactions whose markers were kept since the last call."""
         kept, self._kept = self._kept, []
         return kept
 

@@ -1,1 +1,1 @@
-"""The threads that clean, which log they take next, and what is told of them."""
+"""The cleaner threads, their choice of the next log, and reports on their work."""

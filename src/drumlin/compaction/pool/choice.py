@@ -11,16 +11,16 @@ L = TypeVar("L")
 
 
 class Candidate(NamedTuple):
-    """A log that is not being cleaned now, and not uncleanable."""
+    """A log that may be cleaned: neither being cleaned now nor uncleanable."""
 
     cleanable: Cleanable
     min_cleanable_dirty_ratio: float
-    #: Tombstones or markers of what is clean may go.
+    #: Whether tombstones or markers of its clean part can be removed.
     has_deletions_to_drop: bool = False
 
     @property
     def is_overdue(self) -> bool:
-        """`max.compaction.lag.ms` forces a cleaning, however little there is to gain."""
+        """Whether `max.compaction.lag.ms` forces a cleaning, whatever the dirty ratio."""
         return self.cleanable.overdue_ms > 0 and self.cleanable.cleanable_bytes > 0
 
     @property
@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The candidate with the larger rank comes first."""
+        """The sort key: the candidate with the largest rank is cleaned first."""
         return self.cleanable.overdue_ms, self.cleanable.dirty_ratio
 
     @property
@@ -41,7 +41,7 @@ class Candidate(NamedTuple):
 
 
 def in_order(candidates: Iterable[tuple[L, Candidate]]) -> list[L]:
-    """The logs worth a cleaning: the overdue ones first, then the dirtiest."""
+    """The logs that are worth a cleaning, overdue ones first, then by dirty ratio."""
     worthy = [(log, each) for log, each in candidates if each.is_worth_it]
     worthy.sort(key=lambda each: each[1].rank, reverse=True)
     return [log for log, _ in worthy]

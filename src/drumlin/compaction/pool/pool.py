@@ -1,17 +1,17 @@
-"""The threads that clean: each takes the dirtiest log, cleans it, and looks for the next one.
+"""The cleaner threads: each repeatedly chooses the dirtiest log and cleans it.
 
-Owns which thread cleans which log, when to retry, and which logs are uncleanable. Never cleans
-itself: that is `cleaner.py`. A thread that finds nothing to do, or fails, waits
+Owns the assignment of logs to threads, retries, and the list of uncleanable logs. Never changes a
+log: that is up to `round/cleaner.py`. A thread that finds nothing to do, or fails, waits
 `log.cleaner.backoff.ms`.
 
 What happens to a log whose cleaning fails:
 
 - its disk is full: after a backoff the same group of segments is tried again, as soon as there is
-  more room than last time; other logs do not wait
-- something in it can't be read as records, or the package has no kernels for this machine:
-  uncleanable until the broker restarts, or until a cleaning is requested
-- its log dir fails: that goes offline as with any other access
-- it changed meanwhile (truncated, shortened), or memory is short: retried after a backoff
+  more space than last time; other logs do not wait
+- a batch can't be read, or the package has no kernels for this machine: the log is uncleanable
+  until the broker restarts, or until a cleaning is requested
+- its log dir fails: the log dir goes offline, as with any other access
+- it was truncated or shortened meanwhile, or memory is short: retried after a backoff
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _log = logging.getLogger(__name__)
 
 Key = tuple[str, int]
 _JOIN_S: Final = 30.0
-#: After a look at all logs there is a pause of this, or of ten times what the look took: 5,000
-#: logs are a second of work.
+#: The pause after ranking all logs, or ten times as long as the ranking took, if that is more: it
+#: takes a second for 5,000 logs.
 _LOOK_PAUSE_S: Final = 0.1
-#: How much room is needed may have changed by then: it is tried, however little there is.
+#: After this time a cleaning is tried even without more space: it may need less by then.
 _ROOM_AWAITED_S: Final = 600.0
 
 
@@ -64,13 +64,13 @@ class LogStatus(NamedTuple):
     last: CleaningStatistics | None
     is_being_cleaned: bool
     uncleanable_because: str | None
-    #: Why the last attempt did not come to its end; it is tried again.
+    #: Why the last attempt did not complete; it will be retried.
     waits_because: str | None = None
 
 
 @dataclass(slots=True)
 class Totals:
-    """Since the broker started, over all threads and logs."""
+    """Totals since the broker started, over all threads and logs."""
 
     cleanings: int = 0
     failures: int = 0
@@ -94,7 +94,7 @@ class Totals:
 
 
 class _Worker(NamedTuple):
-    """What belongs to one thread alone."""
+    """The state of one thread."""
 
     number: int
     stopping: threading.Event
@@ -102,7 +102,7 @@ class _Worker(NamedTuple):
 
 
 class CleanerPool:
-    """See the module. The broker's loop calls `start` and `stop`; any thread the rest."""
+    """All cleaner threads. The loop calls `start` and `stop`; everything else is thread-safe."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class CleanerPool:
 
     def start(self) -> None:
         self._is_closed = False
-        # A new event for these threads: an old one that `stop` did not wait for still ends.
+        # A new event for these threads: a thread that `stop` did not wait for must still end.
         self._stopping = threading.Event()
         self._throttle = Throttle(
             self._settings.io_max_bytes_per_second, self._clock, self._stopping
@@ -148,14 +148,14 @@ class CleanerPool:
             self._threads.append(thread)
 
     def begin_to_stop(self) -> None:
-        """Have all cleanings end at their next step; unfinished ones are undone."""
+        """Make all cleanings end at their next step; unfinished groups of segments are undone."""
         self._is_closed = True
         self._stopping.set()
         with self._wake:
             self._wake.notify_all()
 
     def stop(self) -> None:
-        """Stop, and wait for all threads. Blocks; not on the loop, which they may need."""
+        """Stop all threads, and wait for them. Must not block the loop, which they may need."""
         self.begin_to_stop()
         self._join()
 
@@ -165,16 +165,16 @@ class CleanerPool:
         self._threads.clear()
 
     def reconfigure(self, settings: CleanerSettings) -> None:
-        """Apply new settings; cleanings under way keep their memory.
+        """Apply new settings; cleanings in progress keep their memory.
 
-        Another number of threads ends all threads and starts new ones; it blocks until then.
+        A changed number of threads ends all threads and starts new ones, and blocks until then.
 
         Raises:
-            RuntimeError: the system allows no more threads now; call it again.
+            RuntimeError: the system allows no more threads at the moment; call it again.
         """
-        is_same_crew = settings.threads == len(self._threads)
+        has_same_threads = settings.threads == len(self._threads)
         self._settings = settings
-        if is_same_crew:
+        if has_same_threads:
             self._throttle.bytes_per_second = settings.io_max_bytes_per_second
         else:
             self._stopping.set()
@@ -188,14 +188,14 @@ class CleanerPool:
             try:
                 was_busy = self._clean_next(worker)
             except Exception:  # noqa: BLE001  a failure with one log must not end the thread
-                _log.exception("cleaner %d failed; trying again after a rest", worker.number)
+                _log.exception("cleaner %d failed, and tries again after a pause", worker.number)
                 was_busy = False
             if not was_busy:
                 with self._wake:
                     if not self._may_take_forced() and not worker.stopping.is_set():
                         self._wake.wait(self._settings.backoff_ms / 1000)
 
-    # -- choosing ----------------------------------------------------------------------
+    # -- choice of a log ---------------------------------------------------------------
 
     def _clean_next(self, worker: _Worker) -> bool:
         """Clean one log; False if there is nothing to clean, or it failed."""
@@ -204,14 +204,14 @@ class CleanerPool:
         if log is None:
             return False
         try:
-            return self._clean(log, worker, is_asked_for=log is asked_for)
+            return self._clean(log, worker, is_requested=log is asked_for)
         finally:
             with self._wake:
                 self._in_progress.discard(_key(log))
                 self._wake.notify_all()
 
     def _may_take_forced(self) -> bool:
-        """Whether a log is asked for that no other thread cleans; with the lock held."""
+        """Whether there is a requested log that no thread is cleaning; the lock must be held."""
         return any(_key(log) not in self._in_progress for log in self._forced)
 
     def _take_forced(self) -> PartitionLog | None:
@@ -228,7 +228,7 @@ class CleanerPool:
             now_s = self._clock.monotonic()
             if not self._ranking and now_s >= self._rank_again_at:
                 self._ranking = self._rank()
-                # The longer the look took, the longer the pause before the next.
+                # The longer the ranking took, the longer the pause before the next.
                 took_s = self._clock.monotonic() - now_s
                 self._rank_again_at = now_s + max(_LOOK_PAUSE_S, 10 * took_s)
             while self._ranking:
@@ -241,10 +241,10 @@ class CleanerPool:
         return None
 
     def _rank(self) -> deque[PartitionLog]:
-        """All logs that are worth a cleaning, in order of rank."""
+        """The logs that are worth a cleaning, in order of rank."""
         candidates = {}
         self._forget_deleted()
-        logs = self._call(lambda: list(self._logs))  # no more: there may be very many
+        logs = self._call(lambda: list(self._logs))  # only this in the loop: there may be many
         compacted = (log for log in logs if log.config.is_compacted and not log.is_unserved)
         for log in filter(self._is_free, compacted):
             candidate = self._candidate(log)
@@ -253,7 +253,7 @@ class CleanerPool:
         return deque(in_order(candidates.items()))
 
     def _forget_deleted(self) -> None:
-        """Let go of logs that have left this broker, of which no topic's deletion tells."""
+        """Forget logs that were deleted here although their topic still exists."""
         with self._lock:
             for key, unfinished in list(self._unfinished.items()):
                 if unfinished.progress is not None and unfinished.progress.log.is_deleted:
@@ -264,12 +264,12 @@ class CleanerPool:
             now_ms = self._clock.expiry.now_ms()
             found = self._find_cleanable(log, now_ms)
         except KafkaError:
-            return None  # its dir has failed, or the log is deleted
+            return None  # its log dir has failed, or the log is deleted
         may_drop = found.has_deletions_to_drop(now_ms)
         return Candidate(found, log.config.min_cleanable_dirty_ratio, may_drop)
 
     def _find_cleanable(self, log: PartitionLog, now_ms: int) -> Cleanable:
-        """What of a log can be cleaned, by its files. A device that fails takes its dir offline."""
+        """The cleanable part of a log. If the device fails, the log dir goes offline."""
         return log.look(lambda: find_cleanable(log, outline(log), now_ms))
 
     def _is_still_worth_it(self, log: PartitionLog) -> bool:
@@ -286,16 +286,16 @@ class CleanerPool:
 
     # -- cleaning ----------------------------------------------------------------------
 
-    def _clean(self, log: PartitionLog, worker: _Worker, *, is_asked_for: bool) -> bool:
-        """Clean a log; False if that failed, and the thread should back off."""
+    def _clean(self, log: PartitionLog, worker: _Worker, *, is_requested: bool) -> bool:
+        """Clean a log; False if the thread should back off."""
         cleaner = Cleaner(self._settings, worker.throttle, self._call, self._clock, worker.stopping)
         before = self._unfinished.get(_key(log), NOT_BEGUN)
         try:
-            is_due = is_asked_for or self._clock.monotonic() >= before.due_at
+            is_due = is_requested or self._clock.monotonic() >= before.due_at
             if not is_due and before.needed_bytes > log.log_directory.files.free_bytes(log.path):
                 return self._rest_on(log, before)
             done = cleaner.clean(
-                log, self._logs.swap_segments, before.progress, is_asked_for=is_asked_for
+                log, self._logs.swap_segments, before.progress, is_requested=is_requested
             )
         except CleaningStopped:
             self._note_unfinished(log, Unfinished(progress=cleaner.progress))
@@ -309,8 +309,8 @@ class CleanerPool:
             return self._failed(log, error, cleaner.progress)
         except KafkaError as error:
             return self._rest(log, error, cleaner.progress)
-        except Exception as error:  # noqa: BLE001  the others are cleaned all the same
-            _log.exception("the cleaner does not know what to do with %s", log.name)
+        except Exception as error:  # noqa: BLE001  the other logs must still be cleaned
+            _log.exception("cleaning %s failed unexpectedly", log.name)
             self._give_up(log, f"{type(error).__name__}: {error}")
             return True
         if done is None:
@@ -325,7 +325,7 @@ class CleanerPool:
     def _rest(
         self, log: PartitionLog, error: Exception | None, progress: RoundProgress | None
     ) -> bool:
-        """Leave a log alone for the backoff, so that others get their turn; always True."""
+        """Leave a log alone for the backoff, so that other logs are cleaned; always True."""
         if log.is_deleted:
             return True
         is_news = str(error) != self._unfinished.get(_key(log), NOT_BEGUN).reason
@@ -361,15 +361,15 @@ class CleanerPool:
             self._uncleanable[_key(log)] = reason
 
     def _failed(self, log: PartitionLog, error: OSError, progress: RoundProgress | None) -> bool:
-        # Memory is the process's, and not the device's.
+        # ENOMEM concerns the process, not the device.
         if error.errno not in DEVICE_FULL | {errno.ENOMEM} and not log.is_deleted:
             log.log_directory.fail_log(error, f"clean {log.name}")
         return self._rest(log, error, progress)
 
-    # -- what others ask for -----------------------------------------------------------
+    # -- requests and status -----------------------------------------------------------
 
     def run(self, log: PartitionLog, timeout_s: float) -> bool:
-        """Have a log cleaned now, whatever its dirty ratio; True once that was tried. Blocks."""
+        """Request a cleaning of a log, whatever its dirty ratio; True once it was tried. Blocks."""
         before = self._clock.monotonic()
         with self._wake:
             self._uncleanable.pop(_key(log), None)
@@ -383,7 +383,7 @@ class CleanerPool:
         return True
 
     def status(self, log: PartitionLog) -> LogStatus:
-        """The status of one log. Reads its files.
+        """The status of one log. Reads its files, so it blocks.
 
         Raises:
             KafkaError: the files can't be read.
@@ -401,7 +401,7 @@ class CleanerPool:
 
     @property
     def uncleanable(self) -> dict[Key, str]:
-        """The uncleanable logs, and why."""
+        """The uncleanable logs, with the reasons."""
         with self._lock:
             return dict(self._uncleanable)
 

@@ -1,6 +1,6 @@
-"""The state of cleaning as plain values for JSON, the same from the broker and the command line.
+"""Status and results of cleanings as plain values for JSON, for broker and command line. Pure.
 
-Names carry their unit; an unknown number is None. Pure.
+Names end in their unit; an unknown number is None.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Fields = dict[str, Any]
 
 
 def describe_cleaning(done: CleaningStatistics) -> Fields:
-    """One cleaning, made or simulated."""
+    """A cleaning that was made or simulated."""
     fields = dataclasses.asdict(done)
     fields |= {
         "delete_horizon_ms": _known_horizon(done.delete_horizon_ms),
@@ -61,7 +61,7 @@ def _known_horizon(horizon_ms: int | None) -> int | None:
 
 
 def describe_error(topic: str, partition: int, log_dir: str, error: Exception) -> Fields:
-    """What stands in place of a status that could not be read."""
+    """The replacement for a status that could not be read."""
     return {"topic": topic, "partition": partition, "log_dir": log_dir, "error": str(error)}
 
 
@@ -73,7 +73,7 @@ def describe_result(
     *,
     is_failed: bool = False,
 ) -> Fields:
-    """The result of a requested cleaning, made or simulated; `reason`, if there was none."""
+    """The result of a requested cleaning or simulation, or the `reason` why there was none."""
     return {
         "topic": topic,
         "partition": partition,
@@ -84,7 +84,7 @@ def describe_result(
 
 
 def describe_totals(totals: Totals) -> Fields:
-    """What was done since the broker started."""
+    """The totals since the broker started."""
     return {
         field.name: getattr(totals, field.name)
         for field in dataclasses.fields(totals)

@@ -1,4 +1,4 @@
-"""A log whose last cleaning did not come to its end: why, how long it rests, how far it came."""
+"""The state of a log whose last cleaning did not complete."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from drumlin.storage.replacement.cleaned_segment import NoRoom
 
 
 class Unfinished(NamedTuple):
-    """See the module."""
+    """The reason, the progress, and the time of the next attempt."""
 
+    #: The log is not cleaned before this time.
     resting_until: float = -math.inf
-    #: None where there was nothing to do.
+    #: None if there was nothing to do.
     reason: str | None = None
-    #: With less room than this on its device it is not tried again before it is due.
+    #: With less space than this on its device, the log is not cleaned before `due_at`.
     needed_bytes: int = 0
     due_at: float = -math.inf
     progress: RoundProgress | None = None
@@ -24,7 +25,7 @@ class Unfinished(NamedTuple):
     def because_of(
         cls, error: Exception | None, progress: RoundProgress | None, due_at: float
     ) -> Unfinished:
-        """What is left by a cleaning that has ended with an error, or has found nothing to do."""
+        """The state after a cleaning that failed, or that found nothing to do (no `error`)."""
         reason = None if error is None else str(error)
         needed_bytes = error.needed_bytes if isinstance(error, NoRoom) else 0
         return cls(reason=reason, needed_bytes=needed_bytes, due_at=due_at, progress=progress)

@@ -1,4 +1,4 @@
-"""What a log waits for that is asked to be cleaned, and cannot be just now, in words."""
+"""The reason why a requested cleaning has nothing to do, in words for operators."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from drumlin.compaction.dirty.outline import Outline, find_cleanable, outline
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.segment.segment import Segment
 
-#: What lies after it has no date, and `NO_HORIZON` is no time.
+#: Later times have no date; `NO_HORIZON` is one of them.
 _YEAR_10000_MS: Final = 253_402_300_800_000
 
 
 def why_nothing(log: PartitionLog, now_ms: int) -> str:
-    """Why a cleaning has nothing to do. Reads the log's files.
+    """The reason why a cleaning has nothing to do. Reads the log's files.
 
     Raises:
         OSError, KafkaError: they can't be read.
@@ -37,21 +37,21 @@ def why_nothing(log: PartitionLog, now_ms: int) -> str:
 
 
 def _why_not_yet(log: PartitionLog, view: Outline, found: Cleanable) -> str:
-    """Why the first segment that is dirty cannot be cleaned."""
+    """The reason why the first dirty segment cannot be cleaned."""
     segment, end_offset = _at(view.segments, found.first_uncleanable_offset)
     stable = view.last_stable_offset
     if end_offset > stable and stable == log.producer_state.first_undecided_offset:
-        return f"what is dirty must wait for the transaction to end that is open at offset {stable}"
+        return f"dirty records wait for the end of the transaction that is open at offset {stable}"
     if end_offset > stable:
-        return f"what is dirty must wait for its followers, which are at offset {stable}"
+        return f"dirty records wait for followers, which are at offset {stable}"
     written_ms = max(segment.largest_timestamp.timestamp, segment.modified_ms())
     lag_ms = view.config.min_compaction_lag_ms
     when = _date(written_ms + lag_ms)
-    return f"what is dirty must wait {when}(min.compaction.lag.ms={lag_ms})"
+    return f"dirty records wait {when}(min.compaction.lag.ms={lag_ms})"
 
 
 def _at(segments: Sequence[Segment], offset: int) -> tuple[Segment, int]:
-    """The sealed segment that holds an offset, and where it ends."""
+    """The sealed segment that holds an offset, and its end offset."""
     for segment, following in pairwise(segments):
         if offset < following.base_offset:
             return segment, following.base_offset
@@ -63,7 +63,7 @@ def _deletions(log: PartitionLog, found: Cleanable, now_ms: int) -> str:
     if horizon_ms is None or horizon_ms >= _YEAR_10000_MS:
         return ""
     if horizon_ms <= now_ms:
-        return ", but tombstones or markers in it wait for a follower to get them"
+        return ", but tombstones or markers in it wait until all followers have them"
     return (
         f", but tombstones or markers in it wait {_date(horizon_ms)}"
         f"(delete.retention.ms={log.config.delete_retention_ms})"
@@ -71,7 +71,7 @@ def _deletions(log: PartitionLog, found: Cleanable, now_ms: int) -> str:
 
 
 def _date(time_ms: int) -> str:
-    """`until` a time, and a blank; nothing where there is no such date."""
+    """The text "until DATE " with a blank; empty if the time has no date."""
     if not 0 <= time_ms < _YEAR_10000_MS:
         return ""
     return f"until {datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC "

@@ -1,1 +1,1 @@
-"""One cleaning of one log, from looking at it to the new checkpoint. Blocking, in a thread."""
+"""One cleaning of one log, from its view to the new checkpoint. Blocks: it runs in a thread."""

@@ -1,13 +1,13 @@
-"""One cleaning of one log, from looking at it to the new checkpoint; and one that only counts.
+"""The cleaning of one log, from its view to the new checkpoint; and a simulation of it.
 
-    look -> map of the dirty part -> groups of segments -> rewritten -> swapped, group by group
+    view -> map of the dirty part -> groups of segments -> rewritten -> swapped, group by group
 
-Groups are swapped in ascending order, and one is durable before the next: a tombstone never
-goes before what it has deleted. A crash, a full disk or a stop at any point leaves the log with
-some groups cleaned and others not, which is a log like any other.
+Groups are swapped in ascending order, and each is durable before the next: a tombstone is never
+removed before the records that it deletes. A crash, a full disk or a stop at any point leaves a log
+in which some groups are clean and others are not, which is a valid log.
 
-Runs in a thread of the pool. It reads sealed segments, which never change, and asks for the
-swap where logs may be changed.
+Runs in a thread of the pool. It reads sealed segments, which never change, and must change a log
+only by a segment swap in the broker's loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from drumlin.compaction.dirty.round_progress import RoundProgress
 from drumlin.compaction.failures import CleaningFailed, SegmentGone
 from drumlin.compaction.round.cleaning_round import Round
 from drumlin.compaction.round.outputs import Counting, SegmentFiles, has_room_for_a_segment
-from drumlin.compaction.round.pieces import PieceReader
+from drumlin.compaction.round.segment_reader import SegmentReader
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.compaction.throttle import Throttle
@@ -40,13 +40,13 @@ _READERS_WAITED_FOR: Final = 40  # looks
 
 
 class Call(Protocol):
-    """Calls a function where logs may be changed, and returns what it has returned."""
+    """Runs a function in the loop that changes logs, and returns its result."""
 
     def __call__(self, function: Callable[[], T], /) -> T: ...
 
 
 class Cleaner:
-    """Cleans one log after the other, in one thread."""
+    """Cleans one log after another, in one thread."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Cleaner:
         self._call = call
         self._clock = clock
         self._stopping = stopping
-        #: How far the last cleaning came, if it did not come to its end.
+        #: The progress of the last cleaning, if it did not complete.
         self.progress: RoundProgress | None = None
 
     def clean(
@@ -70,34 +70,34 @@ class Cleaner:
         swap_segments: Callable[[SegmentSwap], None],
         begun: RoundProgress | None = None,
         *,
-        is_asked_for: bool = False,
+        is_requested: bool = False,
     ) -> CleaningStatistics | None:
-        """Clean what of a log can be cleaned; None if there is nothing.
+        """Clean the cleanable part of a log; None if there is nothing to clean.
 
-        `swap_segments` swaps them in the log, and is called where logs may be changed.
-        `begun`: how far an earlier cleaning came. `progress` is how far this one did.
-        `is_asked_for`: see `Round`.
+        Args:
+            swap_segments: makes a swap; it is called in the loop.
+            begun: the progress of an earlier cleaning, to continue; `progress` has this one's.
+            is_requested: see `Round`.
 
         Raises:
-            CleaningFailed: something in it cannot be read as records.
-            CleaningStopped, CleaningPostponed, SegmentsChanged: the rest of it will be cleaned
-                another time.
-            OSError: a disk is full, or fails.
-            KafkaError: the log dir is offline, the log deleted.
+            CleaningFailed: the log contains something that is not a record batch.
+            CleaningStopped, CleaningPostponed, SegmentsChanged: the rest is cleaned another time.
+            OSError: the disk is full, or fails.
+            KafkaError: the log dir is offline, or the log is deleted.
         """
         view = self._call(lambda: cleaning_view(log))
         self.progress = begun
         ours: set[Segment] = set()
         with (
-            _changes_told(log, view, ours),
-            contextlib.closing(self._round(log, view, begun, is_asked_for)) as cleaning,
+            _reporting_changes(log, view, ours),
+            contextlib.closing(self._round(log, view, begun, is_requested)) as cleaning,
         ):
             if not view.config.is_compacted or not cleaning.begin():
                 return None
-            # What the map says is the last record of its key must outlive those before it.
-            # Not by `flush`: what a cleaning has no room for takes no log dir offline.
+            # The last record of a key must be durable before earlier ones are removed. Not by
+            # `flush`: a disk that is too full for a cleaning must not take the log dir offline.
             log.log_directory.check_writable()
-            durability = log.durability  # another one, once it has another folder
+            durability = log.durability  # read once, as it is replaced when the folder moves
             with durability.lock:
                 end_offset = cleaning.statistics.round_end_offset
                 durability.sync(log.segments, log.leader_epochs, end_offset)
@@ -108,7 +108,7 @@ class Cleaner:
                     if not _is_gone(log, group):
                         raise
                     cleaning.forget_group()
-                    continue  # to retention: the rest can be cleaned all the same
+                    continue  # removed by retention: the other groups can still be cleaned
                 ours.update(group)
                 self.progress = cleaning.progress_after(group)
                 self._await_readers(log, swap)
@@ -117,9 +117,11 @@ class Cleaner:
             try:
                 note_cleaned(log, view, done.round_end_offset, done.delete_horizon_ms)
             except OSError as error:
-                # Known in memory, and written with the next checkpoint; after a crash before
-                # that, all of it is read once more.
-                _log.warning("%s is clean, but that can't be noted: %s", log.name, error)
+                # The checkpoint is in memory, and written with the next one; after a crash before
+                # that, everything is cleaned once more.
+                _log.warning(
+                    "%s is clean, but its checkpoint can't be written: %s", log.name, error
+                )
         return done
 
     def _clean_group(
@@ -129,7 +131,7 @@ class Cleaner:
         group: Sequence[Segment],
         swap_segments: Callable[[SegmentSwap], None],
     ) -> SegmentSwap:
-        """Rewrite and swap a group; returns once that is durable."""
+        """Rewrite and swap a group; returns once the swap is durable."""
         is_first = group[0] is cleaning.view.segments[0]
         dropped = cleaning.deletions_dropped
         files = SegmentFiles(log, group, self._throttle, keeps_empty=is_first)
@@ -152,9 +154,9 @@ class Cleaner:
         return swap
 
     def _await_readers(self, log: PartitionLog, swap: SegmentSwap) -> None:
-        """Give readers a moment to let go of old segments whose room the next group needs.
+        """Wait a moment for readers to release old segments whose space the next group needs.
 
-        Only a moment: a consumer may take for ever. Without that room there is `NoRoom`.
+        Only a moment, as a consumer may take forever. Without that space there will be a `NoRoom`.
         """
         for _ in range(_READERS_WAITED_FOR):
             if not swap.held_bytes or has_room_for_a_segment(log):
@@ -162,9 +164,9 @@ class Cleaner:
             self._stopping.wait(_READERS_LOOKED_AT_S)
 
     def simulate(self, log: PartitionLog) -> CleaningStatistics | None:
-        """What `clean` would do now, without a change; it reads as much. Raises the same."""
+        """Compute what `clean` would do now, without changing the log. Raises like `clean`."""
         view = self._call(lambda: cleaning_view(log))
-        with _changes_told(log, view), contextlib.closing(self._round(log, view)) as cleaning:
+        with _reporting_changes(log, view), contextlib.closing(self._round(log, view)) as cleaning:
             if not cleaning.begin():
                 return None
             for group in cleaning.groups():
@@ -181,34 +183,34 @@ class Cleaner:
         log: PartitionLog,
         view: CleaningView,
         begun: RoundProgress | None = None,
-        is_asked_for: bool = True,
+        is_requested: bool = True,
     ) -> Round:
         files = log.log_directory.files
-        reader = PieceReader(files, self._throttle, self._stopping)
+        reader = SegmentReader(files, self._throttle, self._stopping)
         return Round(
-            log, view, self._settings, reader, self._clock, begun, is_asked_for=is_asked_for
+            log, view, self._settings, reader, self._clock, begun, is_requested=is_requested
         )
 
 
 def _is_gone(log: PartitionLog, group: Sequence[Segment]) -> bool:
-    """Whether retention has taken all of these, and nothing else has happened to the log.
+    """Whether retention has removed the whole group, and the log exists.
 
-    If it has taken only some of them, the rest must be looked at again.
+    If it has removed only some segments, the rest has to be cleaned another time.
     """
     current = log.segments.snapshot()
     return not log.is_deleted and all(segment not in current for segment in group)
 
 
 @contextlib.contextmanager
-def _changes_told(
+def _reporting_changes(
     log: PartitionLog, view: CleaningView, ours: Container[Segment] = ()
 ) -> Iterator[None]:
     """Report read errors as SegmentsChanged if segments were truncated or removed meanwhile.
 
-    `ours` are segments that this cleaning has removed itself.
+    `ours` are the segments that this cleaning has removed itself.
 
     Raises:
-        SegmentsChanged: in the place of what was raised inside.
+        SegmentsChanged: in place of the error.
     """
     try:
         yield

@@ -1,6 +1,6 @@
-"""What one cleaning knows on its way: the offset map, the groups of segments, and what was done.
+"""The state of one cleaning: the offset map, the groups of segments, and the statistics.
 
-Changes nothing in the log: that is `cleaner.py`.
+Must never change the log: that is up to `cleaner.py`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from drumlin.compaction.passes.offset_map import OffsetMap, capacity_within
 from drumlin.compaction.passes.passes import FilterRules
 from drumlin.compaction.passes.survivor_bitmap import SurvivorBitmap
 from drumlin.compaction.passes.transactions import NOTHING_OPEN
-from drumlin.compaction.round.crew import Crew, helpers_for
+from drumlin.compaction.round.executor import Executor, helpers_for
 from drumlin.compaction.round.map_builder import MapBuilder
-from drumlin.compaction.round.pieces import PieceReader
 from drumlin.compaction.round.rewriter import LiveProducers, Output, Rewriter
 from drumlin.compaction.round.segment_groups import Size, group_segments
+from drumlin.compaction.round.segment_reader import SegmentReader
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.records.kernels import NoKernels, compaction_kernels
@@ -34,29 +34,32 @@ from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.segment.segment import Segment
 from drumlin.storage.segment.transaction_index import AbortedTransaction
 
-#: With less of a map a cleaning would hardly come forward.
+#: A cleaning with a smaller map would make hardly any progress.
 _MAP_BYTES_MIN: Final = 1 << 20
 
 
 class Round:
-    """What one cleaning knows on its way: the map, and what has been done."""
+    """One cleaning, first building the map by `begin`, then rewriting group by group."""
 
     def __init__(
         self,
         log: PartitionLog,
         view: CleaningView,
         settings: CleanerSettings,
-        reader: PieceReader,
+        reader: SegmentReader,
         clock: Clock,
         begun: RoundProgress | None = None,
         *,
-        is_asked_for: bool = False,
+        is_requested: bool = False,
     ) -> None:
-        """`begun`: how far an earlier one came; it counts if it fits the view.
+        """Prepare to clean the segments in `view`.
 
-        `is_asked_for`: tombstones are looked for as well if nobody knows whether there are any.
+        Args:
+            begun: the progress of an earlier round, which is continued if it fits the view.
+            is_requested: whether to look for removable tombstones even if it is not known whether
+                there are any.
         """
-        self._is_asked_for = is_asked_for
+        self._is_requested = is_requested
         self.view = view
         self._log = log
         self._settings = settings
@@ -70,7 +73,7 @@ class Round:
             self._end_offset = min(self._end_offset, self._begun.round_end_offset)
         self._map: OffsetMap | None = None
         self._rewriting: Rewriter | None = None
-        self._crew = Crew(helpers_for(settings.threads * settings.brokers))
+        self._executor = Executor(helpers_for(settings.threads * settings.brokers))
         self._began_s = time.perf_counter()
         self.statistics = CleaningStatistics(
             log.topic,
@@ -80,8 +83,8 @@ class Round:
         )
 
     def close(self) -> None:
-        """Give the memory back."""
-        self._crew.close()  # before what it reads and writes
+        """Free the memory."""
+        self._executor.close()  # first, as its tasks use the memory
         self._reader.close()
         if self._map is not None:
             self._map.close()
@@ -91,7 +94,7 @@ class Round:
     def begin(self) -> bool:
         """Build the map; False if there is nothing to clean.
 
-        Where nothing is dirty, but tombstones or markers of what is clean may go, it is empty.
+        The map stays empty if nothing is dirty, but tombstones or markers can be removed.
 
         Raises:
             CleaningFailed, CleaningStopped, CleaningPostponed, OSError, KafkaError
@@ -113,7 +116,7 @@ class Round:
         return True
 
     def _may_drop_deletions(self) -> bool:
-        is_due = self._found.has_deletions_to_drop(self._now_ms, if_unknown=self._is_asked_for)
+        is_due = self._found.has_deletions_to_drop(self._now_ms, if_unknown=self._is_requested)
         return is_due and not self.view.keeps_deletions
 
     def _build_map(self, found: Cleanable) -> bool:
@@ -125,7 +128,7 @@ class Round:
             first_pass,
             self._aborted(found.first_dirty_offset, self._end_offset),
             self._reader,
-            self._crew,
+            self._executor,
         )
         is_complete = all(
             self._add(building, segment, end_offset)
@@ -133,7 +136,7 @@ class Round:
             if end_offset > found.first_dirty_offset and segment.base_offset < self._end_offset
         )
         done.round_end_offset = self._end_offset if is_complete else offset_map.latest_offset + 1
-        # Of a map with all the memory that is allowed, not of one for a small log.
+        # The capacity with all of the allowed memory, as a small log gets a smaller map.
         settings = self._settings
         allowed_keys = capacity_within(settings.map_bytes, settings.io_buffer_load_factor)
         done.map_capacity = max(offset_map.capacity, allowed_keys)
@@ -148,7 +151,7 @@ class Round:
         return True
 
     def _new_map(self, found: Cleanable) -> OffsetMap:
-        """A map for what is dirty, or as much of it as there is memory for."""
+        """A map for the dirty part, or for as much of it as memory allows."""
         memory_bytes = self._settings.map_bytes
         while True:
             try:
@@ -168,7 +171,7 @@ class Round:
         try:
             return building.add(segment, end_offset)
         except SegmentGone:
-            return True  # and with it all before it, of which its keys would have told
+            return True  # removed with all earlier segments, whose records its keys supersede
 
     def _begin_rewriting(self, offset_map: OffsetMap, *, all_have_keys: bool) -> Rewriter:
         config, view = self.view.config, self.view
@@ -179,7 +182,7 @@ class Round:
         rules = FilterRules(
             self._now_ms,
             config.delete_retention_ms,
-            # The last batch of the round shows how far it came, whatever is left of it.
+            # The last batch of the round is kept, even if empty, to mark the end of the round.
             kept_empty=sorted({*view.last_data_offsets.values(), offset_map.latest_offset}),
             bitmap=bitmap,
             bitmap_start=start_offset,
@@ -198,13 +201,13 @@ class Round:
             LiveProducers(view.last_data_offsets, view.epochs_without_data),
             survivors,
             self._reader,
-            self._crew,
+            self._executor,
             config.index_interval_bytes,
             NOTHING_OPEN if self._begun is None else self._begun.transactions,
         )
 
     def _sealed(self) -> Iterator[tuple[Segment, int]]:
-        """Segments but the active one, with their end offset."""
+        """The segments except the active one, with their end offsets."""
         segments = self.view.segments
         for segment, following in itertools.pairwise(segments):
             yield segment, following.base_offset
@@ -215,7 +218,7 @@ class Round:
     # -- the second pass -----------------------------------------------------------------
 
     def groups(self) -> Iterator[Sequence[Segment]]:
-        """The segments up to the end of the round, in groups that become one."""
+        """The groups of segments up to the end of the round; each group becomes one segment."""
         start_offset, end_offset = self.view.log_start_offset, self.statistics.round_end_offset
         if self._begun is not None:
             start_offset = max(start_offset, self._begun.next_offset)
@@ -232,7 +235,7 @@ class Round:
             yield [segment for segment, _ in chosen[group.start : group.stop]]
 
     def rewrite(self, group: Sequence[Segment], output: Output) -> None:
-        """Have what survives of a group written."""
+        """Write the surviving records of a group."""
         assert self._rewriting is not None
         start_s = time.perf_counter()
         self._rewriting.begin_file()
@@ -243,17 +246,17 @@ class Round:
         self.statistics.rewrite_seconds += time.perf_counter() - start_s
 
     def forget_group(self) -> None:
-        """Discard what was rewritten last: it is gone from the log."""
+        """Discard the group that was rewritten last, as it was removed from the log."""
         assert self._rewriting is not None
         self._rewriting.forget_file()
 
     def count_group(self, group: Sequence[Segment], new_count: int) -> None:
-        """So many segments have taken a group's place, or would."""
+        """Count a group and the segments that replace it, or would replace it."""
         self.statistics.segments_before += len(group)
         self.statistics.segments_after += new_count
 
     def progress_after(self, group: Sequence[Segment]) -> RoundProgress:
-        """How far the round has come with a group that is swapped, durably."""
+        """The progress after a group that was swapped durably."""
         assert self._rewriting is not None
         ends = {id(segment): end_offset for segment, end_offset in self._sealed()}
         return RoundProgress(
@@ -268,11 +271,11 @@ class Round:
 
     @property
     def deletions_dropped(self) -> int:
-        """How many tombstones and markers are left out so far."""
+        """The number of tombstones and markers dropped so far."""
         return 0 if self._rewriting is None else self._rewriting.deletions_dropped
 
     def done(self) -> CleaningStatistics:
-        """What was done, all in all."""
+        """The statistics of the whole round."""
         counted = self._counted()
         counted.ended_ms = self._clock.wall_ms()
         return counted

@@ -1,4 +1,4 @@
-"""Where a rewriting puts the surviving batches: into cleaned segments, or nowhere."""
+"""Outputs for surviving batches: cleaned segments, or a counter for simulations."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from drumlin.storage.replacement.cleaned_segment import CleanedSegmentWriter
 from drumlin.storage.segment.segment import IndexProgress, Segment
 from drumlin.storage.segment.transaction_index import AbortedTransaction
 
-#: Of the device's free room this part of a segment is left to those who append meanwhile, but no
-#: more than these bytes, and no more than this part: a disk that is nearly full needs cleaning.
+#: The free space that a cleaning leaves to concurrent appends: an eighth of a segment, but at most
+#: a quarter of the free space, and at most 64 MiB, since a disk that is nearly full needs cleaning.
 _LEFT_PART_OF_SEGMENT: Final = 8
 _LEFT_PART_OF_FREE: Final = 4
 _LEFT_BYTES_MAX: Final = 64 << 20
 
 
 class Counting:
-    """An output that only counts: for simulations."""
+    """An output that only counts bytes, for simulations."""
 
     def __init__(self) -> None:
         self.position = 0
@@ -45,7 +45,7 @@ class Counting:
 
 
 class SegmentFiles:
-    """The segments that replace a group; nearly always one."""
+    """An output into the segments that replace a group, nearly always one."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SegmentFiles:
         *,
         keeps_empty: bool,
     ) -> None:
-        """`keeps_empty`: a segment is made even if it is empty.
+        """Create the first file; with `keeps_empty` an empty segment is kept.
 
         Raises:
             OSError
@@ -63,7 +63,7 @@ class SegmentFiles:
         self._log = log
         self._throttle = throttle
         self._keeps_empty = keeps_empty
-        # The last-modified time of the newest segment.
+        # The new segments get the last-modified time of the newest segment.
         self._modified_ms = max(segment.modified_ms() for segment in group)
         self._size_max = max(log.config.segment_bytes, *(segment.size for segment in group), 1)
         self._likely_bytes_max = sum(segment.size for segment in group)
@@ -103,7 +103,7 @@ class SegmentFiles:
         self._writers[-1].add_aborted((transaction,))
 
     def finish(self) -> Sequence[Segment]:
-        """The new segments, complete and durable."""
+        """Complete the new segments, and make them durable."""
         segments = []
         for writer in self._writers:
             if writer.size or self._keeps_empty:
@@ -119,7 +119,7 @@ class SegmentFiles:
 
 
 def has_room_for_a_segment(log: PartitionLog) -> bool:
-    """Whether the device has room for any group of this log."""
+    """Whether the device has enough free space for any group of this log."""
     free_bytes = log.log_directory.files.free_bytes(log.path)
     return free_bytes >= log.config.segment_bytes + _bytes_left_to_others(log)
 

@@ -1,6 +1,6 @@
-"""The second pass of a cleaning: rewriting segments with their surviving records, in order.
+"""Pass 2 of a cleaning: rewriting segments with their surviving records, in order.
 
-What it writes goes to an `Output`, which need not be a file: a simulation only counts.
+It writes to an `Output`, which need not be a file: a simulation only counts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from drumlin.compaction.failures import CleaningFailed
+from drumlin.compaction.passes.batch_runs import BatchRun, CheckedBatch
 from drumlin.compaction.passes.batches import (
     marker_in,
     records_of,
@@ -24,12 +25,11 @@ from drumlin.compaction.passes.batches import (
 from drumlin.compaction.passes.kernel_passes import FilterPass
 from drumlin.compaction.passes.pass_outcomes import FAULTS, new_horizon_ms
 from drumlin.compaction.passes.passes import NO_HORIZON, FilterRules, IndexEntry, Reason
-from drumlin.compaction.passes.stretch_filter import Filtered, StretchFilters
-from drumlin.compaction.passes.stretches import Stretch, Taken
+from drumlin.compaction.passes.run_filter import Filtered, RunFilters
 from drumlin.compaction.passes.survivor_bitmap import SurvivorBitmap
 from drumlin.compaction.passes.transactions import OpenTransactions, TransactionFilter
-from drumlin.compaction.round.crew import Crew, InOrder
-from drumlin.compaction.round.pieces import Piece, PieceReader
+from drumlin.compaction.round.executor import Executor, OrderedResults
+from drumlin.compaction.round.segment_reader import SegmentChunk, SegmentReader
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.records.batch.batch import (
     BatchHeader,
@@ -50,14 +50,14 @@ _NOTHING_INDEXED: Final = IndexProgress(TimestampAndOffset(-1, -1), 0)
 
 
 class Output(Protocol):
-    """Takes the surviving batches, in order, into one file after the other."""
+    """The destination of surviving batches, in order, in one file after another."""
 
     @property
     def position(self) -> int:
-        """The position in its file of the next byte."""
+        """The position of the next byte in the current file."""
 
     def fits(self, size: int, last_offset: int) -> bool:
-        """Whether the file can take `size` more bytes, of batches up to `last_offset`."""
+        """Whether `size` more bytes fit into the file, of batches up to `last_offset`."""
 
     def write(
         self,
@@ -66,20 +66,20 @@ class Output(Protocol):
         entries: Sequence[IndexEntry],
         progress: IndexProgress,
     ) -> None:
-        """Append whole batches; `entries` are their index entries."""
+        """Append whole batches, with their index entries."""
 
     def next_file(self, base_offset: int) -> None:
-        """Begin another file, with batches from `base_offset` on."""
+        """Begin another file, for batches from `base_offset` on."""
 
     def keep_aborted(self, transaction: AbortedTransaction) -> None:
-        """Keep an aborted transaction in the index: consumers must still skip its records."""
+        """Add an aborted transaction to the index, as its marker is kept."""
 
 
 class LiveProducers(NamedTuple):
-    """The batches that hold the state of producers, which must survive."""
+    """The batches that hold the state of producers: at least their headers must survive."""
 
     last_data_offsets: Mapping[int, int]
-    #: Producer id -> epoch of producers with nothing but markers in the log.
+    #: Producer id -> epoch, of producers that have only markers in the log.
     epochs_of_markers: Mapping[int, int]
 
     def need(self, header: BatchHeader) -> bool:
@@ -94,7 +94,7 @@ class LiveProducers(NamedTuple):
 
 
 class SpecialFacts:
-    """Counts of the batches that the pass does not see, made as the pass counts its own."""
+    """Counts of the special batches that no pass has counted."""
 
     def __init__(self) -> None:
         self.bytes_read = 0
@@ -104,7 +104,7 @@ class SpecialFacts:
         self.superseded_records = 0
         self.markers_read = 0
         self.markers_removed = 0
-        #: Of the markers that were kept.
+        #: The earliest delete horizon of the markers that were kept.
         self.earliest_horizon_ms = NO_HORIZON
 
     def note_horizon(self, horizon_ms: int) -> None:
@@ -112,7 +112,7 @@ class SpecialFacts:
 
 
 class Rewriter:
-    """One round over segments that follow each other."""
+    """The second pass over consecutive segments."""
 
     def __init__(
         self,
@@ -120,35 +120,35 @@ class Rewriter:
         rules: FilterRules,
         producers: LiveProducers,
         survivors: SurvivorBitmap | None,
-        reader: PieceReader,
-        crew: Crew,
+        reader: SegmentReader,
+        executor: Executor,
         index_interval_bytes: int,
         transactions: OpenTransactions,
     ) -> None:
-        """Begin where `transactions` are open.
+        """Start at an offset where `transactions` are open.
 
-        `new_pass` takes the interval of index entries; any thread may call it.
+        `new_pass` takes the index interval, and must be thread-safe.
         """
         self._pass = new_pass(index_interval_bytes)
-        self._filters = StretchFilters(lambda: new_pass(INT64_MAX))
+        self._filters = RunFilters(lambda: new_pass(INT64_MAX))
         self._rules = rules
         self._producers = producers
         self._survivors = survivors
         self._reader = reader
-        self._crew = crew
+        self._executor = executor
         self._interval = index_interval_bytes
         self._transactions = TransactionFilter(transactions)
         self._kept_empty = frozenset(rules.kept_empty)
         self._buffer = mmap.mmap(-1, _OUTPUT_BYTES)
         self._filled = 0
         self._entries: list[IndexEntry] = []
-        self._last_offset = -1  # at or above that of the last batch in the buffer
-        #: Where indexing stands in the file, before what is in the buffer.
+        self._last_offset = -1  # not below the last offset in the buffer
+        #: The index progress in the file, without the contents of the buffer.
         self._progress = _NOTHING_INDEXED
         self.special = SpecialFacts()
 
     def count(self, done: CleaningStatistics) -> None:
-        """Add up the counts into `done`."""
+        """Add the counts of all passes to `done`."""
         own, special = self._pass.facts, self.special
         own_horizon_ms = self._pass.earliest_horizon_ms
         done.bytes_read += own.bytes_read + special.bytes_read
@@ -172,26 +172,26 @@ class Rewriter:
 
     @property
     def deletions_dropped(self) -> int:
-        """How many tombstones and markers were left out, as their delete horizon had passed."""
+        """The number of tombstones and markers that were dropped after their delete horizon."""
         passes = (self._pass.facts, *self._filters.facts)
         return sum(each.tombstones_dropped for each in passes) + self.special.markers_removed
 
     @property
     def open_transactions(self) -> OpenTransactions:
-        """Those that are open after what was rewritten."""
+        """The transactions that are open after the last rewritten segment."""
         return self._transactions.open_transactions
 
     def begin_file(self) -> None:
-        """Begin a new file: its indexes start empty."""
-        self._go_on_from(_NOTHING_INDEXED)
+        """Begin a new file, with empty indexes."""
+        self._continue_from(_NOTHING_INDEXED)
 
     def forget_file(self) -> None:
-        """Drop what was rewritten last."""
+        """Drop what was rewritten since `begin_file`."""
         self._filled = 0
         self._entries = []
         self._transactions.take_kept()
 
-    def _go_on_from(self, progress: IndexProgress) -> None:
+    def _continue_from(self, progress: IndexProgress) -> None:
         self._pass.largest_timestamp, self._pass.unindexed_bytes = progress
         self._progress = progress
 
@@ -202,7 +202,7 @@ class Rewriter:
         aborted: Iterable[AbortedTransaction],
         output: Output,
     ) -> None:
-        """Write the surviving batches of a segment, which ends at `end_offset`.
+        """Write the surviving batches of a segment that ends at `end_offset`.
 
         `aborted` are the aborted transactions that overlap it.
 
@@ -212,63 +212,63 @@ class Rewriter:
         self._pass.end_offset = end_offset
         self._last_offset = end_offset - 1
         self._transactions.add_aborted(aborted)
-        for piece in self._reader.pieces(segment):
-            self._take(piece, output)
+        for chunk in self._reader.chunks(segment):
+            self._take(chunk, output)
         self._flush(output)
         for transaction in self._transactions.take_kept():
             output.keep_aborted(transaction)
 
-    def _take(self, piece: Piece, output: Output) -> None:
+    def _take(self, chunk: SegmentChunk, output: Output) -> None:
         while True:
             stop = self._pass.run(
-                piece.view,
-                len(piece.view),
+                chunk.view,
+                len(chunk.view),
                 memoryview(self._buffer),
-                position=piece.used,
+                position=chunk.used,
                 output_size=self._filled,
                 file_position=output.position,
             )
-            piece.used = stop.position
+            chunk.used = stop.position
             self._filled = stop.output_size
             self._entries += self._pass.entries
             if stop.reason is Reason.END:
                 return
             if stop.reason is Reason.CORRUPT:
-                raise CleaningFailed(f"{piece.where}: {stop.fault}")
+                raise CleaningFailed(f"{chunk.where}: {stop.fault}")
             if stop.reason is Reason.FULL:
                 self._flush(output)
                 self._have_room(stop.room_needed)
                 continue
-            self._take_specials(piece, stop.batch_size, output)
+            self._take_specials(chunk, stop.batch_size, output)
 
-    # -- batches that are not ordinary ---------------------------------------------------
+    # -- special batches -----------------------------------------------------------------
 
-    def _take_specials(self, piece: Piece, size: int, output: Output) -> None:
-        """Rewrite the batches up to the first one that is ordinary."""
-        with contextlib.closing(self._filtered(piece, size)) as stretches:
-            for left, rest in stretches:
-                for taken in rest:
-                    kept = self._rewrite_alone(taken)
+    def _take_specials(self, chunk: SegmentChunk, size: int, output: Output) -> None:
+        """Rewrite the batches up to the first ordinary one."""
+        with contextlib.closing(self._filtered(chunk, size)) as runs:
+            for left, rest in runs:
+                for checked in rest:
+                    kept = self._rewrite_alone(checked)
                     if kept is not None:
                         left.append(kept)
                 for batch in sorted(left, key=_base_offset):
                     self._put(batch, output)
 
-    def _filtered(self, piece: Piece, size: int) -> Generator[Filtered]:
-        stretch: Stretch[Buffer] = Stretch()
-        with InOrder[Filtered](self._crew) as steps:
+    def _filtered(self, chunk: SegmentChunk, size: int) -> Generator[Filtered]:
+        run: BatchRun[Buffer] = BatchRun()
+        with OrderedResults[Filtered](self._executor) as steps:
             while size:
-                self._decide(piece.view[piece.used :][:size], piece.where, stretch)
-                piece.used += size
+                self._decide(chunk.view[chunk.used :][:size], chunk.where, run)
+                chunk.used += size
                 self.special.bytes_read += size
-                size = special_size(piece.view, piece.used)
-                if stretch.is_full:
-                    yield from steps.add_task(functools.partial(self._filters.filter, stretch))
-                    stretch = Stretch()
-            yield from steps.finish(functools.partial(self._filters.filter, stretch))
+                size = special_size(chunk.view, chunk.used)
+                if run.is_full:
+                    yield from steps.add_task(functools.partial(self._filters.filter, run))
+                    run = BatchRun()
+            yield from steps.finish(functools.partial(self._filters.filter, run))
 
-    def _decide(self, batch: memoryview, where: str, stretch: Stretch[Buffer]) -> None:
-        """Add a batch to a stretch, or its remainder if that can be decided at once."""
+    def _decide(self, batch: memoryview, where: str, run: BatchRun[Buffer]) -> None:
+        """Add a batch to a run, or its result if no pass is needed."""
         header = sound_header(batch, where)
         if header.base_offset < self._pass.next_offset or header.end_offset > self._pass.end_offset:
             raise CleaningFailed(f"{where}: {FAULTS[FAULT_ORDER]}")
@@ -282,18 +282,18 @@ class Rewriter:
             self.special.superseded_records += header.record_count
             kept = self._emptied(header)
         else:
-            stretch.add(Taken(batch, header, where))
+            run.add(CheckedBatch(batch, header, where))
             return
         if kept is not None:
-            stretch.decided.append(kept)
+            run.decided.append(kept)
 
-    def _rewrite_alone(self, taken: Taken) -> Buffer | None:
-        """What is left of a batch that is too large when decompressed; None for nothing."""
-        batch, header, where = taken
+    def _rewrite_alone(self, checked: CheckedBatch) -> Buffer | None:
+        """Rewrite a batch that is too large for a run; None if nothing is left."""
+        batch, header, where = checked
         try:
             kept = self._pass.filter_body(records_of(batch, header, where), header)
         except CorruptRecord as error:
-            raise taken.failed(error) from None
+            raise checked.failed(error) from None
         if not kept.record_count:
             return self._emptied(header)
         return batch if kept.is_unchanged else with_records(header, kept, kept.body)
@@ -319,7 +319,7 @@ class Rewriter:
         return self._emptied(header)
 
     def _emptied(self, header: BatchHeader) -> bytearray | None:
-        """A batch without records if its header is still needed, else None."""
+        """The batch without records, if its header is still needed; else None."""
         if header.last_offset in self._kept_empty or self._producers.need(header):
             return without_records(header)
         return None
@@ -327,7 +327,7 @@ class Rewriter:
     # -- writing -------------------------------------------------------------------------
 
     def _put(self, batch: Buffer, output: Output) -> None:
-        """Append a batch after what the pass has written."""
+        """Append a batch to the buffer."""
         size = len(batch)
         if self._filled + size > len(self._buffer):
             self._flush(output)
@@ -339,7 +339,7 @@ class Rewriter:
         self._index(parse_header(batch), position)
 
     def _index(self, header: BatchHeader, position: int) -> None:
-        """Add an index entry for a batch if one is due, as the pass does for its own."""
+        """Add an index entry for a batch if one is due, by the same rule as the pass."""
         if header.max_timestamp > self._pass.largest_timestamp[0]:
             self._pass.largest_timestamp = (header.max_timestamp, header.last_offset)
         if self._pass.unindexed_bytes > self._interval:
@@ -349,7 +349,7 @@ class Rewriter:
         self._pass.unindexed_bytes += header.size
 
     def _have_room(self, room_needed: int) -> None:
-        """See that the buffer, which is empty, takes so many bytes."""
+        """Enlarge the buffer, which must be empty, if necessary."""
         if room_needed > len(self._buffer):
             self._buffer = mmap.mmap(-1, 2 * room_needed)
 
@@ -372,11 +372,11 @@ class Rewriter:
     def _write_apart(self, batches: memoryview, output: Output) -> None:
         """Write into as many files as needed, batch by batch.
 
-        Records that are compressed again, or get a delete horizon, may take more room than
-        before. Or the segment may end far after its last batch, and only the batches have to fit
-        the indexes.
+        A batch that was compressed again, or got a delete horizon, may be larger than before. Or
+        the segment's end offset, which does not fit the index, is far beyond its last batch, which
+        does.
         """
-        self._go_on_from(self._progress)
+        self._continue_from(self._progress)
         self._entries = []
         start, last_offset = 0, -1
         for position, header in iterate_headers(batches):

@@ -1,4 +1,4 @@
-"""Grouping neighbouring segments into one, as cleaning leaves small ones. Pure."""
+"""Grouping of neighbouring segments, which a cleaning merges into one. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 class Size(NamedTuple):
-    """One segment, as far as grouping goes. `end_offset` is the next segment's base offset."""
+    """The size of a segment. `end_offset` is the base offset of the next one."""
 
     base_offset: int
     end_offset: int
@@ -19,16 +19,16 @@ class Size(NamedTuple):
     time_index_bytes: int
 
 
-#: A group is swapped in one step, during which nothing else can change a log.
+#: A group is swapped in one step of the loop, during which no other log can change.
 _SEGMENTS_MAX = 100
 
 
 def group_segments(
     segments: Sequence[Size], segment_bytes: int, segment_index_bytes: int
 ) -> list[range]:
-    """Runs of segments, by number, that fit into one segment even if no record is removed.
+    """Groups of segments, by index, that fit into one segment even if no record is removed.
 
-    A segment that is too large already is a group of its own.
+    A segment that is already too large is a group of its own.
     """
     groups: list[range] = []
     start = 0

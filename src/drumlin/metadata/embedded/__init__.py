@@ -1,1 +1,1 @@
-"""The store of one broker, or of the brokers of one machine: an SQLite file."""
+"""The store of the brokers of one machine: an SQLite file and its controller."""

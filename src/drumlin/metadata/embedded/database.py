@@ -1,7 +1,7 @@
-"""The embedded store's SQLite file: its tables, and statements made durable. Blocking.
+"""The embedded store's SQLite file: its schema, and the statements that change it. Blocking.
 
-One writer: a connection that is used by one thread at a time. WAL with synchronous=FULL: a
-commit returns once it would survive a power failure, and costs one fsync.
+There is one connection, used by one thread at a time. In WAL mode with synchronous=FULL a commit
+returns when it would survive a power failure, and costs one fsync.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ FILE_NAME: Final = "drumlin-metadata.sqlite"
 CLUSTER_ID: Final = "cluster_id"
 LOGS_ADOPTED: Final = "logs_adopted"
 NEXT_PRODUCER_ID: Final = "next_producer_id"
-#: Such keys are followed by a topic id.
+#: A prefix of keys, followed by a topic id.
 _DELETED_TOPIC: Final = "deleted_topic."
-#: Such keys are followed by the id of a broker, where there are several.
+#: A prefix of keys, followed by a broker id; used if there are several brokers.
 _BROKER_EPOCH_OF: Final = "broker_epoch."
-#: Each brings a file of the version before to the next one.
+#: Migrations: each one brings a file of the previous schema version to the next.
 _SCHEMAS: Final = (
     """
 CREATE TABLE cluster (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -60,12 +60,12 @@ CREATE TABLE configs (
     PRIMARY KEY (resource_type, resource_name, key)
 ) WITHOUT ROWID;
 """,
-    # While a partition is reassigned.
+    # Reassignments (KIP-455).
     """
 ALTER TABLE partitions ADD COLUMN adding TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE partitions ADD COLUMN removing TEXT NOT NULL DEFAULT '[]';
 """,
-    # Who may lead it besides the ISR.
+    # Eligible leader replicas (KIP-966).
     """
 ALTER TABLE partitions ADD COLUMN elr TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE partitions ADD COLUMN last_known TEXT NOT NULL DEFAULT '[]';
@@ -78,11 +78,11 @@ Statement = tuple[str, Sequence[Any]]
 
 
 class UnreadableMetadata(Exception):
-    """The file is not a metadata database of ours, or of a later version of us."""
+    """The file is not a metadata database of Drumlin, or of a later version."""
 
 
 def is_begun(path: Path) -> bool:
-    """Whether there is a file that says of which cluster it is; the first start may have died.
+    """Whether the file exists and names its cluster: the first start may have crashed before.
 
     Raises:
         UnreadableMetadata: it cannot be used.
@@ -129,10 +129,10 @@ class Database:
         self._connection.close()
 
     def execute_durably(self, statements: Iterable[Statement]) -> None:
-        """Execute all of them in one transaction, and return once it is on the disk.
+        """Execute statements in one transaction; return when it is on the disk.
 
         Raises:
-            sqlite3.Error: nothing of it has happened.
+            sqlite3.Error: the transaction was rolled back.
         """
         self._connection.execute("BEGIN IMMEDIATE")
         try:
@@ -151,7 +151,7 @@ class Database:
         return row[0] if row else None
 
     def deleted_topics(self) -> dict[UUID, tuple[str, ...] | None]:
-        """Topics that were deleted, and in which log dirs folders may be left; None: in any."""
+        """Deleted topics, and the log dirs in which folders of them may be left; None: in any."""
         sql = "SELECT key, value FROM cluster WHERE substr(key, 1, ?) = ?"
         rows = self._connection.execute(sql, (len(_DELETED_TOPIC), _DELETED_TOPIC))
         found: dict[UUID, tuple[str, ...] | None] = {}
@@ -163,13 +163,13 @@ class Database:
         return found
 
     def broker_epochs(self) -> dict[int, int]:
-        """The last epoch of each broker, as far as they are known."""
+        """The last broker epoch of each broker, as far as it is known."""
         sql = "SELECT key, value FROM cluster WHERE substr(key, 1, ?) = ?"
         rows = self._connection.execute(sql, (len(_BROKER_EPOCH_OF), _BROKER_EPOCH_OF))
         return {int(key.removeprefix(_BROKER_EPOCH_OF)): epoch for key, epoch in rows}
 
     def load(self, cluster_id: str) -> ClusterImage:
-        """Everything that is stored."""
+        """The image of everything that is stored."""
         image = ClusterImage(cluster_id)
         partitions: dict[bytes, list[PartitionState]] = {}
         rows = self._connection.execute("SELECT * FROM partitions ORDER BY topic_id, partition")
@@ -208,7 +208,7 @@ def put_value(key: str, value: Any) -> Statement:
 
 
 def take_over(contents: FirstContents) -> Iterator[Statement]:
-    """Have a new store begin with this, and know the logs that are there."""
+    """Statements by which a new store begins with these contents; no logs have to be adopted."""
     yield put_value(LOGS_ADOPTED, 1)
     yield put_value(NEXT_PRODUCER_ID, contents.next_producer_id)
     for topic in contents.topics:
@@ -241,12 +241,12 @@ def delete_topic(topic: TopicState) -> list[Statement]:
 
 
 def note_deleted(topic_id: UUID) -> Statement:
-    """Folders of a deleted topic may be in any log dir."""
+    """Note a deletion: folders of the topic may be in any log dir."""
     return put_value(_DELETED_TOPIC + topic_id.hex, json.dumps(None))
 
 
 def put_folders_left(topic_id: UUID, log_dirs: Sequence[str]) -> Statement:
-    """Where folders of a deleted topic may be, once those elsewhere are gone."""
+    """Note the log dirs in which folders of a deleted topic may still be."""
     return put_value(_DELETED_TOPIC + topic_id.hex, json.dumps(log_dirs))
 
 
@@ -255,7 +255,7 @@ def put_broker_epoch(node_id: int, epoch: int) -> Statement:
 
 
 def forget_broker_epochs() -> Statement:
-    """As log dirs of brokers have been made that name none."""
+    """Forget all broker epochs: log dirs of new brokers name none."""
     sql = "DELETE FROM cluster WHERE substr(key, 1, ?) = ?"
     return sql, (len(_BROKER_EPOCH_OF), _BROKER_EPOCH_OF)
 
@@ -288,20 +288,4 @@ def put_state(topic_id: UUID, state: PartitionState) -> Statement:
 def _brokers(state: PartitionState) -> list[Any]:
     known = [[node_id, *log_end, complete] for node_id, log_end, complete in state.last_known]
     lists = state.replicas, state.isr, state.adding, state.removing, state.elr, known
-    return [*map(json.dumps, lists), state.last_leader]
-
-
-def put_isr(topic_id: UUID, partition: int, isr: Sequence[int]) -> Statement:
-    sql = "UPDATE partitions SET isr = ? WHERE topic_id = ? AND partition = ?"
-    return sql, (json.dumps(isr), topic_id.bytes, partition)
-
-
-def advance_leader_epochs(leader: int) -> Statement:
-    return "UPDATE partitions SET leader_epoch = leader_epoch + 1 WHERE leader = ?", (leader,)
-
-
-def advance_leader_epoch(topic_id: UUID, partition: int) -> Statement:
-    sql = (
-        "UPDATE partitions SET leader_epoch = leader_epoch + 1 WHERE topic_id = ? AND partition = ?"
-    )
-    return sql, (topic_id.bytes, partition)
+    return [*(json.dumps(each) if each else "[]" for each in lists), state.last_leader]

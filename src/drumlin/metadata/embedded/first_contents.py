@@ -1,4 +1,4 @@
-"""The contents that a new metadata store begins with, where it takes over what another one had.
+"""The contents with which a new metadata store begins, if it takes over those of another one.
 
 Values only: what may be taken over, and from where, is decided elsewhere.
 """
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FirstContents:
-    """The metadata of a store that is new.
+    """The metadata of a new store.
 
-    deleted: topics that were deleted, of which folders may be left.
+    deleted: deleted topics of which folders may be left.
     """
 
     topics: tuple[TopicState, ...]

@@ -1,1 +1,1 @@
-"""The metadata log of an Apache Kafka in KRaft mode: read once, when its data is taken over."""
+"""The metadata log of an Apache Kafka in KRaft mode, read once to take over its data."""

@@ -1,7 +1,6 @@
-"""What is taken over of Kafka's metadata, and whether one broker alone may have it. Pure.
+"""The part of Kafka's metadata that is taken over, and whether a single broker may do so. Pure.
 
-Configurations must be such that they hold here, too: otherwise records might be removed that they
-say to keep.
+All configurations must be valid here, too: otherwise records might be removed that must be kept.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Ids of log dirs below it say that the place of a replica is not known.
+#: Reserved ids of log dirs are below this one: the log dir of a replica is unknown.
 _FIRST_DIRECTORY_ID: Final = 100
 _INT32_MAX: Final = 2**31 - 1
 _REMOTE_STORAGE: Final = "remote.storage.enable"
 
 
 class CannotTakeOver(Exception):
-    """Kafka's metadata is not taken over; the message is for the operator."""
+    """Kafka's metadata cannot be taken over; the message is for the operator."""
 
 
 def inherit(log: MetadataLog) -> FirstContents:
-    """The cluster's metadata, each partition in its next leader epoch.
+    """The cluster's metadata, with each partition in its next leader epoch.
 
     Raises:
-        CannotTakeOver: something in it cannot be had here.
+        CannotTakeOver: some of it is not supported here.
     """
     metadata = log.metadata
     if metadata.not_enforced:
@@ -52,7 +51,7 @@ def inherit(log: MetadataLog) -> FirstContents:
         topics,
         _configs(log, {each.name for each in topics}),
         _following(metadata.next_producer_id),
-        # What was not agreed on is not to be removed for it.
+        # Deletions that may not be committed must not remove anything.
         frozenset(metadata.deleted) if len(log.voters) == 1 else frozenset(),
     )
 
@@ -60,7 +59,7 @@ def inherit(log: MetadataLog) -> FirstContents:
 def _following(next_producer_id: int) -> int:
     if not next_producer_id:
         return 0
-    # The log of a node that is no controller may lack the last block.
+    # The log of a node that is not a controller may lack the last block.
     following = next_producer_id + PRODUCER_ID_BLOCK_SIZE
     if following > INT64_MAX - PRODUCER_ID_BLOCK_SIZE:
         raise CannotTakeOver(f"there are no producer ids after {next_producer_id}")
@@ -122,10 +121,10 @@ def _check(topic: str, configs: Mapping[str, str]) -> None:
 
 
 def alone(contents: FirstContents, node_id: int) -> FirstContents:
-    """The same for one broker that has no others beside it: it has the only replica of each.
+    """The same for a single broker, which has the only replica of each partition.
 
     Raises:
-        CannotTakeOver: others may have records that it lacks.
+        CannotTakeOver: other brokers may have records that it lacks.
     """
     topics = tuple(
         replace(
@@ -150,10 +149,10 @@ def _alone(topic: TopicState, state: PartitionState, node_id: int) -> PartitionS
 
 
 def check_places(log: MetadataLog, node_id: int, known: frozenset[UUID]) -> None:
-    """Check that all replicas of a broker lie in log dirs with these ids.
+    """Check that all replicas of a broker are in log dirs with these ids.
 
     Raises:
-        CannotTakeOver: a log dir is missing, so that partitions would begin anew, empty.
+        CannotTakeOver: a log dir is missing, so that its partitions would be created anew, empty.
     """
     for topic in log.metadata.topics.values():
         for index, partition in topic.partitions.items():

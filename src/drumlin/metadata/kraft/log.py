@@ -1,16 +1,16 @@
-"""Reading the metadata log of a stopped Apache Kafka: the latest snapshot and what came after it.
+"""Reading the metadata log of a stopped Apache Kafka: the latest snapshot and the records after it.
 
     <metadata.log.dir>/__cluster_metadata-0/
         <end offset>-<epoch>.checkpoint   a snapshot: header, state up to that offset, footer
-        <base offset>.log                 the log; what snapshots hold is deleted in time
-        quorum-state                      who votes, where no record says it
+        <base offset>.log                 the log; the part covered by snapshots is deleted in time
+        quorum-state                      the voters, if no record names them
 
-Everything that is in the log counts. With one voter that is what is committed. With several, its
-end may not have been: it counts as if this node were the next controller. Kafka makes the one its
-controller that has the longest log of the last epoch.
+All records of the log count. With one voter all of them are committed. With several, the last ones
+may not have been: they count as if this node became the next controller. Kafka elects the node with
+the longest log of the last epoch.
 
-Never changes anything. Batches have checksums, and offsets have no gaps, so that what is damaged
-does not pass. A last batch that is cut off was never acknowledged, and is passed over as in Kafka.
+Nothing is ever changed. Damage is detected by the checksums of batches and by gaps in the offsets.
+A last batch that is cut off was never acknowledged, and is ignored as in Kafka.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ _QUORUM_STATE: Final = "quorum-state"
 
 
 class UnreadableLog(Exception):
-    """The metadata log is damaged, or of a later Kafka; the message names file and place."""
+    """The metadata log is damaged or of a later Kafka; the message names file and position."""
 
 
 @dataclass(slots=True)
 class MetadataLog:
-    """What a metadata log says.
+    """The contents of a metadata log.
 
-    end_offset, epoch: how far it goes, by which nodes' logs can be compared.
-    voters: the nodes of the quorum; empty: not known.
+    end_offset, epoch: the end of the log, by which the logs of nodes are compared.
+    voters: the nodes of the quorum; empty: unknown.
     """
 
     metadata: KafkaMetadata = field(default_factory=KafkaMetadata)
@@ -75,10 +75,10 @@ class _Batch(NamedTuple):
 
 
 def read_metadata_log(folder: Path) -> MetadataLog:
-    """All that is in the folder.
+    """The contents of the log in a folder.
 
     Raises:
-        UnreadableLog: nobody can tell what it says.
+        UnreadableLog: it is damaged, or of a later Kafka.
         OSError: it cannot be read.
     """
     found = MetadataLog(voters=_voters_of(folder / _QUORUM_STATE))
@@ -88,7 +88,7 @@ def read_metadata_log(folder: Path) -> MetadataLog:
         _read_snapshot(folder / snapshots[-1], found)
     segments = [folder / each for each in names if _SEGMENT.fullmatch(each)]
     bases = [int(each.stem) for each in segments]
-    # What ends before the snapshot does is not needed, and may be deleted at any time.
+    # Segments that end before the snapshot are not needed, and Kafka may have deleted any of them.
     first = sum(base <= found.end_offset for base in bases[1:])
     expected = found.end_offset
     for at in range(first, len(segments)):
@@ -119,7 +119,7 @@ def _read_snapshot(path: Path, found: MetadataLog) -> None:
 
 
 def _read_segment(path: Path, base_offset: int, found: MetadataLog, *, may_be_cut: bool) -> int:
-    """Follow what is not known yet; returns where the segment ends."""
+    """Apply the records after the known end; returns the segment's end offset."""
     start, expected, epoch = found.end_offset, base_offset, 0
     for batch in _batches_in(path, may_be_cut=may_be_cut):
         header = batch.header
@@ -165,7 +165,7 @@ def _apply(path: Path, record: Record, found: MetadataLog) -> None:
 
 
 def _follow_control(path: Path, record: Record, found: MetadataLog) -> int:
-    """Take over who votes; returns the type of the record."""
+    """Apply a control record, which may name the voters; returns its type."""
     kind = int.from_bytes((record.key or b"")[2:4], "big")
     if kind == _VOTERS:
         try:
@@ -183,7 +183,7 @@ def _batches_in(path: Path, *, may_be_cut: bool) -> Iterator[_Batch]:
     """The batches of a file.
 
     Raises:
-        UnreadableLog: one is damaged.
+        UnreadableLog: a batch is damaged.
     """
     with path.open("rb") as file:
         size, position = path.stat().st_size, 0
@@ -206,9 +206,9 @@ def _batches_in(path: Path, *, may_be_cut: bool) -> Iterator[_Batch]:
 
 
 def _has_batch(rest: bytes, header: BatchHeader | None) -> bool:
-    """Whether the end of a file is not cut off, but has a length that is damaged.
+    """Whether the last batch of a file is complete, and only its length is damaged.
 
-    The batch is whole then if it ends with the file, or another one comes after it.
+    It is complete if it ends with the file, or if another batch follows.
     """
     if header is None:
         return False
@@ -237,7 +237,7 @@ def _damaged(path: Path, position: int) -> UnreadableLog:
 
 
 def _voters_of(path: Path) -> tuple[int, ...]:
-    """The quorum, as far as the file says it; newer Kafkas have that in the log."""
+    """The voters, if the file names them; newer Kafkas have them in the log."""
     try:
         said = json.loads(path.read_bytes())
         return tuple(int(each["voterId"]) for each in said.get("currentVoters") or ())

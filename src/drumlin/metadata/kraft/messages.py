@@ -2,9 +2,9 @@
 
     frame    varint: 1   varint: the type (api key)   varint: the version   the message
 
-All are flexible. Only types that say something about topics, configurations and producer ids are
-described; `PASSED_OVER` are those that say nothing of them. A type that is in neither comes from a
-later Kafka, and may say anything.
+All versions are flexible. Only types that concern topics, configurations and producer ids are
+described; `PASSED_OVER` are types that do not concern them. Any other type comes from a later
+Kafka, and may mean anything.
 """
 # The decoder reads the types of fields, so annotations must not be text.
 
@@ -18,16 +18,16 @@ from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.uvarint import read_uvarint
 
 _FRAME: Final = 1
-#: In `PartitionChange`: it has the leader that it had.
+#: In `PartitionChange`: the leader has not changed.
 SAME_LEADER: Final = -2
 
 
-#: What reading a message raises that is not one.
+#: The exceptions of reading what is not a message.
 NO_MESSAGE: Final = (MalformedMessage, struct.error, IndexError, UnicodeDecodeError)
 
 
 class UnknownRecord(ValueError):
-    """A record that is damaged, or of a later Kafka."""
+    """A record that is damaged or comes from a later Kafka."""
 
 
 def _tag(number: int, kafka_type: str) -> dict[str, Any]:
@@ -43,14 +43,14 @@ _UUID: Final = {"kafka_type": "uuid"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What all have in common."""
+    """The base of all messages."""
 
     __flexible__: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic(Message):
-    """There is a topic."""
+    """A topic was created."""
 
     name: str = field(metadata=_STRING)
     topic_id: UUID | None = field(metadata=_UUID)
@@ -58,14 +58,14 @@ class Topic(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveTopic(Message):
-    """There is a topic no more, with its partitions and its configuration."""
+    """A topic was removed, with its partitions and its configuration."""
 
     topic_id: UUID | None = field(metadata=_UUID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionV0(Message):
-    """There is a partition."""
+    """A partition was created."""
 
     partition: int = field(metadata=_INT32)
     topic_id: UUID | None = field(metadata=_UUID)
@@ -80,7 +80,7 @@ class PartitionV0(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition(PartitionV0):
-    """Since version 1 with the ids of the log dirs, since 2 with eligible leaders (KIP-966)."""
+    """The same with the ids of log dirs from version 1, with eligible leaders from 2 (KIP-966)."""
 
     directories: tuple[UUID | None, ...] = field(metadata=_UUID)
     eligible: tuple[int, ...] | None = field(metadata=_tag(1, "int32"), default=None)
@@ -89,7 +89,7 @@ class Partition(PartitionV0):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChange(Message):
-    """A partition has changed; null is what has not. Later versions have more tags."""
+    """A partition has changed; unchanged fields are null. Later versions have more tags."""
 
     partition: int = field(metadata=_INT32)
     topic_id: UUID | None = field(metadata=_UUID)
@@ -105,14 +105,14 @@ class PartitionChange(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearEligible(Message):
-    """No replica of a topic is eligible but for the ISR; without a name: of any topic."""
+    """The eligible leader replicas of a topic were cleared; without a name: those of all topics."""
 
     topic: str = field(metadata=_STRING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(Message):
-    """A key of a resource's configuration; null: it is not set any more."""
+    """A key of a resource's configuration was set; null: removed."""
 
     resource_type: int = field(metadata=_INT8)
     resource_name: str = field(metadata=_STRING)
@@ -122,7 +122,7 @@ class Config(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIds(Message):
-    """A block of producer ids was given out."""
+    """A block of producer ids was handed out."""
 
     broker_id: int = field(metadata=_INT32)
     broker_epoch: int = field(metadata=_INT64)
@@ -131,24 +131,24 @@ class ProducerIds(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginTransaction(Message):
-    """What follows counts as a whole."""
+    """The following records take effect together, or not at all."""
 
     name: str | None = field(metadata=_tag(0, "string"), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction(Message):
-    """What came since the beginning counts."""
+    """The records of the transaction take effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortTransaction(Message):
-    """What came since the beginning never was."""
+    """The records of the transaction have no effect."""
 
     reason: str | None = field(metadata=_tag(0, "string"), default=None)
 
 
-#: Type -> what its versions are read as, from 0 on.
+#: Type -> the message for each of its versions, from 0 on.
 _MESSAGES: Final[dict[int, tuple[type[Message], ...]]] = {
     2: (Topic,),
     3: (PartitionV0, Partition, Partition),
@@ -161,9 +161,9 @@ _MESSAGES: Final[dict[int, tuple[type[Message], ...]]] = {
     25: (AbortTransaction,),
     28: (ClearEligible,),
 }
-#: Features, brokers and controllers that come and go, the move from ZooKeeper, and nothing at all.
+#: Features, registrations of brokers and controllers, the migration from ZooKeeper, and no-ops.
 PASSED_OVER: Final = frozenset({0, 1, 7, 8, 12, 17, 20, 21, 27})
-#: What Kafka enforces and a broker here does not, so that somebody has to be told.
+#: Security settings that Kafka enforces and Drumlin does not, so that the operator must be told.
 NOT_ENFORCED: Final = {
     10: "delegation tokens",
     11: "SCRAM credentials",
@@ -176,10 +176,10 @@ NOT_ENFORCED: Final = {
 
 
 def read_message(value: bytes) -> Message | int:
-    """What a record of the log says; the number of its type where that is passed over.
+    """The message in a record of the log; the number of its type if that is passed over.
 
     Raises:
-        UnknownRecord: nobody can tell.
+        UnknownRecord: it cannot be read.
     """
     try:
         frame, position = read_uvarint(value, 0)

@@ -1,6 +1,6 @@
-"""What the records of Kafka's metadata log come to: topics, configurations, producer ids. Pure.
+"""The state that Kafka's metadata records result in: topics, configurations, producer ids. Pure.
 
-As Apache Kafka's brokers have it in memory, so far as it matters here.
+It corresponds to the metadata image of Apache Kafka's brokers, as far as it matters here.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _NO_ID: Final = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class KafkaPartition:
-    """A partition as Kafka knows it.
+    """A partition in Kafka's metadata.
 
-    directories: the ids of the log dirs of its replicas, in their order; empty: not known.
-    eligible: replicas that have all that is committed though they are not in the ISR (KIP-966).
-    last_known: who led it last, where nobody is in the ISR or eligible.
+    directories: the ids of its replicas' log dirs, in the order of the replicas; empty: unknown.
+    eligible: eligible leader replicas (KIP-966).
+    last_known: the last leader, if no replica is in the ISR or eligible.
     """
 
     replicas: tuple[int, ...]
@@ -38,16 +38,16 @@ class KafkaPartition:
 
     @property
     def complete(self) -> tuple[int, ...]:
-        """The replicas of which one is to lead next: as far as Kafka knows they lack nothing.
+        """The replicas that lack no records, as far as Kafka knows.
 
-        Once the last one has stopped, Kafka has nobody in the ISR, and that one is eligible.
+        When the last replica has stopped, Kafka's ISR is empty, and that replica is eligible.
         """
         return self.isr or self.eligible or self.last_known
 
 
 @dataclass(slots=True)
 class KafkaTopic:
-    """A topic and its partitions, by their numbers."""
+    """A topic and its partitions, by partition number."""
 
     name: str
     topic_id: UUID
@@ -56,17 +56,17 @@ class KafkaTopic:
 
 @dataclass(slots=True)
 class KafkaMetadata:
-    """Built by `apply`, record after record."""
+    """The state of the metadata, built by `apply` record after record."""
 
     topics: dict[UUID, KafkaTopic] = field(default_factory=dict)
-    #: By the type and the name of what they belong to.
+    #: Configurations, by type and name of their resource.
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
-    #: Topics that were deleted, as far as it is still in the log.
+    #: Deleted topics, as far as their deletion is still in the log.
     deleted: set[UUID] = field(default_factory=set)
-    #: What it says that nobody enforces here.
+    #: Security settings that Drumlin does not enforce.
     not_enforced: set[str] = field(default_factory=set)
-    #: Records so far.
+    #: The number of records so far.
     records: int = 0
     _names: dict[str, UUID] = field(default_factory=dict)
     _undecided: list[Message] | None = None
@@ -189,7 +189,7 @@ def _changed(before: KafkaPartition, change: messages.PartitionChange) -> KafkaP
     if change.directories:
         after = replace(after, directories=_directories(change.directories))
     if change.leader != messages.SAME_LEADER:
-        # A leader that is named begins an epoch, even if it is the one that led before.
+        # A record that names a leader begins an epoch, even if it is the same leader.
         after = replace(after, leader=change.leader, leader_epoch=after.leader_epoch + 1)
     return replace(
         after,
@@ -206,7 +206,7 @@ def _either(new: tuple[int, ...] | None, old: tuple[int, ...]) -> tuple[int, ...
 
 
 def _placed(before: KafkaPartition, change: messages.PartitionChange) -> tuple[UUID, ...]:
-    """Where replicas lie that stay what they are; others lie nowhere yet."""
+    """The log dirs of replicas after a reassignment: those that stay keep theirs."""
     if not before.directories:
         return ()
     known = dict(zip(before.replicas, before.directories, strict=False))
@@ -218,7 +218,7 @@ def _directories(ids: tuple[UUID | None, ...]) -> tuple[UUID, ...]:
 
 
 def led_by(partition: KafkaPartition) -> int:
-    """Who is to lead it next: its leader, or else the first of its replicas that is complete."""
+    """The next leader: the current one, or else the first complete replica."""
     complete = partition.complete
     if partition.leader in complete:
         return partition.leader

@@ -1,6 +1,6 @@
-"""Taking over the metadata of a stopped Apache Kafka whose log dirs were given to one broker.
+"""Taking over the metadata of a stopped Apache Kafka, by a broker with its log dirs. Blocking.
 
-Changes nothing: the store that begins with it is written as a whole afterwards. Blocking.
+Changes nothing: the new store is written as a whole afterwards.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def take_over_alone(
     *,
     are_locked: bool = False,
 ) -> FirstContents | None:
-    """What a broker without company takes over; None where there is no metadata of Kafka.
+    """The contents that a single broker takes over; None if there is no metadata of Kafka.
 
-    are_locked: the caller has the locks of the log dirs.
+    are_locked: the caller holds the locks of the log dirs.
 
     Raises:
-        CannotTakeOver: it must not, or not yet.
-        OSError: something cannot be read.
+        CannotTakeOver: they must not be taken over, or not yet.
+        OSError: a file cannot be read.
     """
     folder = find_metadata_log(log_dirs, metadata_log_dir)
     if folder is None:
@@ -70,11 +70,11 @@ def take_over_alone(
 
 
 def read_checked(folder: Path, log_dirs: Sequence[Path], node_id: int) -> MetadataLog | None:
-    """The metadata log of this broker, whose log dirs these are; None where nothing is in it.
+    """The metadata log of the broker with these log dirs; None if it is empty.
 
     Raises:
-        CannotTakeOver: it is damaged, or they are not those of one broker, or not all.
-        OSError: something cannot be read.
+        CannotTakeOver: it is damaged, or these are not exactly the log dirs of one broker.
+        OSError: a file cannot be read.
     """
     _check_owner(folder.parent, log_dirs, node_id)
     try:
@@ -107,7 +107,7 @@ def _check_owner(metadata_dir: Path, log_dirs: Sequence[Path], node_id: int) -> 
 
 
 def _directory_ids(log_dirs: Sequence[Path]) -> frozenset[UUID] | None:
-    """The ids of the log dirs; None where one in use has none, as in older Kafkas."""
+    """The ids of the log dirs; None if one in use has no id, as in older Kafkas."""
     metas = [each for each in map(_meta_of, log_dirs) if each is not None]
     texts = [each.directory_id for each in metas if each.directory_id is not None]
     if len(texts) < len(metas):

@@ -1,4 +1,4 @@
-"""Which brokers a partition is placed on: checked where a client says, chosen where not. Pure."""
+"""Replica assignment: checked if a client gives it, chosen otherwise. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 Replicas = tuple[int, ...]
 
-#: Replicas of one partition that are looked at, if there are fewer brokers: among more than there
-#: are brokers something is wrong.
+#: How many replicas of a partition are checked, unless there are more brokers. More replicas than
+#: brokers cannot be valid.
 _LOOKED_AT: Final = 1000
 
 
@@ -23,14 +23,15 @@ def spread_replicas(
     start: int,
     first_index: int = 0,
 ) -> tuple[Replicas, ...]:
-    """Replicas of new partitions: leaders go round the brokers, followers round the others.
+    """Replicas of new partitions, spread over brokers and racks by Apache Kafka's algorithm.
 
-    Racks take turns, and each partition has replicas on as many of them as can be. That is Apache
-    Kafka's way; brokers without a rack are one of their own.
+    Leaders go round-robin over the brokers, and followers over the others. Racks alternate, and
+    each partition has replicas on as many racks as possible. Brokers without a rack count as one
+    rack of their own.
 
-    racks: of the brokers, by their ids.
-    start: where the leaders of the topic begin, in the order of `in_turns`.
-    first_index: so many partitions the topic has already.
+    racks: the rack of each broker, by broker id.
+    start: the place of the topic's first leader in the order of `in_turns`.
+    first_index: the number of partitions that the topic has already.
 
     Raises:
         KafkaError: INVALID_REPLICATION_FACTOR, when there are too few brokers.
@@ -44,7 +45,7 @@ def spread_replicas(
     count, known = len(arranged), dict[tuple[int, int], Replicas]()
     spread = []
     for index in range(first_index, first_index + partition_count):
-        # Each round of leaders has its followers elsewhere: so a broker's are taken over by many.
+        # Each round of leaders has other followers: many brokers take over from one that fails.
         place = (start + index) % count, (start + index // count) % max(count - 1, 1)
         if place not in known:
             known[place] = _spread(racks, arranged, rack_count, replication_factor, *place)
@@ -53,7 +54,7 @@ def spread_replicas(
 
 
 def in_turns(racks: Mapping[int, str | None]) -> list[int]:
-    """The brokers so that one of each rack is followed by one of the next."""
+    """The brokers, ordered so that racks alternate."""
     by_rack: dict[str, list[int]] = {}
     for node_id in sorted(racks):
         by_rack.setdefault(_rack(racks[node_id]), []).append(node_id)
@@ -63,7 +64,7 @@ def in_turns(racks: Mapping[int, str | None]) -> list[int]:
 
 
 def start_after(racks: Mapping[int, str | None], first_leader: int) -> int:
-    """Where the leaders of a topic have begun, of which this one was the first."""
+    """The `start` of a topic whose first leader was this broker."""
     arranged = in_turns(racks)
     if first_leader in racks:
         return arranged.index(first_leader)
@@ -82,7 +83,7 @@ def _spread(
     first: int,
     shift: int,
 ) -> Replicas:
-    """The replicas of one partition: on another rack each, as long as there is one."""
+    """The replicas of one partition, each on another rack as long as there is one."""
     replicas = [arranged[first]]
     used = {_rack(racks[arranged[first]])}
     for step in count_from(shift * rack_count):
@@ -99,7 +100,7 @@ def _spread(
 def check_replicas(
     replicas: Sequence[int], broker_ids: Collection[int], replica_count: int | None
 ) -> Replicas:
-    """Check one partition's replicas as a client gives them.
+    """Check the replicas that a client assigns to one partition.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT.
@@ -124,7 +125,7 @@ def check_replicas(
 def check_assignments(
     assignments: Sequence[tuple[int, Sequence[int]]], broker_ids: Collection[int]
 ) -> tuple[Replicas, ...]:
-    """Check the replicas of a new topic's partitions, given as (partition, replicas).
+    """Check the replicas that a client assigns to a new topic, as pairs (partition, replicas).
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT.

@@ -1,4 +1,4 @@
-"""Which partitions go back to their preferred leaders, as leaders have become uneven. Pure."""
+"""Leader balance: which partitions go back to their preferred leaders. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from drumlin.turns import Work
 def to_be_led_as_preferred(
     topics: Iterable[TopicState], alive: Iterable[int], percentage: int
 ) -> Work[list[PartitionId]]:
-    """Of each live broker that leads too few of those for which it is the first replica, these.
+    """The partitions to be led by their preferred leaders again, where leaders are unbalanced.
 
-    Too few: more than `percentage` of them are led elsewhere. A partition counts as led elsewhere
-    only if the broker could lead it.
+    A live broker is unbalanced if more than `percentage` of the partitions that prefer it are led
+    by others. A partition counts as led by another only if the preferred broker could lead it.
     """
     live = set(alive)
     preferred: Counter[int] = Counter()

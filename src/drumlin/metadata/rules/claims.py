@@ -1,8 +1,8 @@
-"""What brokers say of themselves in requests, held against the metadata. Pure.
+"""Checks of what requests claim about brokers and epochs, against the metadata. Pure.
 
-Any client may send these requests. What goes beyond the metadata is news that this broker has not
-got yet, or a lie that would fence those who say the truth: it is never believed, and refused in a
-way that has its sender try again, when the news may be there.
+Any client may send such requests. A claim that the metadata does not support is either ahead of
+what this broker has been told, or a lie that would fence honest brokers. It is never believed; it
+is refused with a retriable error, as the metadata may support it later.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def is_process(image: ClusterImage, node_id: int, broker_epoch: int) -> bool:
-    """Whether a broker is alive in this very broker epoch (KIP-903)."""
+    """Whether a broker is alive in exactly this broker epoch (KIP-903)."""
     broker = image.brokers.get(node_id)
     return broker is not None and broker.epoch == broker_epoch
 
 
 def may_coordinate(image: ClusterImage, coordinator_epoch: int) -> bool:
-    """Whether a transaction coordinator may be in this epoch, in which its partition is led."""
+    """Whether a transaction coordinator may have this epoch: a leader epoch of its partition."""
     topic = image.topics.get(TRANSACTION_STATE)
     partitions = () if topic is None else topic.partitions
     return coordinator_epoch <= 0 or any(
@@ -33,7 +33,7 @@ def may_coordinate(image: ClusterImage, coordinator_epoch: int) -> bool:
 
 
 def may_lead(image: ClusterImage, topic_id: UUID, index: int, leader_epoch: int) -> bool:
-    """Whether a partition may be led in this epoch. Of one that is not known, nothing is."""
+    """Whether a partition may have this leader epoch; true for an unknown partition."""
     topic = image.topics_by_id.get(topic_id)
     state = None if topic is None else topic.partition(index)
     return state is None or leader_epoch <= state.leader_epoch

@@ -1,6 +1,6 @@
-"""How often partitions were given another leader by this process, and how long they waited for one.
+"""Elections that this process has made: counted for metrics, logged if records may be lost.
 
-For the metrics; nothing is decided by it.
+Nothing is decided by it.
 """
 
 from __future__ import annotations
@@ -9,55 +9,71 @@ from collections.abc import Mapping
 
 from drumlin.clock import Clock, SystemClock
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState
+from drumlin.metadata.rules.decisions import Alive, Decision, TopicRules
+from drumlin.metadata.rules.election_log import BY_CONFIG, log_election
 from drumlin.metadata.rules.eligible import Election, election
 from drumlin.metadata.rules.leadership import NO_EPOCH
 
 
 class ElectionCounts:
-    """Since the start of the process."""
+    """Counts of elections since the start of the process."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = SystemClock() if clock is None else clock
         self.elections = 0
-        #: Those of a replica that was neither in sync nor eligible.
+        #: Elections of a replica that was neither in sync nor eligible.
         self.unclean = 0
-        #: Those of one that was complete before an unclean stop: not among the unclean ones.
+        #: Elections of a replica that was complete before an unclean stop; not counted as unclean.
         self.recoveries = 0
-        #: What all of them took together.
+        #: The time that partitions have waited for these leaders, in all.
         self.seconds = 0.0
 
-    def begin(self, since: float | None = None) -> Elections:
-        """Partitions are decided on; `since` is when it was known that they need a leader."""
-        return Elections(self, self.clock.monotonic() if since is None else since)
+    def begin(self, since: float | None = None, why: str = BY_CONFIG) -> Elections:
+        """Begin elections that are decided together.
+
+        since: when it became known that partitions need another leader; None: now.
+        why: the reason why a replica that may lack records can be elected, for the log.
+        """
+        return Elections(self, self.clock.monotonic() if since is None else since, why)
 
 
 class Elections:
-    """Partitions that are decided on together: which of them another broker leads by it."""
+    """Partitions that are decided together: which of them get another leader."""
 
-    def __init__(self, counts: ElectionCounts, since: float) -> None:
+    def __init__(self, counts: ElectionCounts, since: float, why: str) -> None:
         self._counts = counts
         self._since = since
-        self._decided: dict[PartitionId, tuple[PartitionState, PartitionState]] = {}
+        self._why = why
+        #: By partition: the topic, the state before and after.
+        self._decided: dict[PartitionId, tuple[str, PartitionState, PartitionState]] = {}
 
-    def decided(
-        self, partition: PartitionId, before: PartitionState, after: PartitionState
-    ) -> None:
-        """What is to be written, maybe once more: the answer of an attempt may have been lost."""
-        is_led_anew = after.leader not in (before.leader, NO_LEADER)
-        if is_led_anew and before.leader_epoch != NO_EPOCH:
-            self._decided[partition] = before, after
+    def noting(self, decide: Decision) -> Decision:
+        """The decision, with its elections noted. A store may call it once for each attempt."""
+
+        def noted(
+            partition: PartitionId, state: PartitionState, rules: TopicRules, alive: Alive
+        ) -> PartitionState:
+            after = decide(partition, state, rules, alive)
+            is_led_anew = after.leader not in (state.leader, NO_LEADER)
+            if is_led_anew and state.leader_epoch != NO_EPOCH:
+                self._decided[partition] = rules.topic, state, after
+            return after
+
+        return noted
 
     def written(self, stored: Mapping[PartitionId, PartitionState]) -> None:
-        """Count those that are led now as was decided."""
+        """Count the elections that were stored; another broker may have decided otherwise."""
         took = self._counts.clock.monotonic() - self._since
-        for partition, (before, after) in self._decided.items():
-            state = stored.get(partition)
-            if state is None or _leadership(state) != _leadership(after):
+        for partition, state in stored.items():
+            topic, before, after = self._decided.get(partition, ("", state, state))
+            kind = election(before, after)
+            if kind is None or _leadership(state) != _leadership(after):
                 continue
             self._counts.elections += 1
-            self._counts.unclean += election(before, after) is Election.UNCLEAN
-            self._counts.recoveries += election(before, after) is Election.RECOVERY
+            self._counts.unclean += kind is Election.UNCLEAN
+            self._counts.recoveries += kind is Election.RECOVERY
             self._counts.seconds += took
+            log_election(topic, before, after, self._why)
 
 
 def _leadership(state: PartitionState) -> tuple[int, int]:

@@ -1,18 +1,22 @@
-"""Who has all that is committed without being in sync: eligible leader replicas (KIP-966). Pure.
+"""Eligible leader replicas (KIP-966): not in sync, but with all committed records. Pure.
 
-While fewer than `min.insync.replicas` are in sync nothing is committed: the leader takes nothing
-with `acks=all`, and its high watermark stands still (`replication/partition.py`). So whoever was in
-sync when that began, or later, has all that is committed for as long as it lasts: it is in the ISR,
-or eligible. When enough are in sync again, all others are forgotten.
+While fewer than `min.insync.replicas` are in sync, nothing is committed: the leader refuses
+`acks=all`, and its high watermark does not advance (`replication/partition.py`). So every replica
+that is in sync at that moment, or comes into the ISR later, has all committed records until enough
+are in sync again. If it leaves the ISR it becomes eligible; when enough are in sync, the list is
+cleared.
 
-A broker that comes back from an unclean stop may have lost what was not on its disk. It is neither
-in sync nor eligible any more, but it is remembered with the end of its log (`LastKnown`). If nobody
-else is left, those that are back choose the one among them whose log ends last (an *unclean
-recovery*): as soon as they are `min.insync.replicas`, as that many had each record that was
-acknowledged; but never one of them alone, while there are others who may have all of it. A replica
-without a log, or with a copy that was put back, never counts among them. Nor does one that came
-back to a leader, once that has asked for anything: it has all of it, and is worth waiting for.
-Until then it gives up nothing for that leader (`replication/followed_partition.py`).
+A broker that returns from an unclean stop may have lost what was not on its disk yet. It is removed
+from the ISR and from the eligible replicas, but the end of its log is remembered (`LastKnown`). If
+no other replica can lead, the returned replica with the longest log is elected (*unclean
+recovery*):
+
+- once `min.insync.replicas` of them are back, as each acknowledged record was on that many;
+- but never a single one, while others may exist that have all records;
+- never a replica without a log, or one that was restored from a copy;
+- nor a replica that came back while there was a leader, once that leader has changed the ISR: the
+  leader has all records, and is worth waiting for. Until then the replica truncates nothing for
+  that leader (`replication/followed_partition.py`).
 """
 
 from __future__ import annotations
@@ -24,28 +28,29 @@ from typing import Final
 
 from drumlin.metadata.image import NO_LEADER, NO_LOG, LastKnown, LogEnd, PartitionState
 
-#: One copy alone may lack what all others have, though `min.insync.replicas` is 1.
+#: The least number of replicas for a recovery: even with `min.insync.replicas=1`, a single replica
+#: may lack what all others have.
 _RECOVERED_FROM: Final = 2
-#: Of a log of which nothing is known: more than nothing.
+#: The assumed end of a log about which nothing is known: longer than no log.
 _UNKNOWN: Final = LogEnd(-1, 0)
 
 
 class Election(enum.Enum):
-    """What a new leader is chosen by."""
+    """The kind of an election."""
 
     CLEAN = "clean"
-    #: Of those that were complete before an unclean stop.
+    #: Among replicas that were complete before an unclean stop.
     RECOVERY = "recovery"
     UNCLEAN = "unclean"
 
 
 def needed_replicas(state: PartitionState, min_isr: int) -> int:
-    """How many must be in sync; no more than there are replicas, as in Apache Kafka."""
+    """The effective `min.insync.replicas`: at most the number of replicas, as in Apache Kafka."""
     return min(min_isr, len(state.replicas))
 
 
 def election(before: PartitionState, after: PartitionState) -> Election | None:
-    """By what the partition has got another leader; None if it has not."""
+    """The kind of election between two states; None if the leader is the same or there is none."""
     leader = after.leader
     if leader in (NO_LEADER, before.leader):
         return None
@@ -55,7 +60,7 @@ def election(before: PartitionState, after: PartitionState) -> Election | None:
 
 
 def complete(state: PartitionState) -> set[int]:
-    """Replicas that have all that is committed, but for what an unclean stop may have cost them."""
+    """Replicas with all committed records, save for what an unclean stop may have cost them."""
     return {*state.isr, *state.elr, *remembered(state)}
 
 
@@ -67,9 +72,9 @@ def with_isr(
     *,
     gone: Collection[int] = (),
 ) -> PartitionState:
-    """The partition with this leader and ISR, and all remembered who may still lead it.
+    """The partition with this leader and ISR, and with the replicas that may still lead it.
 
-    gone: brokers that are not eligible, though they were.
+    gone: brokers that must not be eligible any longer.
     """
     isr = tuple(isr)
     elr: tuple[int, ...] = ()
@@ -102,7 +107,7 @@ def _last_leader(state: PartitionState, leader: int) -> int:
 
 
 def remembering(state: PartitionState, known: LastKnown, min_isr: int) -> PartitionState:
-    """The partition with what is known of a replica that is neither in sync nor eligible."""
+    """The partition with the end of the log of a replica that is neither in sync nor eligible."""
     if state.leader != NO_LEADER and len(state.isr) >= needed_replicas(state, min_isr):
         return state
     others = {each.node_id: each for each in state.last_known} | {known.node_id: known}
@@ -111,22 +116,22 @@ def remembering(state: PartitionState, known: LastKnown, min_isr: int) -> Partit
 
 
 def superseded(state: PartitionState) -> PartitionState:
-    """The partition as its leader lives: who has come back meanwhile is not to lead in its stead.
+    """The partition without candidates for a recovery, as its leader is alive.
 
-    What such a log lacks the leader has. While that is away, it is waited for.
+    The leader has all records that a returned replica may lack. If it dies, it is waited for.
     """
     last_known = tuple(each._replace(was_complete=False) for each in state.last_known)
     return state if last_known == state.last_known else replace(state, last_known=last_known)
 
 
 def next_leader(state: PartitionState, alive: Collection[int], min_isr: int) -> int:
-    """Who may lead the partition, as none of its ISR is alive; NO_LEADER if nobody may."""
+    """The next leader when no ISR member is alive; NO_LEADER if no replica may lead."""
     eligible = (each for each in state.replicas if each in state.elr and each in alive)
     return next(eligible, _recovered(state, alive, min_isr))
 
 
 def _recovered(state: PartitionState, alive: Collection[int], min_isr: int) -> int:
-    if is_nothing_left(state):  # there is nothing more to be lost
+    if is_nothing_left(state):  # no more records can be lost
         return next((each for each in state.replicas if each in alive), NO_LEADER)
     known = remembered(state)
     back = [each for each in state.replicas if each in known and each in alive]
@@ -138,8 +143,8 @@ def _recovered(state: PartitionState, alive: Collection[int], min_isr: int) -> i
     if len(back) >= needed:
         return best
     if len(known) >= needed and best == _longest(state, known):
-        return best  # others were back, with less
-    return NO_LEADER  # nor may the last leader, as with Apache Kafka: another is known to have more
+        return best  # enough have been back since, though not all are alive: none had more
+    return NO_LEADER  # unlike in Apache Kafka, nor the last leader: another replica has more
 
 
 def is_nothing_left(state: PartitionState) -> bool:
@@ -149,7 +154,7 @@ def is_nothing_left(state: PartitionState) -> bool:
 
 
 def best_left(state: PartitionState, alive: Collection[int]) -> int:
-    """Whoever of those alive is likely to lack least; NO_LEADER if none is."""
+    """The live replica that is likely to lack the fewest records; NO_LEADER if none is alive."""
     live = [each for each in state.replicas if each in alive]
     for some in (state.isr, state.elr, remembered(state)):
         found = [each for each in live if each in some]
@@ -159,15 +164,15 @@ def best_left(state: PartitionState, alive: Collection[int]) -> int:
 
 
 def remembered(state: PartitionState) -> list[int]:
-    """Who came back from an unclean stop, and may lead by what it has if nobody else is left."""
+    """The replicas that returned from an unclean stop and may be elected in a recovery."""
     return [each.node_id for each in state.last_known if each.was_complete]
 
 
 def _longest(state: PartitionState, some: Collection[int]) -> int:
-    """The one whose log ends last; of several the last leader, or the first of the replicas.
+    """The replica with the longest log; among equals the last leader, or the first replica.
 
-    A log without records, as all were deleted, tells no leader epoch: it is compared by its end.
-    Whoever ends later than one that has all that is committed has it, too: it has lost its tail.
+    A log whose records were all deleted has no leader epoch, and is compared by its end offset. A
+    log that ends later than a complete one is complete, too.
     """
     ends = {each.node_id: each.log_end for each in state.last_known}
     among = [each for each in state.replicas if each in some]

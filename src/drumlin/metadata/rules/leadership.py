@@ -1,9 +1,8 @@
-"""Which broker leads a partition, and who is in sync with it: decided from who is alive. Pure.
+"""Leader and ISR of a partition, decided from which brokers are alive. Pure.
 
-A partition never goes to a broker where records that were acknowledged may be missing
-(`eligible.py` says who may lead besides the ISR); unless its topic has
-`unclean.leader.election.enable`. A new leader means a new leader epoch. `min_isr` is what the
-topic has as `min.insync.replicas`.
+A partition is never led by a broker that may lack acknowledged records, unless its topic has
+`unclean.leader.election.enable`. `eligible.py` says which replicas may lead besides the ISR. A new
+leader means a new leader epoch. `min_isr` is the topic's `min.insync.replicas`.
 """
 
 from __future__ import annotations
@@ -24,13 +23,26 @@ from drumlin.metadata.rules.eligible import (
 )
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Of a partition that was never led.
+#: The leader epoch of a partition that has never had a leader.
 NO_EPOCH: Final = -1
 
 
 def never_led(index: int, replicas: tuple[int, ...]) -> PartitionState:
-    """A partition without a node for its state."""
+    """A partition that has never had a leader: in ZooKeeper there is no node for its state yet."""
     return PartitionState(index, NO_LEADER, NO_EPOCH, replicas, (), NO_EPOCH)
+
+
+def is_settled(state: PartitionState, alive: Collection[int]) -> bool:
+    """Whether `settled` returns the partition unchanged, for any configuration; cheap.
+
+    False: `settled` has to decide.
+    """
+    return (
+        state.leader in state.isr
+        and not (state.elr or state.last_known)
+        and state.last_leader == NO_LEADER
+        and all(map(alive.__contains__, state.isr))
+    )
 
 
 def settled(
@@ -40,10 +52,10 @@ def settled(
     *,
     may_be_unclean: bool = False,
 ) -> PartitionState:
-    """The partition as the controller wants it; unchanged if it is so already.
+    """The partition with a leader that is alive, and an ISR of live brokers; the same if it has.
 
-    A broker that is not alive is not in sync, unless none of the ISR is alive and nobody else may
-    lead: then nobody leads, and the ISR is among those who may.
+    Dead brokers leave the ISR, except if no replica may lead: then there is no leader, and the ISR
+    stays, as its members may lead when they are back.
     """
     live = tuple(each for each in state.replicas if each in alive)
     if state.leader_epoch == NO_EPOCH:
@@ -61,21 +73,21 @@ def settled(
 
 
 def led_by_any(state: PartitionState, alive: Collection[int], min_isr: int) -> PartitionState:
-    """The partition led by whoever of those alive lacks least; there must be one."""
+    """The partition led by the live replica that is likely to lack least; one must be alive."""
     leader = best_left(state, alive)
     isr = tuple(each for each in state.isr if each in alive) or (leader,)
     after = with_isr(state, isr, leader, min_isr)
-    if election(state, after) is Election.UNCLEAN:  # nobody is eligible by what it has
+    if election(state, after) is Election.UNCLEAN:  # others need not have the new leader's records
         after = replace(after, elr=(), last_known=())
     return after
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What a replica that may lack records has come back with.
+    """The log of a replica that may lack records, as its broker finds it.
 
-    log_end: NO_LOG, if there is none; None: it is out of reach, as its log dir is offline.
-    is_copy: it is older than what this broker is known to have had: it was put back.
+    log_end: NO_LOG if there is no log; None if it is out of reach, as its log dir is offline.
+    is_copy: the log is older than this broker had it: it was restored from a copy.
     """
 
     log_end: LogEnd | None
@@ -85,11 +97,12 @@ class Returned:
 def returned(
     state: PartitionState, node_id: int, found: Returned, alive: Collection[int], min_isr: int
 ) -> PartitionState:
-    """The partition as a broker is back, or still there, that may lack records of it (KIP-966).
+    """The partition after a replica, here or back again, may lack records (KIP-966).
 
-    It is neither in sync nor eligible any more. If nobody else has all that is committed, it stays,
-    unless its log is gone or is an older one: such a replica never leads by itself. Who is out of
-    reach stays, too, where others are remembered only: they may lack what it has.
+    The replica leaves the ISR and the eligible replicas. It stays if no other replica has all
+    committed records, unless its log is gone or restored from a copy: such a replica never leads by
+    itself. A replica that is out of reach also stays if the others are only remembered: they may
+    lack what it has.
     """
     if state.leader_epoch == NO_EPOCH or node_id not in state.replicas:
         return state
@@ -103,7 +116,7 @@ def returned(
     leader = state.leader
     if leader not in live:
         leader = _first(state, live) if live else NO_LEADER
-    isr = live or rest  # it is not forgotten for those that are not there, either
+    isr = live or rest  # dead members stay, as they may have all records
     after = with_isr(state, isr, leader, min_isr, gone=(node_id,))
     if log_end is not None:
         after = remembering(after, LastKnown(node_id, log_end, was_complete), min_isr)
@@ -113,7 +126,7 @@ def returned(
 def handed_over(
     state: PartitionState, node_id: int, alive: Collection[int], min_isr: int
 ) -> PartitionState:
-    """The partition without a broker that is about to stop, if another one can take its place."""
+    """The partition without a broker that is about to stop, if another ISR member can lead."""
     rest = _rest(state, node_id)
     live = tuple(each for each in rest if each in alive and each != node_id)
     if not live:
@@ -123,7 +136,7 @@ def handed_over(
 
 
 def preferred(state: PartitionState, alive: Collection[int], min_isr: int) -> PartitionState:
-    """The partition led by its first replica.
+    """The partition led by its preferred leader, which is its first replica.
 
     Raises:
         KafkaError: ELECTION_NOT_NEEDED, or PREFERRED_LEADER_NOT_AVAILABLE: it is not alive, or not
@@ -147,7 +160,7 @@ def in_next_epoch(state: PartitionState, node_id: int) -> PartitionState:
 
 
 def _rest(state: PartitionState, node_id: int) -> tuple[int, ...]:
-    """The other members of the ISR; none either if the broker is no member."""
+    """The other members of the ISR; empty if the broker is not in it."""
     if node_id not in state.isr:
         return ()
     return tuple(each for each in state.isr if each != node_id)

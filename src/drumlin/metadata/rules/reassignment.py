@@ -1,15 +1,15 @@
-"""Reassigning one partition: its replicas go from some brokers to others (KIP-455). Pure.
+"""Reassignment of one partition: its replicas move to other brokers (KIP-455). Pure.
 
     (1,2,3) -> (4,5,1):  replicas 4,5,1,2,3   adding 4,5   removing 2,3    `reassigned`
     all of 4,5,1 in sync: replicas 4,5,1                                   `completed`
-    or taken back:        replicas 1,2,3                                   `cancelled`
+    or cancelled:         replicas 1,2,3                                   `cancelled`
 
-While it is under way all of them are replicas: nothing is given up before the target has it all.
-Another target takes the place of the one before; brokers that are neither of that, nor were there
-at the beginning, go at once.
+During a reassignment all of these brokers are replicas: no replica is removed before the target is
+complete. A new target replaces the previous one; replicas that belong neither to the new target nor
+to the original replicas are removed at once.
 
-Where a broker ceases to be a replica a new leader epoch begins: what the leader knows of how far
-that had come does not count for a replica that it may get again later.
+When a replica is removed, a new leader epoch begins: what the leader knows of its progress must not
+count if the same broker becomes a replica again.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Replicas = tuple[int, ...]
 
 
 def target_of(state: PartitionState) -> Replicas:
-    """The replicas that the partition is to have."""
+    """The replicas that the partition will have."""
     return tuple(each for each in state.replicas if each not in state.removing)
 
 
 def origin_of(state: PartitionState) -> Replicas:
-    """The replicas that it had before it was reassigned, if in another order."""
+    """The replicas that it had before the reassignment, though maybe in another order."""
     return tuple(each for each in state.replicas if each not in state.adding)
 
 
@@ -43,10 +43,11 @@ def moved(
     may_change_factor: bool = True,
     may_be_unclean: bool = False,
 ) -> PartitionState:
-    """What a client asks for: `reassigned`, or `cancelled` where there is no target.
+    """The partition as a client asks for it: `reassigned`, or `cancelled` if there is no target.
 
     Raises:
-        KafkaError: INVALID_REPLICATION_FACTOR, the number of replicas must not change (KIP-860).
+        KafkaError: INVALID_REPLICATION_FACTOR: the number of replicas must not change (KIP-860);
+            and as `reassigned` and `cancelled`.
     """
     if target is None:
         return cancelled(state, alive, min_isr, may_be_unclean=may_be_unclean)
@@ -63,11 +64,11 @@ def reassigned(
     *,
     may_be_unclean: bool = False,
 ) -> PartitionState:
-    """The partition on its way to these replicas, or there already; the same if it was.
+    """The partition with a reassignment to these replicas begun, or completed if it can be.
 
     Raises:
-        KafkaError: INVALID_REPLICA_ASSIGNMENT: a broker is named twice, or is to be added and is
-            not alive; or no broker would be left that has the records.
+        KafkaError: INVALID_REPLICA_ASSIGNMENT: a broker is named twice, or would be added and is
+            not alive; or no replica would be left that has the records.
     """
     _check_target(target)
     origin = origin_of(state)
@@ -85,11 +86,11 @@ def reassigned(
 def cancelled(
     state: PartitionState, alive: Collection[int], min_isr: int, *, may_be_unclean: bool = False
 ) -> PartitionState:
-    """The partition with the replicas that it had before.
+    """The partition with its original replicas.
 
     Raises:
-        KafkaError: NO_REASSIGNMENT_IN_PROGRESS; or INVALID_REPLICA_ASSIGNMENT: none of those has
-            all records.
+        KafkaError: NO_REASSIGNMENT_IN_PROGRESS; or INVALID_REPLICA_ASSIGNMENT: none of the original
+            replicas has all records.
     """
     if not state.is_reassigned:
         raise KafkaError(ErrorCode.no_reassignment_in_progress)
@@ -98,12 +99,12 @@ def cancelled(
 
 
 def completed(state: PartitionState, alive: Collection[int], min_isr: int) -> PartitionState:
-    """The partition without those that are to go, once all others are in sync; else unchanged."""
+    """The partition with the target replicas alone, if all of them are in sync; else unchanged."""
     target = target_of(state)
     if not state.is_reassigned or not set(target) <= set(state.isr):
         return state
     if state.leader not in target and not any(each in alive for each in target):
-        return state  # who is to go leads on
+        return state  # no target replica can lead yet
     return _with(state, ReplicaAssignment(target), alive, min_isr)
 
 
@@ -132,7 +133,7 @@ def _with(
     *,
     may_be_unclean: bool = False,
 ) -> PartitionState:
-    """The partition with these replicas; its leader is one of them, or nobody."""
+    """The partition with these replicas; its leader is one of them, or it has none."""
     if assignment == state.assignment:
         return state
     replicas = assignment.replicas

@@ -1,10 +1,11 @@
-"""Messages between two processes of one machine, over a socket pair that no stranger has.
+"""Messages between two processes of one machine, over a private socket pair.
 
-A message is a frame of JSON: it asks for something, answers, or tells. They are taken in the order
-in which they were sent. Knows no kind of message by itself; when the other process ends, or is
-unreadable, the channel has ended, and `on_end` is called once.
+A message is a frame of JSON: a request, a response or a notification. Messages are handled in the
+order in which they were sent. The channel does not know their contents. It ends when the other
+process ends or sends what cannot be parsed; then `on_end` is called once.
 
-A process may hang, and not end: a side that `watch`es sends beats, and finds out when none come.
+A process may hang without ending: a side that calls `watch` sends heartbeats, and notices when the
+other side's stop.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: Carries out what the other side asks for; a `KafkaError` is an answer, too.
+#: Handles a request of the other side. A `KafkaError` is sent as the response.
 Handler = Callable[[Any], Awaitable[Any]]
-#: Takes what the other side tells, in the turn in which it comes.
+#: Handles a notification, in the turn in which it arrives.
 Taker = Callable[[Any], None]
-#: Makes a value of what JSON says. It may be called in a thread.
+#: Parses the body of a notification; may be called in a thread.
 Reader = Callable[[Any], Any]
 
 _LENGTH: Final = struct.Struct(">I")
@@ -37,27 +38,27 @@ _ANSWER: Final = 1
 _REFUSE: Final = 2
 _TELL: Final = 3
 _BEAT: Final = 4
-#: So many are sent in the time after which the other side counts as silent.
+#: The number of heartbeats in the time after which the other side counts as silent.
 _BEATS: Final = 6
-#: A larger frame is read in a thread, so that clients are served meanwhile.
+#: A larger frame is parsed in a thread, so that clients are served meanwhile.
 _LARGE_BYTES: Final = 16 << 10
 _BUFFER_BYTES: Final = 1 << 20
 
 
 class Unanswered(Exception):
-    """A question has no answer, and will get none."""
+    """A request will get no response."""
 
 
 class ChannelEnded(Unanswered):
-    """The other process is gone."""
+    """The other process has ended."""
 
 
 class ChannelSilent(Unanswered):
-    """The other process hangs; it may come back."""
+    """The other process hangs; it may recover."""
 
 
 class Channel:
-    """One end of the connection. Ends are made of sockets by `open`."""
+    """One end of the connection; made from a socket by `open`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -72,46 +73,47 @@ class Channel:
         self._on_end: Callable[[], None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._on_silence: Callable[[bool], None] = _ignore
-        #: Beats that we have sent since the other side was heard; None: it never was.
+        #: Heartbeats sent since the other side's last message; None: before the first one.
         self._unheard: int | None = None
         self._is_silent = False
 
     @classmethod
     async def open(cls, sock: socket.socket) -> Channel:
-        """A channel on a connected socket, of which it takes ownership. Begin it with `start`."""
+        """A channel on a connected socket, which it owns from now on. Begin it with `start`."""
         sock.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=sock, limit=_BUFFER_BYTES)
         return cls(reader, writer)
 
     def handle(self, handlers: Mapping[str, Handler]) -> None:
-        """Answer these kinds of questions."""
+        """Handle these kinds of requests."""
         self._handlers.update(handlers)
 
     def take(self, kind: str, taker: Taker, reader: Reader | None = None) -> None:
-        """Take what is told under this name."""
+        """Handle notifications of this kind."""
         self._takers[kind] = taker
         if reader is not None:
             self._readers[kind] = reader
 
     def start(self, on_end: Callable[[], None]) -> None:
-        """Take messages from now on."""
+        """Handle messages from now on."""
         self._on_end = on_end
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     def watch(self, limit_s: float, on_silence: Callable[[bool], None]) -> None:
-        """Show that we are alive, and find out when the other side has not shown it for so long.
+        """Send heartbeats, and notice when nothing has been received for `limit_s`.
 
-        Only the time counts in which this process runs itself: of two that are stopped together
-        neither is silent. Nor is one that has not begun to send.
+        Only time in which this process runs counts: of two processes that are suspended together,
+        neither counts as silent. Nor does one that has not sent its first message yet.
 
-        `on_silence(True)` is called then; with False when it is heard again.
+        `on_silence` is called with True when the other side is silent, and with False when it is
+        heard again.
         """
         self._on_silence = on_silence
         self._watching = asyncio.get_running_loop().create_task(self._beat(limit_s / _BEATS))
 
     async def _beat(self, pause_s: float) -> None:
         while not self._has_ended:
-            if not self.waiting_bytes:  # else it has not taken the last one
+            if not self.waiting_bytes:  # else the last one has not been sent yet
                 self.send(encode([_BEAT]))
             await asyncio.sleep(pause_s)
             if self._unheard is None:
@@ -130,16 +132,16 @@ class Channel:
 
     @property
     def waiting_bytes(self) -> int:
-        """What the other side has not taken yet."""
+        """The number of bytes that are not sent yet, as the other side does not read."""
         return self._writer.transport.get_write_buffer_size()
 
     async def ask(self, kind: str, body: Any = None) -> Any:
-        """What the other side answers.
+        """Send a request; the other side's response.
 
         Raises:
-            KafkaError: it refuses.
-            ChannelEnded: it is gone.
-            ChannelSilent: it hangs, as far as is known.
+            KafkaError: the response is an error.
+            ChannelEnded: the other process has ended.
+            ChannelSilent: the other process seems to hang.
         """
         if self._has_ended:
             raise ChannelEnded
@@ -154,15 +156,15 @@ class Channel:
             self._asked.pop(number, None)
 
     def tell(self, kind: str, body: Any = None) -> None:
-        self.send(encode_tale(kind, body))
+        self.send(encode_notification(kind, body))
 
     def send(self, frame: bytes) -> None:
-        """Send a frame that is encoded already."""
+        """Send an encoded frame."""
         if not self._has_ended:
             self._writer.write(frame)
 
     async def close(self) -> None:
-        """End it, once all is sent; nothing that is asked is answered any more."""
+        """Close the channel when everything is sent. Requests in progress get no response."""
         if self._reading is not None:
             self._on_end = None
             self._reading.cancel()
@@ -172,7 +174,7 @@ class Channel:
             task.cancel()
         await asyncio.gather(*self._at_work, return_exceptions=True)
         if self._is_silent:
-            self._writer.transport.abort()  # what is not sent would never be taken
+            self._writer.transport.abort()  # the rest would never be read
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
@@ -187,17 +189,17 @@ class Channel:
             on_end()
 
     def _give_up(self, reason: Unanswered) -> None:
-        """Nothing that was asked is answered."""
+        """Fail the requests that wait for a response."""
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(reason)
-                future.exception()  # whoever asked may have been cancelled
+                future.exception()  # marks it as retrieved: the caller may have been cancelled
 
     async def _read(self) -> None:
         pace = Pace()
         try:
             while True:
-                await pace.give_way()  # reading does not, as long as there is something to read
+                await pace.give_way()  # the reads do not, as long as data is buffered
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
                 self._hear()
                 frame = await self._reader.readexactly(length)
@@ -260,6 +262,6 @@ def encode(message: list[Any]) -> bytes:
     return _LENGTH.pack(len(text)) + text
 
 
-def encode_tale(kind: str, body: Any) -> bytes:
-    """What `tell` sends, for who sends it to many."""
+def encode_notification(kind: str, body: Any) -> bytes:
+    """An encoded notification, for several channels."""
     return encode([_TELL, kind, body])

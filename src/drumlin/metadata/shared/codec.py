@@ -1,6 +1,6 @@
-"""What processes that share a store tell each other, as values that JSON can hold. Pure.
+"""Encoding of the messages between processes that share a store, as values for JSON. Pure.
 
-Both sides are of one version of the program: there is nothing here to be compatible with.
+Both sides are of the same version of the program, so no other version has to be understood.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
+from drumlin.metadata.rules.decisions import Target
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
-from drumlin.metadata.store.store import IsrWish, Target
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: What is left of deleted topics in which log dirs; None: in any.
+#: Deleted topics, and the log dirs in which folders of them may be left; None: in any.
 FoldersLeft = Mapping[UUID, tuple[str, ...] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that one broker's store is to know when it begins."""
+    """The contents of a broker's store at its start."""
 
     image: ClusterImage
     deleted_topics: FoldersLeft
@@ -43,7 +44,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """All brokers that are alive, and which of them is the controller."""
+    """The brokers that are alive, and the controller's id."""
 
     alive: tuple[BrokerState, ...]
     controller_id: int
@@ -51,9 +52,9 @@ class Brokers:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """Partitions of a topic: new ones, or new states of theirs.
+    """New partitions of a topic, or new states of its partitions.
 
-    `quiet_for`: a broker that knows of it already.
+    `quiet_for`: a broker that knows of the change already, and does not report it.
     """
 
     topic_id: UUID
@@ -244,20 +245,20 @@ def read_targets(body: Iterable[Any]) -> dict[PartitionId, Target | None]:
     return {PartitionId(UUID(topic_id), index): target for topic_id, index, target in body}
 
 
-def write_wishes(wishes: Mapping[PartitionId, IsrWish]) -> list[Any]:
+def write_isr_requests(requests: Mapping[PartitionId, IsrRequest]) -> list[Any]:
     return [
-        [topic_id.hex, index, wish.leader_epoch, wish.partition_epoch, wish.isr]
-        for (topic_id, index), wish in wishes.items()
+        [topic_id.hex, index, each.leader_epoch, each.partition_epoch, each.isr]
+        for (topic_id, index), each in requests.items()
     ]
 
 
-def read_wishes(body: Iterable[Any]) -> dict[PartitionId, IsrWish]:
-    wishes = {}
+def read_isr_requests(body: Iterable[Any]) -> dict[PartitionId, IsrRequest]:
+    requests = {}
     for topic_id, index, leader_epoch, partition_epoch, isr in body:
         members = tuple((node_id, epoch) for node_id, epoch in isr)
-        wish = IsrWish(leader_epoch, partition_epoch, members)
-        wishes[PartitionId(UUID(topic_id), index)] = wish
-    return wishes
+        request = IsrRequest(leader_epoch, partition_epoch, members)
+        requests[PartitionId(UUID(topic_id), index)] = request
+    return requests
 
 
 def write_outcomes(outcomes: Iterable[PartitionState | KafkaError]) -> list[Any]:

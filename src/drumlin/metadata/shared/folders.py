@@ -1,6 +1,6 @@
-"""In which log dirs folders of deleted topics may be left, where several brokers have some. Pure.
+"""The log dirs in which folders of deleted topics may be left, if there are several brokers. Pure.
 
-The store keeps one list for all brokers; a log dir belongs to one of them.
+The store has one list for all brokers; each log dir belongs to one broker.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LogDirs = Mapping[int, Collection[str]]
 def folders_of(
     node_id: int, known: Mapping[UUID, tuple[str, ...] | None], log_dirs: LogDirs
 ) -> dict[UUID, tuple[str, ...] | None]:
-    """What one broker is to know: without what is left in the log dirs of others alone."""
+    """The deleted topics of which folders may be left in log dirs of this broker."""
     others = _others(node_id, log_dirs)
     found: dict[UUID, tuple[str, ...] | None] = {}
     for topic_id, paths in known.items():
@@ -31,7 +31,7 @@ def with_folders(
     left: Collection[str],
     log_dirs: LogDirs,
 ) -> tuple[str, ...]:
-    """Where folders of one topic may be, when a broker has said where they are left with it."""
+    """All log dirs with folders of a topic, after one broker has said what is left in its own."""
     others = _others(node_id, log_dirs)
     rest = others if known is None else [each for each in others if each in known]
     return (*rest, *left)

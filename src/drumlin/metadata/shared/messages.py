@@ -1,6 +1,6 @@
 """The names of the messages between a broker and the process that owns the store.
 
-The first part is what a broker asks for; the second, what it is told.
+First the requests of a broker, then the notifications that it gets.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""`SharedMetadata`: the store of a broker that shares one with the others of its machine.
+"""`SharedMetadata`: the store of one of several brokers of a machine.
 
-Mutations are asked of the process that owns the store (`authority.py`). What it tells of is shown
-in the image, in its order; the answer to a mutation comes after the changes that it has made.
+The process that owns the store (`authority.py`) makes the mutations. It sends each change to all
+brokers, which show it in their images in the same order. The response to a mutation follows after
+the changes that it has made.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
@@ -21,7 +22,9 @@ from drumlin.metadata.image import (
     Resource,
     TopicState,
 )
+from drumlin.metadata.rules.decisions import Target, check_can_unregister
 from drumlin.metadata.rules.election_counts import ElectionCounts
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.shared import codec, messages
 from drumlin.metadata.shared.channel import Channel, ChannelEnded, Unanswered
@@ -40,16 +43,14 @@ from drumlin.metadata.store.store import (
     Adoption,
     Alteration,
     Assignment,
-    IsrWish,
     Listener,
     ProducerIdBlock,
-    Target,
 )
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: Partitions that are asked for at once: other requests have their turn in between.
+#: Partitions in one request: those of other brokers are served in between.
 _TOGETHER: Final = 500
 _NO_EPOCH: Final = -1
 
@@ -73,12 +74,12 @@ class SharedMetadata:
     async def open(
         cls, channel: Channel, node_id: int, on_end: Callable[[], None]
     ) -> SharedMetadata:
-        """Begin to follow the store; the channel is started, and closed with this.
+        """Begin to follow the store; the channel is started, and closed with this store.
 
-        `on_end` is called when the owner of the store is gone.
+        `on_end` is called when the owner of the store has ended.
 
         Raises:
-            ChannelEnded: it is gone already.
+            ChannelEnded: it has ended already.
         """
         begun: asyncio.Future[SharedMetadata] = asyncio.get_running_loop().create_future()
 
@@ -97,9 +98,10 @@ class SharedMetadata:
         return await begun
 
     def watch(self, limit_s: float) -> None:
-        """Notice when the owner of the store hangs for so long.
+        """Notice when the owner of the store hangs for `limit_s`.
 
-        What is led here is led on: before another broker leads it, this process is killed.
+        This broker goes on leading its partitions: before another broker may lead them, the owner
+        kills this process.
         """
         self._channel.watch(limit_s, self._heard)
 
@@ -169,9 +171,10 @@ class SharedMetadata:
     # -- asking ------------------------------------------------------------------------
 
     async def _ask(self, kind: str, body: Any = None) -> Any:
-        """
+        """Send a request to the owner of the store.
+
         Raises:
-            KafkaError: it is refused; KAFKA_STORAGE_ERROR, it may have been done or not.
+            KafkaError: it is refused; KAFKA_STORAGE_ERROR: the outcome is unknown.
         """
         try:
             return await self._channel.ask(kind, body)
@@ -181,14 +184,32 @@ class SharedMetadata:
             raise KafkaError(ErrorCode.kafka_storage_error, message) from None
 
     async def _change(self, kind: str, body: Any = None) -> Any:
-        """Ask for something that is reported, and wait until that was followed.
+        """Ask for a change, and wait until listeners have handled it.
 
-        Never to be called by who follows changes: it would wait for itself.
+        Must not be called by a listener, which would wait for itself.
         """
         answer = await self._ask(kind, body)
         if self._told is not None:
             await asyncio.wait([self._told])
         return answer
+
+    async def _change_in_parts(
+        self,
+        kind: str,
+        partitions: Iterable[PartitionId],
+        body: Callable[[list[PartitionId]], Any],
+    ) -> dict[PartitionId, PartitionState | KafkaError]:
+        """The same for many partitions, some at a time; the outcome for each."""
+        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
+        left = iter(partitions)
+        while some := list(islice(left, _TOGETHER)):
+            try:
+                rows = await self._change(kind, body(some))
+            except KafkaError as error:
+                outcomes.update(dict.fromkeys(some, error))
+            else:
+                outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
+        return outcomes
 
     # -- the broker --------------------------------------------------------------------
 
@@ -210,31 +231,28 @@ class SharedMetadata:
     async def reassign(
         self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
-        left = iter(targets.items())
-        while some := dict(islice(left, _TOGETHER)):
-            asked = [codec.write_targets(some), may_change_factor]
-            rows = await self._change(messages.REASSIGN, asked)
-            outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
-        return outcomes
+        return await self._change_in_parts(
+            messages.REASSIGN,
+            targets,
+            lambda some: [
+                codec.write_targets({each: targets[each] for each in some}),
+                may_change_factor,
+            ],
+        )
 
     @uncancelled
     async def elect_leaders(
         self, partitions: Collection[PartitionId], *, is_unclean: bool
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
-        left = iter(partitions)
-        while some := list(islice(left, _TOGETHER)):
-            asked = [codec.write_partition_ids(some), is_unclean]
-            rows = await self._change(messages.ELECT_LEADERS, asked)
-            outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
-        return outcomes
+        return await self._change_in_parts(
+            messages.ELECT_LEADERS,
+            partitions,
+            lambda some: [codec.write_partition_ids(some), is_unclean],
+        )
 
     async def unregister_broker(self, node_id: int) -> None:
-        if node_id in self.image.brokers:
-            raise KafkaError(ErrorCode.invalid_request, f"broker {node_id} is alive")
-        message = f"broker {node_id} is not registered"
-        raise KafkaError(ErrorCode.broker_id_not_registered, message)
+        is_alive = node_id in self.image.brokers
+        check_can_unregister(node_id, is_alive=is_alive, is_registered=False)
 
     @uncancelled
     async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
@@ -242,12 +260,12 @@ class SharedMetadata:
 
     @uncancelled
     async def hand_over(self) -> None:
-        before, self.broker_epoch = self.broker_epoch, _NO_EPOCH  # until there is an answer
+        before, self.broker_epoch = self.broker_epoch, _NO_EPOCH  # unknown until the response
         begun: int | None = await self._change(messages.HAND_OVER)
         self.broker_epoch = before if begun is None else begun
 
     def register_no_more(self) -> None:
-        """It does so only once."""
+        """It registers only once anyway."""
 
     @property
     def elections(self) -> ElectionCounts | None:
@@ -330,24 +348,19 @@ class SharedMetadata:
 
     @uncancelled
     async def alter_isrs(
-        self, wishes: Mapping[PartitionId, IsrWish]
+        self, requests: Mapping[PartitionId, IsrRequest]
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
-        left = iter(wishes.items())
-        while some := dict(islice(left, _TOGETHER)):
-            try:
-                rows = await self._change(messages.ALTER_ISRS, codec.write_wishes(some))
-            except KafkaError as error:
-                outcomes.update(dict.fromkeys(some, error))
-                continue
-            outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
-        return outcomes
+        return await self._change_in_parts(
+            messages.ALTER_ISRS,
+            requests,
+            lambda some: codec.write_isr_requests({each: requests[each] for each in some}),
+        )
 
     # -- configurations, producer ids --------------------------------------------------
 
     @uncancelled
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
-        """By compare-and-set: what the alteration was decided on must still be stored."""
+        """By compare-and-set: the alteration is decided again if the configuration has changed."""
         async with self._locks.of(resource):
             while True:
                 current = self.image.configs(resource)

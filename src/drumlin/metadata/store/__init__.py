@@ -1,1 +1,1 @@
-"""What every metadata store promises, and what its mutations have in common."""
+"""The interface of a metadata store, and the parts that mutations of every store share."""

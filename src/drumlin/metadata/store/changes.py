@@ -1,7 +1,7 @@
-"""What can happen to the metadata: the events that a store reports, on the event loop.
+"""Changes of metadata: the events that a store reports, on the event loop.
 
-A change is reported after it is durable and after the image shows it, wherever it was made: by this
-broker, or another one of the cluster.
+A change is reported when it is durable and the image shows it, whether this broker has made it or
+another broker of the cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """`keeps_records`: another topic has its name now, and nobody knows of a deletion."""
+    """`keeps_records`: another topic has its name now, though no deletion is known."""
 
     topic: TopicState
     keeps_records: bool = False
@@ -28,7 +28,7 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAdded:
-    """`topic` is the topic with them."""
+    """`topic` is the topic including the new partitions."""
 
     topic: TopicState
     partitions: tuple[PartitionState, ...]
@@ -36,7 +36,7 @@ class PartitionsAdded:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsChanged:
-    """Leader, in-sync replicas or replicas of some partitions; `topic` is the topic with them."""
+    """Leader, ISR or replicas of some partitions have changed; `topic` includes the new states."""
 
     topic: TopicState
     partitions: tuple[PartitionState, ...]
@@ -44,12 +44,12 @@ class PartitionsChanged:
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """A broker has come, has gone, or is another process now; or another one is the controller."""
+    """A broker has started, died or restarted; or the controller is another broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigsChanged:
-    """`configs` is everything that is set for the resource now."""
+    """`configs` is the whole configuration of the resource now."""
 
     resource: Resource
     configs: Mapping[str, str]

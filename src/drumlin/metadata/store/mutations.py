@@ -1,6 +1,6 @@
-"""What mutations of every store have in common: how they take turns, end, and are reported.
+"""Parts that mutations of every store share: locks, group commit, and reports to listeners.
 
-Stores nothing, and knows no store.
+They store nothing themselves.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import asyncio
 import functools
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from drumlin.metadata.image import ClusterImage, PartitionState, TopicState
+from drumlin.metadata.image import ClusterImage, PartitionId, PartitionState, TopicState
 from drumlin.metadata.store.changes import Change
 from drumlin.metadata.store.store import Assignment, Listener
 from drumlin.turns import Pace
@@ -27,7 +27,7 @@ P = ParamSpec("P")
 
 
 def uncancelled(mutation: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Awaitable[T]]:
-    """Let a mutation end although its caller is cancelled: the image must show what is stored."""
+    """Complete a mutation even if its caller is cancelled: the image must show what is stored."""
 
     @functools.wraps(mutation)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -49,10 +49,10 @@ def _ended_alone(task: asyncio.Task[Any]) -> None:
 
 
 class Locks:
-    """A lock for each thing that is changed by one mutation at a time."""
+    """One lock for each resource: mutations of the same resource happen one after the other."""
 
     def __init__(self) -> None:
-        # A lock lives as long as it is held or awaited.
+        # Weak: a lock lives as long as it is held or awaited.
         self._locks: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, thing: object) -> asyncio.Lock:
@@ -63,7 +63,7 @@ class Locks:
 
 
 class Listeners:
-    """Who follows the changes, one after the other, in the order in which they are told of."""
+    """Listeners to changes, called one after the other, in the order of the changes."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
@@ -74,11 +74,11 @@ class Listeners:
         self._listeners.append(listener)
 
     async def report(self, change: Change) -> None:
-        """Return when all listeners have followed the change."""
+        """Return when all listeners have handled the change."""
         await self.tell(change)
 
     def tell(self, change: Change) -> asyncio.Future[None]:
-        """The same, for who need not wait: called in the turn in which the image changes."""
+        """The same without waiting; to be called in the turn in which the image changes."""
         done = asyncio.get_running_loop().create_future()
         self._waiting.append((change, done))
         if self._telling is None:
@@ -86,7 +86,7 @@ class Listeners:
         return done
 
     async def close(self) -> None:
-        """Tell of nothing more."""
+        """Report no more changes."""
         if self._telling is not None:
             self._telling.cancel()
             await asyncio.gather(self._telling, return_exceptions=True)
@@ -108,7 +108,7 @@ class Listeners:
 
 
 class ImmediateListeners(Listeners):
-    """Tells in the turn in which the image changes, so that whoever listens must not await."""
+    """Listeners that are called in the turn in which the image changes, so they cannot await."""
 
     def tell(self, change: Change) -> asyncio.Future[None]:
         for listener in self._listeners:
@@ -125,6 +125,23 @@ async def _follow(listener: Listener, change: Change) -> None:
             await following
     except Exception:  # noqa: BLE001  the change is made; the next listener is to know
         _log.exception("%s was not followed", type(change).__name__)
+
+
+async def find_partitions(
+    image: ClusterImage,
+    is_wanted: Callable[[PartitionState], bool],
+    topics: Iterable[UUID] | None = None,
+) -> list[PartitionId]:
+    """The partitions of these topics, or of all, whose state satisfies `is_wanted`."""
+    found: list[PartitionId] = []
+    pace, known = Pace(), image.topics_by_id
+    for topic_id in list(known) if topics is None else topics:
+        topic = known.get(topic_id)
+        if topic is not None:
+            states = topic.partitions
+            found += [PartitionId(topic_id, each.index) for each in states if is_wanted(each)]
+        await pace.give_way()
+    return found
 
 
 def topic_with_id(image: ClusterImage, topic_id: UUID) -> TopicState:
@@ -153,7 +170,7 @@ def already_exists(name: str) -> KafkaError:
 
 
 def topic_to_widen(image: ClusterImage, name: str, first_index: int) -> TopicState:
-    """The topic to which partitions from `first_index` on are to be added.
+    """The topic to which partitions are to be added, the first with `first_index`.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_PARTITIONS.
@@ -167,13 +184,19 @@ def topic_to_widen(image: ClusterImage, name: str, first_index: int) -> TopicSta
     return topic
 
 
+def with_changes(configs: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """The configuration after these changes; None removes a key."""
+    merged = {**configs, **changes}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
 async def new_partitions(
     first_index: int,
     assignment: Assignment,
     alive: Collection[int],
     leader_epoch: int = 0,
 ) -> tuple[PartitionState, ...]:
-    """Partitions, each led by the first of its replicas that is alive; those are in sync."""
+    """New partitions. The live replicas are in sync, and the first of them leads."""
     pace = Pace()
     partitions = []
     for index, each in enumerate(assignment, first_index):

@@ -1,8 +1,8 @@
-"""The interface of a metadata store. `opening.py` says which there are, and opens one.
+"""The interface of a metadata store. `opening.py` knows the stores, and opens one.
 
-Reading goes to `image`, at once. A mutation is checked against what is stored, made durable,
-shown in the image, reported to the listeners, and only then its coroutine returns. Mutations
-of the same topic or the same configuration happen one after the other.
+Reads go to `image`, and never wait. A mutation is checked against what is stored, made durable,
+shown in the image and reported to the listeners; then its coroutine returns. Mutations of the same
+topic or the same configuration happen one after the other.
 """
 
 from __future__ import annotations
@@ -20,59 +20,47 @@ from drumlin.metadata.image import (
     Resource,
     TopicState,
 )
+from drumlin.metadata.rules.decisions import Target
 from drumlin.metadata.rules.election_counts import ElectionCounts
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.store.changes import Change
 from drumlin.wire.error_codes import KafkaError
 
 #: Replicas of each partition, the preferred leader first.
 Assignment = Sequence[Sequence[int]]
-#: The replicas that a partition is to have, the preferred leader first.
-Target = Sequence[int]
-#: Current configuration -> what to change: a value sets a key, None removes it.
+#: Decides on changes, given the stored configuration: a value sets a key, None removes it.
 Alteration = Callable[[Mapping[str, str]], Mapping[str, str | None]]
-#: Follows changes; it may take its time.
+#: Handles a change; it may return an awaitable.
 Listener = Callable[[Change], Awaitable[None] | None]
 
 
-#: As many as Apache Kafka's controller hands out at a time.
+#: The size of a block is that of Apache Kafka's controller.
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 
 
-#: Of a broker that has stopped cleanly.
+#: For a broker that stopped cleanly.
 NOTHING_LACKING: Final[Mapping[PartitionId, Returned]] = MappingProxyType({})
 
 
 class UnusableMetadata(Exception):
-    """A broker cannot start with this store; the message is one line for the operator."""
+    """A broker cannot start with this store. The message is one line for the operator."""
 
 
 class ProducerIdBlock(NamedTuple):
-    """Producer ids that are given out only once."""
+    """A range of producer ids that is handed out only once."""
 
     first: int
     size: int
 
 
-class IsrWish(NamedTuple):
-    """The ISR that a leader asks for, if nothing has changed that it does not know (KIP-497).
-
-    isr: ids of brokers, and the broker epoch of each as its fetches say, or -1 where the leader
-        does not know it, which is allowed for those that are in the ISR already (KIP-903).
-    """
-
-    leader_epoch: int
-    partition_epoch: int
-    isr: tuple[tuple[int, int], ...]
-
-
 class Adoption(Protocol):
-    """What is to be known of logs that lay in the log dirs before their store was made."""
+    """The adoption of logs that were in the log dirs before the store was created."""
 
     def note_adopted(self, first_producer_id: int = 0) -> Awaitable[None]:
-        """Their topics are in the store now.
+        """Note that the topics of these logs are in the store now.
 
-        Producer ids below `first_producer_id` may be in them.
+        Producer ids below `first_producer_id` may occur in the logs.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -80,36 +68,37 @@ class Adoption(Protocol):
 
 
 class MetadataStore(Protocol):
-    """Where topics, configurations and producer ids are kept."""
+    """A store of topics, configurations, brokers and producer ids."""
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as it is known now."""
+        """The current image of the cluster."""
 
     @property
     def adoption(self) -> Adoption | None:
-        """To be made, where the store is new and logs that it does not know may be there."""
+        """The adoption to be done if the store is new, as there may be logs already; else None."""
 
     def register_broker(
         self, broker: BrokerState, *, lacking: Mapping[PartitionId, Returned] = NOTHING_LACKING
     ) -> Awaitable[None]:
-        """Make this process a broker of the cluster, in a new broker epoch.
+        """Register this process as a broker of the cluster, in a new broker epoch.
 
-        lacking: partitions with replicas elsewhere of which it may lack records that it had, and
-            what it has. That is known before it is registered: see `leadership.returned`.
+        Must precede any mutation.
 
-        Nothing is changed before that.
+        lacking: partitions with replicas elsewhere of which this broker may have lost records, and
+            the log that is left. That is stored before the broker counts as alive: see
+            `leadership.returned`.
 
         Raises:
-            UnusableMetadata: it must not be.
+            UnusableMetadata: it must not register.
             KafkaError: KAFKA_STORAGE_ERROR.
         """
 
     def advance_leader_epochs(self) -> Awaitable[None]:
-        """Begin a new leader epoch in every partition led by this broker. That is not reported.
+        """Begin a new leader epoch in every partition led by this broker; not reported.
 
-        After an unclean stop records may be missing that consumers have seen; the new epoch
-        is how they find out.
+        After an unclean stop, records may be missing that consumers have read; by the new epoch
+        consumers notice (KIP-320).
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -117,17 +106,17 @@ class MetadataStore(Protocol):
 
     @property
     def elections(self) -> ElectionCounts | None:
-        """Leaders that this process has given to partitions; None if another one does that."""
+        """Counts of the elections that this process has made; None if another process does."""
 
     @property
     def controller_queue(self) -> int:
-        """What this process still has to decide, if it is the controller."""
+        """The number of decisions that wait for this process, if it is the controller."""
 
     def on_change(self, listener: Listener) -> None:
         """Call `listener` on the event loop after each change from now on, in their order.
 
-        What it returns is awaited before the next listener is called, and before the next change is
-        reported: it must not wait for a mutation of which the change is reported.
+        An awaitable that it returns is awaited before the next listener is called and the next
+        change is reported. So a listener must not wait for a mutation that reports a change.
         """
 
     def create_topic(
@@ -140,14 +129,14 @@ class MetadataStore(Protocol):
     ) -> Awaitable[TopicState]:
         """Create a topic, each partition led by its first replica.
 
-        An id and an epoch are given for logs that exist already and come from elsewhere.
+        An id and a leader epoch are given for existing logs that come from elsewhere.
 
         Raises:
             KafkaError: TOPIC_ALREADY_EXISTS, or KAFKA_STORAGE_ERROR.
         """
 
     def partition_count(self, name: str) -> Awaitable[int]:
-        """How many partitions a topic has that is stored, of which the image may lack news.
+        """The stored number of a topic's partitions, which may be ahead of the image.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -162,26 +151,26 @@ class MetadataStore(Protocol):
 
     @property
     def deleted_topics(self) -> Mapping[UUID, tuple[str, ...] | None]:
-        """Deleted topics of which folders may be left, and in which log dirs; None: in any.
+        """Deleted topics, and the log dirs in which folders of them may be left; None: in any.
 
-        A folder elsewhere has come since, from a backup maybe.
+        A folder in another log dir has appeared since then, perhaps from a backup.
         """
 
     def was_deleted(self, topic_id: UUID) -> bool:
-        """Whether the topic is known to have been deleted: since this process began, or before.
+        """Whether the topic is known to have been deleted, by this process or before.
 
-        An id that no topic has may be that of a topic which is only missing here: the metadata
-        was lost while a log dir was offline, or is an older copy. So nothing else is a reason to
-        remove what is known of it. Deletions are forgotten with the end of a process that found
-        no folder left of the topic when it began; in ZooKeeper, of a process that began some time
-        after every broker had said so.
+        An unknown topic id is not enough to delete the data of a topic: the topic may be missing
+        from the metadata only, if that was lost or restored from an older copy. Only a known
+        deletion is a reason. Deletions are forgotten when a process ends that found no folders of
+        the topic at its start; in ZooKeeper, one that started some time after every broker had
+        found none.
         """
 
     def was_any_deleted(self) -> bool:
-        """Whether there is an id for which `was_deleted` is true."""
+        """Whether `was_deleted` is true of any id."""
 
     def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> Awaitable[None]:
-        """Folders of deleted topics are left in these log dirs only, or in none.
+        """Note in which log dirs folders of deleted topics are left; empty: in none.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -193,59 +182,57 @@ class MetadataStore(Protocol):
         """Add partitions to a topic that has `first_index` of them.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS when it has another
-                number meanwhile, or KAFKA_STORAGE_ERROR.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS if it has another number
+                of partitions by now, or KAFKA_STORAGE_ERROR.
         """
 
     def alter_configs(self, resource: Resource, alteration: Alteration) -> Awaitable[None]:
-        """Change a configuration; `alteration` decides, knowing the one that is stored.
+        """Change a configuration; `alteration` decides on the stored one.
 
         Raises:
             KafkaError: what `alteration` raises, or KAFKA_STORAGE_ERROR.
         """
 
     def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
-        """Begin a new leader epoch in some partitions, where this broker leads them.
-
-        That is not reported.
+        """The same in some partitions, where this broker leads them; not reported.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
 
     def alter_isrs(
-        self, wishes: Mapping[PartitionId, IsrWish]
+        self, requests: Mapping[PartitionId, IsrRequest]
     ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:
-        """Change in-sync replicas, as their leader.
+        """Change in-sync replicas, as the leader (AlterPartition).
 
-        A change is reported as `PartitionsChanged` before this returns. Of one that is refused
-        the stored state is reported, should it be newer than the image's.
+        A change is reported as `PartitionsChanged` before this returns. If a request is refused,
+        the stored state is reported where it is newer than the image's.
 
         Returns:
-            The new state of each partition, or why there is none: UNKNOWN_TOPIC_ID,
+            The new state of each partition, or why it was refused: UNKNOWN_TOPIC_ID,
             FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA; NOT_CONTROLLER while
-            this broker is not registered; KAFKA_STORAGE_ERROR where it is not known whether it was
-            made. One that was made is granted again.
+            this broker is not registered; KAFKA_STORAGE_ERROR if the outcome is unknown. A request
+            whose change was made is granted again.
         """
 
     def reassign(
         self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
     ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:
-        """Begin to move partitions to other brokers, or take it back where the target is None.
+        """Begin reassignments of partitions to other brokers, or cancel them if the target is None.
 
         A change is reported as `PartitionsChanged` before this returns; the reassignment completes
         later, when all replicas of the target are in sync (`reassignment.py`).
 
         Returns:
-            The new state of each partition, or why there is none: UNKNOWN_TOPIC_ID,
+            The new state of each partition, or why it was refused: UNKNOWN_TOPIC_ID,
             INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, NO_REASSIGNMENT_IN_PROGRESS;
-            KAFKA_STORAGE_ERROR where it is not known whether it was made.
+            KAFKA_STORAGE_ERROR if the outcome is unknown.
         """
 
     def elect_leaders(
         self, partitions: Collection[PartitionId], *, is_unclean: bool
     ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:
-        """Have partitions be led by their preferred leaders; or by anybody, where nobody leads.
+        """Elect the preferred leaders of partitions; or, uncleanly, any leader where there is none.
 
         Returns:
             As `reassign`: UNKNOWN_TOPIC_ID, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
@@ -253,7 +240,7 @@ class MetadataStore(Protocol):
         """
 
     def unregister_broker(self, node_id: int) -> Awaitable[None]:
-        """Forget a broker that is gone for good.
+        """Remove a broker that will not come back.
 
         Raises:
             KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: it is alive;
@@ -261,19 +248,19 @@ class MetadataStore(Protocol):
         """
 
     def leave_isrs(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
-        """Leave the ISRs of partitions whose logs have failed, and let others lead them.
+        """Leave the ISRs of partitions whose logs have failed, so that other brokers lead them.
 
-        Where nobody else has all that is committed it stays. Changes are reported.
+        This broker stays in an ISR if no other one has all committed records. Changes are reported.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
 
     def hand_over(self) -> Awaitable[None]:
-        """Leave all ISRs and give the leaderships away, where another broker can take over.
+        """Controlled shutdown: leave all ISRs and leaderships that another broker can take over.
 
-        This broker stops next: no leader takes it into an ISR again in this broker epoch, though it
-        may go on to fetch. What it does not lead any more it does not count for (KIP-966).
+        A new broker epoch begins of which no leader knows. So none takes this broker into an ISR
+        again, though it may go on fetching until it stops (KIP-903, KIP-966).
 
         Raises:
             KafkaError: NOT_CONTROLLER: it is not registered; KAFKA_STORAGE_ERROR.
@@ -281,18 +268,21 @@ class MetadataStore(Protocol):
 
     @property
     def broker_epoch(self) -> int:
-        """In which this process is registered, or was last; -1: it is not known.
+        """The broker epoch in which this process is or was registered; -1: unknown.
 
-        To be told to `last_broker_epoch` of the next process, if this one stops cleanly.
+        A clean stop notes it in the log dirs, to be compared with `last_broker_epoch` of the next
+        process.
         """
 
     def register_no_more(self) -> None:
-        """This process stops: no epoch begins that its logs would not be told of."""
+        """Never register again: this process stops, and its logs could not note a later epoch."""
 
     @property
     def last_broker_epoch(self) -> int | None:
-        """Of the last process of this broker before this one; None: there was none, or is no
-        knowing. Before this process registers."""
+        """The broker epoch of this broker's previous process, before this one registers.
+
+        None: there was none, or it is unknown.
+        """
 
     def next_producer_id_block(self) -> Awaitable[ProducerIdBlock]:
         """Take a block of producer ids.
@@ -302,4 +292,4 @@ class MetadataStore(Protocol):
         """
 
     def close(self) -> Awaitable[None]:
-        """Wait for mutations under way, then let go of whatever is open."""
+        """Wait for mutations in progress, then close the store."""

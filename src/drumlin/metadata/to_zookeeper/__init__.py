@@ -1,4 +1,4 @@
-"""Moving the metadata of a stopped broker, or of a stopped Kafka, into ZooKeeper: once in its life.
+"""The move of a stopped broker's or Kafka's metadata into ZooKeeper: once in a cluster's life.
 
 Nothing else in `metadata` imports this.
 """

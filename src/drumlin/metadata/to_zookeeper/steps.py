@@ -1,13 +1,13 @@
-"""Moving the metadata of a stopped broker into ZooKeeper: the order of the steps. Blocking.
+"""The steps of moving a stopped broker's metadata into ZooKeeper, in their order. Blocking.
 
-    1. the chroot says that an adoption is under way: no broker starts on it
-    2. everything is written; until here the broker may be started without ZooKeeper again
-    3. the log dirs say that ZooKeeper has their metadata: the broker does not start either way
-    4. the chroot says that all is there
+    1. the chroot notes that an adoption is in progress: no broker starts with it
+    2. everything is written; up to here the broker can still be started without ZooKeeper
+    3. the log dirs note that ZooKeeper has their metadata: the broker does not start either way
+    4. the chroot notes that it is complete
     5. the store's file is renamed: the broker starts with ZooKeeper
 
-Apache Kafka's metadata log goes the same way, but for the last step: it stays where it is.
-Each step is found out to be done, or is done again. Logs are not touched.
+The metadata log of an Apache Kafka is moved by the same steps, except that it is not renamed. After
+an interruption, steps that were done are recognized, and the others are done. Logs are not touched.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class Move(NamedTuple):
-    """What is left to do.
+    """The steps that are left.
 
-    store, chroot: what goes where; None if ZooKeeper has all of it.
+    store, chroot: source and target; None if ZooKeeper has everything.
     """
 
     cluster_id: str
@@ -41,12 +41,12 @@ class Move(NamedTuple):
 
 
 def plan(data: EmbeddedData, session: Session) -> Move:
-    """Look at both sides. Changes nothing.
+    """Read both sides, and plan the steps. Changes nothing.
 
     Raises:
         AdoptionRefused: it must not be done.
-        UnreadableNode: nobody can tell.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        UnreadableNode: that cannot be decided.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         OSError: a log dir cannot be read.
     """
     finished = _finished(data, session)
@@ -63,7 +63,7 @@ def plan(data: EmbeddedData, session: Session) -> Move:
 
 
 def _finished(data: EmbeddedData, session: Session) -> Move | None:
-    """What is left where ZooKeeper has everything; None where it does not."""
+    """The steps that are left if ZooKeeper has everything; None if it has not."""
     adoption, cluster_id = read_adoption(session), read_cluster_id(session)
     has_all = (
         data.moved_to is not None
@@ -90,12 +90,12 @@ def _finished(data: EmbeddedData, session: Session) -> Move | None:
 
 
 def carry_out(move: Move, data: EmbeddedData, session: Session) -> None:
-    """Do what is left.
+    """Do the steps that are left.
 
     Raises:
-        AdoptionRefused: others have changed the chroot since it was planned.
-        UnreadableNode: a node is of no use.
-        ZooKeeperFailure: ZooKeeper is away; doing it again completes it.
+        AdoptionRefused: others have changed the chroot since the plan was made.
+        UnreadableNode: a node is unreadable.
+        ZooKeeperFailure: ZooKeeper does not answer; another run completes the move.
         OSError: a log dir cannot be written.
     """
     if move.store is not None:

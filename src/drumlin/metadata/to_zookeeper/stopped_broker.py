@@ -1,7 +1,7 @@
-"""The data of a stopped broker whose metadata is embedded: what is to be moved into ZooKeeper.
+"""The log dirs of a stopped broker whose embedded metadata is to be moved into ZooKeeper. Blocking.
 
-Holds the locks of the log dirs, so that no broker uses them meanwhile. Never touches a log, and
-changes nothing until `note_moved`. Blocking.
+It holds the locks of the log dirs, so that no broker uses them meanwhile. It never touches a log,
+and changes nothing before `note_moved`.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from drumlin.storage.directory.directory_lock import DirectoryLock
 from drumlin.storage.directory.meta_properties import read_meta_properties
 from drumlin.storage.files.files import Files
 
-#: What becomes of the store's file once ZooKeeper has all of it.
+#: The new name of the store's file when ZooKeeper has its contents.
 SET_ASIDE: Final = f"{FILE_NAME}.adopted"
 
 
 class AdoptionRefused(Exception):
-    """A store cannot be moved into ZooKeeper, or not there; the message is for the operator."""
+    """A store cannot be moved into ZooKeeper, or into this chroot; the message is for operators."""
 
 
 class EmbeddedStore(NamedTuple):
-    """All that an embedded store holds.
+    """The contents of an embedded store.
 
-    deleted: deleted topics of which folders may be left, and in which log dirs; None: in any.
+    deleted: deleted topics, and the log dirs in which folders of them may be left; None: in any.
     """
 
     image: ClusterImage
@@ -51,7 +51,7 @@ class EmbeddedStore(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Another one, if the store has changed since."""
+        """A fingerprint of the contents, which changes with them."""
         image = self.image
         topics = sorted(image.topics.values(), key=lambda topic: topic.name)
         configs = [(each, sorted(image.configs(each).items())) for each in image.all_configured()]
@@ -69,7 +69,7 @@ class EmbeddedData:
     """The log dirs of one broker, locked within a `with`."""
 
     def __init__(self, log_dirs: Sequence[Path], node_id: int | None = None) -> None:
-        """`node_id` is for log dirs that do not say whose they are."""
+        """`node_id`: the broker's id, if the log dirs do not name it."""
         self._log_dirs = [path.absolute() for path in log_dirs]
         self._wanted_id = node_id
         self._locks: list[DirectoryLock] = []
@@ -78,10 +78,11 @@ class EmbeddedData:
         self.node_id = -1
 
     def __enter__(self) -> Self:
-        """
+        """Lock the log dirs.
+
         Raises:
-            AdoptionRefused: they are in use, or are not those of one broker.
-            OSError: one cannot be read.
+            AdoptionRefused: they are in use, or belong to several brokers.
+            OSError: a log dir cannot be read.
         """
         try:
             for path in self._log_dirs:
@@ -143,24 +144,25 @@ class EmbeddedData:
 
     @property
     def has_store(self) -> bool:
-        """Whether the metadata is still in its file, whatever else says where it is."""
+        """Whether the store's file still exists."""
         return (self.first / FILE_NAME).exists()
 
     @property
     def is_set_aside(self) -> bool:
-        """Whether the last step is done: a broker starts with ZooKeeper."""
+        """Whether the last step is done, so that a broker starts with ZooKeeper."""
         return not self.has_store
 
     @property
     def moved_to(self) -> str | None:
-        """The ZooKeeper that has all of it, as the log dirs say; None: they do not."""
+        """The ZooKeeper that has the metadata, if the log dirs name it; else None."""
         said = _text_of(self.first / IN_ZOOKEEPER)
         return None if said is None else said.strip()
 
     def read(self) -> EmbeddedStore:
-        """
+        """Read the store.
+
         Raises:
-            AdoptionRefused: it cannot be used, or is that of several brokers.
+            AdoptionRefused: it cannot be used, or belongs to several brokers.
         """
         try:
             with closing(Database(self.first / FILE_NAME)) as opened:
@@ -193,9 +195,9 @@ class EmbeddedData:
         return EmbeddedStore(image, next_producer_id, left)
 
     def note_moved(self, hosts: str) -> None:
-        """Let the log dirs say that ZooKeeper has the metadata; no broker starts until `set_aside`.
+        """Note in the log dirs that ZooKeeper has the metadata; no broker starts until `set_aside`.
 
-        The first log dir says so last: if it does, all do.
+        The first log dir is the last one to be written: its note implies those of the others.
         """
         said = f"{hosts}\n"
         for path in reversed(self._log_dirs):
@@ -203,7 +205,7 @@ class EmbeddedData:
                 Files().replace_file(str(path / IN_ZOOKEEPER), said.encode())
 
     def set_aside(self) -> None:
-        """Rename the store's file: a broker starts with ZooKeeper from now on."""
+        """Rename the store's file, so that a broker starts with ZooKeeper from now on."""
         (self.first / FILE_NAME).replace(self.first / SET_ASIDE)
         Files().sync_directory(str(self.first))
 

@@ -1,7 +1,7 @@
-"""The data of a stopped node of an Apache Kafka: what is to be moved into ZooKeeper. Blocking.
+"""The log dirs of a stopped Apache Kafka node whose metadata is moved into ZooKeeper. Blocking.
 
-Unlike a broker of ours it may be one of many, and may be a controller alone: each node has the
-metadata of the whole cluster.
+Unlike a broker of Drumlin with embedded metadata, the node may be one of many, or only a
+controller: each node has the metadata of the whole cluster.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from drumlin.metadata.to_zookeeper.stopped_broker import (
 
 
 class KafkaData(EmbeddedData):
-    """The log dirs of one node, and its metadata log, which is left where it is."""
+    """The log dirs of one node, and its metadata log, which is left as it is."""
 
     def __init__(self, log_dirs: Sequence[Path], folder: Path, node_id: int | None = None) -> None:
-        """`folder` is that of the metadata log."""
+        """`folder`: the folder of the metadata log."""
         super().__init__(log_dirs, node_id)
         self.folder = folder
-        #: How far the metadata log goes, and the nodes that vote; once it was read.
+        #: The end of the metadata log, and the voters; set by `read`.
         self.end_offset = self.epoch = 0
         self.voters: tuple[int, ...] = ()
 
@@ -41,7 +41,8 @@ class KafkaData(EmbeddedData):
         return self.moved_to is not None
 
     def read(self) -> EmbeddedStore:
-        """
+        """Read the metadata log.
+
         Raises:
             AdoptionRefused: it cannot be used.
         """
@@ -63,13 +64,13 @@ class KafkaData(EmbeddedData):
         return EmbeddedStore(image, contents.next_producer_id, {})
 
     def set_aside(self) -> None:
-        """Nothing more: the log dirs say it already."""
+        """Nothing to do, as the log dirs name ZooKeeper already."""
 
 
 def data_in(
     log_dirs: Sequence[Path], node_id: int | None, metadata_log_dir: str | None
 ) -> EmbeddedData:
-    """The data of a broker of ours, or of a Kafka that no broker of ours has taken over."""
+    """The data of a Drumlin broker, or of a Kafka node that no Drumlin broker has taken over."""
     first = log_dirs[0]
     is_ours = (first / FILE_NAME).exists() or (first / SET_ASIDE).exists()
     folder = None if is_ours else find_metadata_log(log_dirs, metadata_log_dir)

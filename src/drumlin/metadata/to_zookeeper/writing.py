@@ -1,8 +1,8 @@
-"""Writing an embedded store into a chroot: what is missing there, in transactions. Blocking.
+"""Writing the contents of an embedded store into a chroot. Blocking.
 
-The chroot's node `/drumlin/adoption` is there from the first step on, and keeps brokers from
-starting until all is written. So whatever is written twice is the same, and an adoption that ended
-anywhere is continued by doing what is missing. Never touches what other topics have.
+The node `/drumlin/adoption` exists from the first step on, and keeps brokers from starting until
+everything is written. An adoption that was interrupted is continued by writing what is missing.
+Other topics in the chroot are never touched.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _CONFIGS = tuple(layout.config_kinds())
 
 @dataclass(frozen=True, slots=True)
 class Chroot:
-    """What there is, as far as it concerns the store.
+    """The contents of the chroot, as far as they concern the store.
 
-    is_stale: the adoption that has begun is of an earlier state of the store, and begins anew.
-    present: the topics of the store that are there, maybe without all of their partitions.
+    is_stale: the adoption was begun with an earlier state of the store, and begins anew.
+    present: the topics of the store that exist there, perhaps without all of their partitions.
     """
 
     cluster_id: str | None
@@ -53,12 +53,12 @@ class Chroot:
 
 
 def look_at(session: Session, store: EmbeddedStore, node_id: int) -> Chroot:
-    """Look whether the store may be written there, as that of this broker.
+    """Check that the store may be written there, as the store of this broker.
 
     Raises:
-        AdoptionRefused: it must not.
-        UnreadableNode: nobody can tell.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        AdoptionRefused: it must not be.
+        UnreadableNode: that cannot be decided.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     check_is_deserted(session)
     cluster_id, adoption = read_cluster_id(session), read_adoption(session)
@@ -87,10 +87,11 @@ def look_at(session: Session, store: EmbeddedStore, node_id: int) -> Chroot:
 
 
 def check_is_deserted(session: Session) -> None:
-    """
+    """Check that no broker uses the chroot.
+
     Raises:
         AdoptionRefused: brokers are registered.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     names = session.children(layout.BROKERS)
     if names:
@@ -162,12 +163,12 @@ def _check_deletions(session: Session, store: EmbeddedStore) -> None:
 
 
 def write(session: Session, store: EmbeddedStore, node_id: int) -> None:
-    """Write all that is missing.
+    """Write everything that is missing.
 
     Raises:
-        AdoptionRefused: it must not be done, or others change what is there.
-        UnreadableNode: a node is of no use.
-        ZooKeeperFailure: ZooKeeper is away: what was done is unknown.
+        AdoptionRefused: it must not be done, or others change the chroot meanwhile.
+        UnreadableNode: a node is unreadable.
+        ZooKeeperFailure: ZooKeeper does not answer; some of it may have been written.
     """
     _begin(session, store, node_id, look_at(session, store, node_id))
     check_is_deserted(session)
@@ -186,11 +187,11 @@ def write(session: Session, store: EmbeddedStore, node_id: int) -> None:
 
 
 def complete(session: Session, store: EmbeddedStore, node_id: int) -> None:
-    """Let brokers start.
+    """Allow brokers to start.
 
     Raises:
-        AdoptionRefused: others change it.
-        ZooKeeperFailure: ZooKeeper is away: what was done is unknown.
+        AdoptionRefused: others change the chroot meanwhile.
+        ZooKeeperFailure: ZooKeeper does not answer; it may have been done.
     """
     check_is_deserted(session)
     done = AdoptionNode(node_id, store.fingerprint, began_empty=False, is_complete=True)
@@ -215,7 +216,7 @@ def _begin(session: Session, store: EmbeddedStore, node_id: int, chroot: Chroot)
 
 
 def _clear(session: Session) -> None:
-    """Remove what an adoption has written that began in an empty chroot."""
+    """Remove everything that an adoption has written, which began in an empty chroot."""
     for folder in (layout.TOPICS, *_CONFIGS, layout.DELETED):
         paths = tree_below(session, folder)[1:]
         _commit(session, [[Delete(path)] for path in reversed(paths)])
@@ -228,7 +229,7 @@ def _controller_epoch(session: Session) -> int:
 
 
 def _producer_ids(session: Session, store: EmbeddedStore, node_id: int) -> Iterator[Operation]:
-    """Have all ids be given out that were."""
+    """Mark the producer ids as handed out that the store has handed out."""
     (node,) = session.read([layout.PRODUCER_IDS])
     last = layout.decode_producer_ids(b"" if node is None else node.data)
     given = store.next_producer_id
@@ -251,7 +252,7 @@ def _deleted_topics(session: Session, store: EmbeddedStore, node_id: int) -> Ite
 
 
 def _other_configs(session: Session, store: EmbeddedStore) -> Iterator[Operation]:
-    """Of brokers and groups: what is set in the data counts before what is set there."""
+    """Configurations of brokers and groups: those of the store override those in the chroot."""
     image = store.image
     resources = [each for each in image.all_configured() if each.type is not ResourceType.TOPIC]
     paths = [layout.config_path(each) for each in resources]
@@ -269,7 +270,7 @@ def _other_configs(session: Session, store: EmbeddedStore) -> Iterator[Operation
 def _topics(
     session: Session, store: EmbeddedStore, epoch: int, first: list[Check]
 ) -> Iterator[Transaction]:
-    """Each topic that is missing, and all that is missing of those that are there."""
+    """Topics that are missing, and missing parts of existing ones."""
     topics = list(store.image.topics.values())
     paths = [layout.topic_path(each.name) for each in topics]
     config_paths = [layout.config_path(_owner(each)) for each in topics]
@@ -285,7 +286,7 @@ def _topics(
 
 
 def _grouped(wanted: Iterable[Operation], first: list[Check]) -> Iterator[Transaction]:
-    """In transactions that begin with `first`; none where nothing is wanted."""
+    """The operations in transactions that begin with `first`; none if there are no operations."""
     return (each for each in transactions(wanted, first) if len(each) > len(first))
 
 
@@ -297,7 +298,7 @@ def _new_topic(
 
 
 def _rest_of(session: Session, topic: TopicState, epoch: int) -> Iterator[Operation]:
-    """What is missing below a topic's node, and states that are older than those of the data."""
+    """Missing nodes below a topic's node, and states that are older than the store's."""
     folder = layout.partitions_path(topic.name)
     places = [layout.partition_path(topic.name, each.index) for each in topic.partitions]
     paths = [layout.state_path(topic.name, each.index) for each in topic.partitions]
@@ -318,7 +319,7 @@ def _rest_of(session: Session, topic: TopicState, epoch: int) -> Iterator[Operat
 
 
 def _adopted(state: PartitionState) -> PartitionState:
-    """The partition in its next leader epoch: another store has given out this one."""
+    """The partition in the next leader epoch, as another store has begun the current one."""
     return replace(state, leader_epoch=state.leader_epoch + 1)
 
 

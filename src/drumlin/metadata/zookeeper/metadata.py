@@ -1,9 +1,9 @@
-"""`ZooKeeperMetadata`: a cluster's store in ZooKeeper, as Apache Kafka's ZooKeeper mode has it.
+"""`ZooKeeperMetadata`: a cluster's store in ZooKeeper, in the format of Apache Kafka 3.9.
 
-Every broker makes its mutations itself. One is decided on what is stored, and written by
-compare-and-set as long as the broker is registered; of two that collide, one is refused.
-What others write is followed (`following.py`). Without ZooKeeper the image stays as it is, and no
-mutation is made.
+Every broker makes its mutations itself. A mutation is decided on what is stored, and written by
+compare-and-set as long as the broker is registered; of two that conflict, one is refused. Changes
+by others are followed (`following.py`). While ZooKeeper does not answer, the image stays as it is,
+and no mutation is possible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
+from drumlin.metadata.rules.decisions import Target
 from drumlin.metadata.rules.election_counts import ElectionCounts
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.store.changes import ConfigsChanged, PartitionsAdded, TopicCreated
 from drumlin.metadata.store.mutations import (
@@ -35,6 +37,7 @@ from drumlin.metadata.store.mutations import (
     topic_to_widen,
     topic_with_id,
     uncancelled,
+    with_changes,
 )
 from drumlin.metadata.store.store import (
     NOTHING_LACKING,
@@ -42,10 +45,8 @@ from drumlin.metadata.store.store import (
     Adoption,
     Alteration,
     Assignment,
-    IsrWish,
     Listener,
     ProducerIdBlock,
-    Target,
     UnusableMetadata,
 )
 from drumlin.metadata.zookeeper.brokers.controllership import Controllership
@@ -55,7 +56,6 @@ from drumlin.metadata.zookeeper.brokers.removed_brokers import unregister
 from drumlin.metadata.zookeeper.deletion.deleted_topics import Deletions
 from drumlin.metadata.zookeeper.following.following import Follower
 from drumlin.metadata.zookeeper.leadership.own_states import OwnStates
-from drumlin.metadata.zookeeper.leadership.requested_elections import elect_leaders
 from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.session.commits import ATTEMPTS, Commits
 from drumlin.metadata.zookeeper.session.failures import as_kafka_error, asked, told
@@ -77,14 +77,14 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-#: As many brokers may say at once that they have no folder left of a topic.
+#: This many brokers may note at once that they have no folder left of a topic.
 _NOTING_ATTEMPTS: Final = 200
 
 
 class ZooKeeperMetadata:
     """See `store.MetadataStore` for what its methods promise."""
 
-    #: Its topics are in it, whoever made them: nothing is taken over from logs.
+    #: Topics in ZooKeeper are complete: none are adopted from logs.
     adoption: Adoption | None = None
 
     def __init__(self, parts: Parts, follower: Follower, last_broker_epoch: int | None) -> None:
@@ -103,7 +103,7 @@ class ZooKeeperMetadata:
     ) -> ZooKeeperMetadata:
         """Connect, and read everything.
 
-        A chroot without a cluster begins one, unless the data is of the cluster `cluster_id`.
+        A cluster is created in an empty chroot, unless the log dirs belong to `cluster_id`.
 
         Raises:
             UnusableMetadata: it cannot be read, or is of another cluster.
@@ -116,11 +116,11 @@ class ZooKeeperMetadata:
         try:
             timeout_s = config.zookeeper_session_timeout_ms / 1000
             registration = Registration(commits, clock, timeout_s)
-            office = Controllership(commits, registration, clock)
+            controllership = Controllership(commits, registration, clock)
             deletions = Deletions(config.node_id)
             image = ClusterImage(stored)
             counts = ElectionCounts(clock)
-            parts = Parts(config, image, commits, registration, office, deletions, counts)
+            parts = Parts(config, image, commits, registration, controllership, deletions, counts)
             follower = Follower(parts, clock)
             await follower.start()
             last_broker_epoch = await commits.run(last_epoch, config.node_id)
@@ -146,14 +146,14 @@ class ZooKeeperMetadata:
         await self._own.advance_all()
 
     async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
-        """It waits for no other change of their topics, so a listener of changes may call it."""
+        """It takes no lock of the topics, so a listener of changes may call it."""
         await self._own.advance(partitions)
 
     @uncancelled
     async def alter_isrs(
-        self, wishes: Mapping[PartitionId, IsrWish]
+        self, requests: Mapping[PartitionId, IsrRequest]
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        return await self._own.alter_isrs(wishes)
+        return await self._own.alter_isrs(requests)
 
     @uncancelled
     async def reassign(
@@ -166,7 +166,7 @@ class ZooKeeperMetadata:
     async def elect_leaders(
         self, partitions: Collection[PartitionId], *, is_unclean: bool
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        return await elect_leaders(self._parts, partitions, is_unclean=is_unclean)
+        return await self._own.elect_leaders(partitions, is_unclean=is_unclean)
 
     @uncancelled
     async def unregister_broker(self, node_id: int) -> None:
@@ -227,11 +227,11 @@ class ZooKeeperMetadata:
                 self.image.put_topic(topic)
             self.image.put_configs(resource, configs)
             telling = self._parts.listeners.tell(TopicCreated(topic, configs))
-        await telling  # others may go on meanwhile, above all who follows ZooKeeper
+        await telling  # without the lock, as the follower of ZooKeeper may need it
         return topic
 
     async def _create(self, topic: TopicState, configs: Mapping[str, str]) -> TopicState:
-        """Write a new topic; a configuration without one may be there already."""
+        """Write a new topic; a configuration may exist already without a topic."""
         fence, epoch = self._registration.held(), self._parts.controllership.epoch
         path = layout.config_path(Resource(ResourceType.TOPIC, topic.name))
         for has_configs in (False, True):
@@ -255,7 +255,7 @@ class ZooKeeperMetadata:
         async with self._parts.locks.of(Resource(ResourceType.TOPIC, topic.name)):
             topic = topic_with_id(self.image, topic_id)
             try:
-                telling = await asked(self._follower.wishes.delete_held(topic))
+                telling = await asked(self._follower.requested_deletions.delete_held(topic))
             except Conflict as conflict:
                 raise as_kafka_error(conflict) from conflict
         if telling is not None:
@@ -284,7 +284,7 @@ class ZooKeeperMetadata:
                 folders = layout.encode_folders({**known, self._node_id: tuple(log_dirs)})
                 return [Replace(path, folders, node.version)], None
 
-            # Each of those that lose to another broker is one in which that has said so.
+            # In each attempt that fails, another broker has succeeded.
             await self._compare_and_set(path, write, _NOTING_ATTEMPTS)
             self._deletions.note(topic_id, log_dirs)
 
@@ -297,7 +297,7 @@ class ZooKeeperMetadata:
             added = await new_partitions(first_index, assignment, self.image.brokers)
             with self._parts.states.expecting(topic.topic_id) as early:
                 added = await self._widen(topic, added)
-                current = self.image.topics[name]  # its states may have changed meanwhile
+                current = self.image.topics[name]  # states may have changed meanwhile
                 topic = replace(current, partitions=current.partitions + added)
                 topic = with_newer(topic, early)
                 self.image.put_topic(topic)
@@ -325,7 +325,7 @@ class ZooKeeperMetadata:
             try:
                 left = await self._commits.commit_first(made, fence)
             except Conflict:
-                continue  # partitions may have been reassigned, which stands in the same node
+                continue  # a reassignment may have changed the same node
             begun = replace(topic, partitions=added)
             return (await self._own.complete(begun, left)).partitions if left else added
         self._follower.notice(path)
@@ -342,8 +342,7 @@ class ZooKeeperMetadata:
                 changes = alteration(current)
                 if not changes:
                     return (), None
-                merged = {**current, **changes}
-                configs = {key: value for key, value in merged.items() if value is not None}
+                configs = with_changes(current, changes)
                 version = None if node is None else node.version
                 return operations.put_configs(resource, configs, version), configs
 
@@ -376,10 +375,13 @@ class ZooKeeperMetadata:
         write: Callable[[Node | None], tuple[Iterable[Operation], T]],
         attempts: int = ATTEMPTS,
     ) -> T:
-        """Have done what `write` decides on a node as it is; what it says comes of that.
+        """Decide on a node by `write`, and commit; decide again if the node has changed meanwhile.
+
+        Returns:
+            The outcome, as `write` returns it.
 
         Raises:
-            Conflict: of what it has checked besides.
+            Conflict: another node that the operations check is not as expected.
         """
         fence = self._registration.held()
         for attempt in range(attempts):
@@ -410,7 +412,7 @@ class ZooKeeperMetadata:
 
 
 def _open_session(config: BrokerConfig, cluster_id: str | None) -> tuple[Session, str]:
-    """A session, and the cluster that the chroot is of; it is made where there is none."""
+    """A session, and the id of the chroot's cluster, which is created if there is none."""
     hosts = config.zookeeper_connect
     assert hosts
     session_timeout_ms = config.zookeeper_session_timeout_ms
@@ -447,7 +449,7 @@ def _cluster_of(session: Session, cluster_id: str | None) -> str:
     while stored is None:
         session.create_all([layout.CLUSTER_ID.rpartition("/")[0]])
         data = layout.encode_cluster_id(new_cluster_id())
-        with contextlib.suppress(Conflict):  # another broker begins it
+        with contextlib.suppress(Conflict):  # another broker creates it
             session.commit([Create(layout.CLUSTER_ID, data)])
         stored = read_cluster_id(session)
     return stored

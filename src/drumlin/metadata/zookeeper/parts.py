@@ -1,4 +1,4 @@
-"""What the parts of one ZooKeeper store share; owns no rule."""
+"""The objects that the parts of one ZooKeeper store share; it contains no rules."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from drumlin.config.topic import log_config
+from drumlin.metadata.rules.decisions import TopicRules
 from drumlin.metadata.store.mutations import Listeners, Locks
 from drumlin.metadata.zookeeper.states.partition_states import PartitionStates
-from drumlin.metadata.zookeeper.states.states import Writer
+from drumlin.metadata.zookeeper.states.states import Place, Writer
 from drumlin.turns import Pace
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.image import ClusterImage
+    from drumlin.metadata.image import ClusterImage, PartitionId
     from drumlin.metadata.rules.election_counts import ElectionCounts
     from drumlin.metadata.zookeeper.brokers.controllership import Controllership
     from drumlin.metadata.zookeeper.brokers.registration import Registration
@@ -28,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Parts:
-    """One of each."""
+    """One object of each kind."""
 
     config: BrokerConfig
     image: ClusterImage
@@ -46,34 +49,38 @@ class Parts:
         self.states = PartitionStates(self.image, self.listeners)
 
     def writer(self, fence: BrokerFence | None = None) -> Writer:
-        """Who writes states for this broker, which is not asked whether it is the controller.
+        """The fence with which this broker writes states, whether it is the controller or not.
 
         Raises:
             KafkaError: NOT_CONTROLLER: it is not registered.
         """
         return Writer(fence or self.registration.held(), self.controllership.epoch)
 
-    def min_isr(self, topic: str) -> int:
-        """What a topic has as `min.insync.replicas`."""
+    def rules(self, topic: str) -> TopicRules:
         defaults = self.config.topic_defaults()
-        return log_config(self.image.topic_configs(topic), defaults).min_insync_replicas
+        return TopicRules.of(topic, log_config(self.image.topic_configs(topic), defaults))
 
-    async def min_isrs(self, topics: Iterable[str]) -> dict[str, int]:
-        """The same of several, for what is decided in a thread."""
-        found: dict[str, int] = {}
+    async def places(self, partitions: Iterable[PartitionId]) -> list[Place]:
+        """The known ones of these partitions, with all that a decision in a thread needs."""
+        places: list[Place] = []
+        rules: dict[UUID, TopicRules] = {}
         pace = Pace()
-        for topic in topics:
-            if topic not in found:
-                found[topic] = self.min_isr(topic)
+        for topic_id, index in partitions:
+            topic = self.image.topics_by_id.get(topic_id)
+            state = None if topic is None else topic.partition(index)
+            if topic is not None and state is not None:
+                if topic_id not in rules:
+                    rules[topic_id] = self.rules(topic.name)
+                places.append(Place(topic_id, rules[topic_id], state))
             await pace.give_way()
-        return found
+        return places
 
-    def say(self, problem: str) -> None:
-        """Tell the operator of something in ZooKeeper that is not as it should be: once."""
+    def report(self, problem: str) -> None:
+        """Log a problem with the contents of ZooKeeper, once."""
         if problem not in self._problems:
             self._problems.add(problem)
             _log.error("%s", problem)
 
-    def say_again(self) -> None:
-        """What is wrong after an outage is told, though it may have been so before."""
+    def report_again(self) -> None:
+        """Log problems again that are found after an outage."""
         self._problems.clear()

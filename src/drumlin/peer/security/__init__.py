@@ -1,1 +1,1 @@
-"""How a client and its brokers authenticate: TLS and SASL logins. Knows no Kafka request."""
+"""Authentication of a client and its brokers: TLS and SASL logins. Knows no Kafka request."""

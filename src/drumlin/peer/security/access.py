@@ -1,6 +1,6 @@
-"""What a client prepares for all its connections: a TLS context, and the way to log in.
+"""The security of a client's connections at run time: a TLS context, and the way to log in.
 
-Made once per client, which reads the files; shared by its connections, in one event loop.
+Created once per client, which reads the files, and shared by its connections in one event loop.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from drumlin.peer.security.tokens import TokenSource
 
 
 class Access:
-    """How to reach the brokers that `security` is for."""
+    """The TLS context and the logins for `security`."""
 
     def __init__(self, security: Security, timeout_ms: int) -> None:
-        """
+        """Read the certificates and keys.
+
         Raises:
             SecurityOptionError: a certificate or key cannot be read.
         """
@@ -42,7 +43,7 @@ class Access:
         return f"user {self._login.username!r}"
 
     async def exchange(self) -> Exchange:
-        """A new exchange, to log in once.
+        """A new exchange, for one login.
 
         Raises:
             AuthenticationFailed: a token cannot be obtained.
@@ -56,12 +57,12 @@ class Access:
         return PlainExchange(login) if isinstance(login, Plain) else ScramExchange(login)
 
     def refused(self) -> None:
-        """The broker refused the login."""
+        """Note that the broker refused the login: a token must be renewed."""
         if self._tokens is not None:
             self._tokens.forget()
 
     def without_secrets(self, message: str) -> str:
-        """A broker's message, printable, short, and without the secret that it was sent."""
+        """A broker's message made printable and short, with our secrets masked."""
         if isinstance(self._login, Plain) and isinstance(self._login.password, Secret):
             message = self._login.password.hidden_in(message)
         if self._tokens is not None:

@@ -1,4 +1,4 @@
-"""What a token says about itself, if it is a JWT (RFC 7519). Nothing is verified here."""
+"""The claims of a token, if it is a JWT (RFC 7519). Nothing is verified here."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _SHOWN_MAX: Final = 100
 
 
 def lifetime_of(token: str) -> float | None:
-    """For how many seconds the token is valid, if it says so."""
+    """The remaining lifetime of the token in seconds; None if it does not say."""
     expires_at = seconds(_part(token, 1).get("exp"))
     return None if expires_at is None else expires_at - time.time()
 
 
 def described(token: str) -> str:
-    """What a broker may reject: audience, issuer, key, and how long the token is valid.
+    """The claims that a broker may reject: audience, issuer, key and remaining lifetime.
 
-    Empty where the token says nothing about that. The subject is not shown.
+    Empty if the token has none of them. The subject is not shown.
     """
     claims = _part(token, 1)
     named = {
@@ -42,7 +42,7 @@ def described(token: str) -> str:
 
 
 def seconds(value: object) -> float | None:
-    """A received value as a number, if it is one of a plausible size."""
+    """A received value as a number of seconds; None if it is not one of a plausible size."""
     if isinstance(value, bool | str):  # some endpoints send a string of digits
         is_count = isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS_MAX
         value = int(value) if is_count else None
@@ -52,13 +52,13 @@ def seconds(value: object) -> float | None:
 
 
 def _texts(value: object) -> list[str]:
-    """An audience may be one or several."""
+    """The texts in a claim: an audience may be one or several."""
     several = value if isinstance(value, list) else [value]
     return [each for each in several[:3] if isinstance(each, str)]
 
 
 def _part(token: str, index: int) -> dict[str, Any]:
-    """Header (0) or claims (1); empty if the token is not a JWT."""
+    """The header (0) or the claims (1) of a JWT; empty if the token is not a JWT."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}

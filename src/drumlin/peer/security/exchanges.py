@@ -1,4 +1,4 @@
-"""The message exchanges by which a client logs in, one for each SASL mechanism. No I/O."""
+"""The message exchanges of a client's login, one for each SASL mechanism. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _END_OF_FAILURE = b"\x01"
 
 
 class Exchange(Protocol):
-    """One login: `first`, and then `answer` until it gives None."""
+    """One login: `first`, and then `answer` until it returns None."""
 
     @property
     def mechanism(self) -> str:
@@ -21,15 +21,15 @@ class Exchange(Protocol):
         """The first message."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The answer to a challenge; None at the end. May take a while: not for the event loop.
+        """The answer to a challenge; None at the end. Slow: must not run in the event loop.
 
         Raises:
-            AuthenticationFailed: the broker breaks the rules.
+            AuthenticationFailed: the broker violates the protocol.
         """
 
 
 class PlainExchange:
-    """RFC 4616: everything in one message."""
+    """PLAIN (RFC 4616): a single message with user name and password."""
 
     mechanism = "PLAIN"
 
@@ -46,7 +46,7 @@ class PlainExchange:
 
 
 class BearerExchange:
-    """RFC 7628: a token; a broker that rejects it says why before it fails the login."""
+    """OAUTHBEARER (RFC 7628): a token; a broker that rejects it first says why."""
 
     mechanism = "OAUTHBEARER"
 

@@ -2,7 +2,7 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";
 
-No message shows any of the text: there are passwords in it.
+No error message shows any of the text, as it contains passwords.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 
 
 class LoginModule(NamedTuple):
-    """`name` is the last part of the class name: shaded Kafka classes change the other parts."""
+    """A login module; `name` is its class without the package, which differs in shaded jars."""
 
     name: str
     options: dict[str, str]

@@ -1,7 +1,7 @@
 """Certificates and keys as PEM, from a file or from an option's text.
 
-Java's key stores cannot be read here: they are refused, with the command that converts them.
-No message shows what is in a file.
+Java's key stores cannot be read here: they are refused, with the command that converts them. No
+error message shows the contents of a file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FILE_BYTES_MAX: Final = 16 << 20
 
 
 def pem_of(given: str, what: str, *, holds_key: bool = False) -> str:
-    """The PEM blocks of a file, or of the text itself, with their line breaks restored.
+    """The PEM blocks of a file or of a text, with their line breaks restored.
 
     Raises:
         SecurityOptionError: the file does not exist, or is not PEM.

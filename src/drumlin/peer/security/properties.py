@@ -1,8 +1,8 @@
 """Security in the properties of Kafka's clients: `security.protocol`, `ssl.…`, `sasl.…`.
 
-Owns which of these properties exist and what they mean. A property that is unknown, has no place
-here, or contradicts another is refused by name: a connection is never less secure than the
-properties ask. Values are not shown: there may be passwords in them.
+Owns the list of these properties and their meaning. A property that is unknown, unsupported or
+contradicts another is refused by name: a connection is never less secure than the properties ask.
+Error messages show no values, which may contain passwords.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """SCRAM (RFC 5802, RFC 7677), the client's side: messages in, messages out. No I/O.
 
-The broker must prove that it knows the password too. What it sends is bounded and checked before
-anything is computed from it. User names and passwords are UTF-8 as they are: as in Kafka, they
-are not prepared by SASLprep.
+The broker must prove that it knows the password too. Its messages are bounded and checked before
+anything is computed from them. As in Kafka, user names and passwords are sent as UTF-8 without
+SASLprep.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from drumlin.peer.peer_error import AuthenticationFailed
 from drumlin.peer.security.settings import Scram, revealed
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-#: RFC 7677 asks for this many at least; fewer make it easy to guess the password.
+#: The minimum of RFC 7677; fewer iterations make it easy to guess the password.
 _ITERATIONS_MIN: Final = 4096
-#: Kafka allows 16,384. More than this would let a broker keep our processor busy.
+#: Kafka allows 16,384. A broker that asks for more than this would keep our processor busy.
 _ITERATIONS_MAX: Final = 1 << 18
 _MESSAGE_BYTES_MAX: Final = 4096
 _GS2_HEADER: Final = "n,,"  # no channel binding, no other identity
@@ -30,7 +30,7 @@ _FINAL: Final = re.compile(r"v=([A-Za-z0-9+/=]+)(?:,.*)?")
 
 
 class ScramExchange:
-    """One login: `first`, and then `answer` until it gives None."""
+    """One login: `first`, and then `answer` until it returns None."""
 
     def __init__(self, login: Scram, nonce: str | None = None) -> None:
         self.mechanism = login.mechanism
@@ -47,10 +47,10 @@ class ScramExchange:
         return (_GS2_HEADER + self._client_first).encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The answer; None when both sides are proved. Slow if the broker asks many iterations.
+        """The answer; None once both sides are authenticated. Slow with many iterations.
 
         Raises:
-            AuthenticationFailed: the broker does not know the password, or breaks the protocol.
+            AuthenticationFailed: the broker does not know the password, or violates the protocol.
         """
         if self._is_over:
             raise AuthenticationFailed("a message of SCRAM after the last one")

@@ -1,7 +1,7 @@
-"""Text that must not be shown by accident: a password, a key, a token.
+"""A text that must not be shown by accident: a password, a key, a token.
 
-Owns how it is displayed: as `***`, wherever it is printed, logged or formatted. Only `reveal`
-gives the text, to the code that sends it.
+It is displayed as `***` wherever it is printed, logged or formatted. Only `reveal` returns the
+text, to the code that sends it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _MASK: Final = "***"
 
 
 class Secret:
-    """Compares and pickles by its text; never shows it."""
+    """A secret text. Compares and pickles by the text, and never shows it."""
 
     __slots__ = ("_text",)
 
@@ -24,7 +24,7 @@ class Secret:
         return self._text
 
     def hidden_in(self, message: str) -> str:
-        """`message` without the text, in case a peer repeated it there."""
+        """`message` with the text masked, in case a peer has repeated it there."""
         return message.replace(self._text, _MASK) if self._text else message
 
     def __repr__(self) -> str:

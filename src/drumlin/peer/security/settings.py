@@ -1,8 +1,8 @@
-"""A user's security settings: which brokers to trust, and which identity to use.
+"""A user's security settings: the brokers to trust, and the identity to use.
 
-Plain values that can be compared, pickled and printed: what is secret in them is a `Secret`.
-No file is read and no server asked here. With `tls` a connection is always encrypted, with
-`login` it is always logged in: neither is ever optional.
+Plain values that can be compared, pickled and printed: their secrets are `Secret`s. No file is
+read and no server contacted here. With `tls` a connection is always encrypted, with `login` it is
+always authenticated: neither is ever optional.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ class SecurityOptionError(ValueError):
 
 
 def is_pem(text: str) -> bool:
-    """Whether `text` is PEM itself; otherwise it is the path of a file."""
+    """Whether `text` is PEM; otherwise it is the path of a file."""
     return _PEM in text
 
 
 def may_be_key(path: str) -> bool:
-    """Whether a supposed path may be a key without its first line, which must not be shown."""
+    """Whether a supposed path may be a key that lacks its first line: it must not be shown."""
     has_path_size = len(path) <= _PATH_SIZE_MAX and path.isprintable()
     return not has_path_size or "-----" in path or _KEY_LIKE.fullmatch(path) is not None
 
 
 @dataclass(frozen=True)
 class Tls:
-    """An encrypted connection. Certificates and keys are paths of PEM files, or PEM text.
+    """TLS for a connection. Certificates and keys are paths of PEM files, or PEM text.
 
-    `ca` are the certificates to trust, the system's by default. `certificate` is the client's
-    own with its chain, and may hold the key too.
+    `ca` are the CA certificates to trust, by default the system's. `certificate` is the client's
+    with its chain, and may include the key.
     """
 
     ca: str | None = None
@@ -68,7 +68,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Plain:
-    """SASL PLAIN: the broker gets the password."""
+    """SASL PLAIN: the password is sent to the broker."""
 
     username: str
     password: str | Secret
@@ -99,11 +99,12 @@ class Scram:
 
 @dataclass(frozen=True)
 class OAuthBearer:
-    """SASL OAUTHBEARER: a token, from a function, or from an endpoint for client credentials.
+    """SASL OAUTHBEARER: a token, from a function or from an OAuth endpoint.
 
     `token` is called in a thread whenever one is needed. If it raises ConnectionError or
-    TimeoutError it is called again, just as an unreachable broker is retried. `token_tls` is for
-    the endpoint; by default the system's certificates are trusted.
+    TimeoutError it is called again, just as an unreachable broker is retried. Otherwise
+    `token_endpoint` grants tokens for the client credentials, over TLS with `token_tls`, which by
+    default trusts the system's certificates.
     """
 
     token: Callable[[], str] | None = field(default=None, repr=False)
@@ -146,18 +147,18 @@ def revealed(text: str | Secret) -> str:
 
 
 def _conceal(settings: object, name: str) -> None:
-    """Make a field's text secret; only called where the settings are made."""
+    """Replace a field's text by a `Secret`; only called during construction."""
     given = getattr(settings, name)
     if given is None or isinstance(given, Secret):
         return
     _check_text(settings, name)
-    # The path of a certificate may be seen; its text may have the key in it.
+    # The path of a certificate may be shown; its text may include the key.
     if name != "certificate" or is_pem(given) or may_be_key(given):
         object.__setattr__(settings, name, Secret(given))
 
 
 def _check_text(settings: object, name: str) -> None:
-    """What is to be sent must be text: an error in the middle of a login would show it."""
+    """Check that a value can be encoded: an error in the middle of a login would show it."""
     given = getattr(settings, name)
     if not isinstance(given, str):
         raise TypeError(f"{name}: expected a string")

@@ -1,6 +1,6 @@
-"""TLS: the context of a client's connections, and what its failures mean.
+"""TLS: the context of a client's connections, and the meaning of its errors.
 
-A certificate is checked in every case; only the check of the host's name can be turned off.
+The server's certificate is always checked; only the check of the host name can be turned off.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WRONG_NAME: Final = frozenset({62, 64})
 
 
 def context_of(tls: Tls) -> ssl.SSLContext:
-    """A context that trusts, and shows, what `tls` says.
+    """The context for the settings in `tls`.
 
     Raises:
         SecurityOptionError: a certificate or key cannot be read.
@@ -70,7 +70,7 @@ def _show(context: ssl.SSLContext, tls: Tls) -> None:
 
 
 class Hints(NamedTuple):
-    """What a user may have to change, depending on the peer."""
+    """Settings that a user may have to change, depending on the peer."""
 
     ca: str
     certificate: str
@@ -90,9 +90,9 @@ OF_TOKEN_ENDPOINT: Final = Hints(
 
 
 def explained(error: OSError, where: str, hints: Hints = OF_BROKER) -> PeerError:
-    """A TLS failure with the broker, or other server, at `where`, as one sentence.
+    """The error for a TLS failure with the server at `where`, with its cause in a sentence.
 
-    A permanent failure is `AuthenticationFailed`; a connection that merely ended is
+    A permanent failure is an `AuthenticationFailed`; a connection that merely ended is a
     `ConnectionLost`.
     """
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -1,7 +1,7 @@
-"""A token for client credentials, from an OAuth 2.0 endpoint (RFC 6749, section 4.4).
+"""Tokens for client credentials, from an OAuth 2.0 endpoint (RFC 6749, section 4.4).
 
-Runs in a thread. Neither follows redirects, which would carry the secret elsewhere, nor sends it
-in the clear to another machine. `abort` ends it from outside, however slowly the endpoint sends.
+Requests run in a thread. They must never follow redirects, which would send the secret elsewhere,
+nor send it unencrypted to another machine. `abort` ends a request however slow the endpoint is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PASSING: Final = frozenset({408, 425, 429})
 
 
 class Token(NamedTuple):
-    """`lifetime_s` is None where neither the endpoint nor the token says how long it is valid."""
+    """A token; `lifetime_s` is None if neither the endpoint nor the token limits it."""
 
     text: str
     lifetime_s: float | None
@@ -37,7 +37,7 @@ class Token(NamedTuple):
 
 
 class TokenEndpoint:
-    """The endpoint that issues tokens; one `request` for each token."""
+    """An endpoint that issues tokens; each token takes a new `request`."""
 
     def __init__(self, login: OAuthBearer) -> None:
         assert login.token_endpoint is not None
@@ -46,7 +46,7 @@ class TokenEndpoint:
         self._context = context_of(login.token_tls) if self._url.scheme == "https" else None
 
     def request(self, timeout_s: float) -> TokenRequest:
-        """A request that is not sent yet."""
+        """A new request, which is not sent yet."""
         host, port = self._url.hostname or "", self._url.port
         connection: http.client.HTTPConnection
         if self._context is None:
@@ -68,18 +68,19 @@ class TokenRequest:
         self._socket: socket.socket | None = None
         self._target = (url.path or "/") + (f"?{url.query}" if url.query else "")
         self._login = login
-        # Neither a user in the URL nor its query need be shown.
+        # The query of the URL is not shown.
         self._where = f"token endpoint {url.scheme}://{url.hostname}{url.path}"
 
     def send(self) -> Token:
-        """
+        """Send the request, and wait for the token.
+
         Raises:
             AuthenticationFailed: refused, or no token in the answer.
             ConnectionLost: the endpoint is unreachable, or fails.
         """
         try:
             self._connection.connect()
-            # http.client forgets it as soon as it knows that no other answer follows this one.
+            # http.client drops its socket once it knows that no further response follows.
             self._socket = self._connection.sock
             self._connection.request("POST", self._target, self._body(), self._headers())
             response = self._connection.getresponse()
@@ -99,7 +100,7 @@ class TokenRequest:
         sock = self._socket or self._connection.sock
         if sock is not None:
             with contextlib.suppress(OSError):
-                # Not SSLSocket's own: what is read meanwhile would then be taken as plain text.
+                # Not SSLSocket.shutdown, after which a concurrent read would return ciphertext.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def _body(self) -> str:

@@ -1,4 +1,4 @@
-"""A client's OAUTHBEARER token: fetched once for all its connections, and renewed in time."""
+"""A client's OAUTHBEARER token, requested once for all its connections, and renewed in time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOKEN_SIZE_MAX: Final = 256 * 1024
 
 
 class TokenSource:
-    """Gives a token that is still valid for a while. Lives in one event loop; never blocks it."""
+    """The source of tokens of one client. Lives in one event loop, and never blocks it."""
 
     def __init__(self, login: OAuthBearer, timeout_ms: int) -> None:
         self._function = login.token
@@ -33,7 +33,7 @@ class TokenSource:
         self._good_until = 0.0
 
     async def token(self) -> str:
-        """A token that is valid for some time to come.
+        """A token that will be valid for some time.
 
         Raises:
             AuthenticationFailed: a token cannot be obtained.
@@ -58,16 +58,16 @@ class TokenSource:
         return self._token
 
     def forget(self) -> None:
-        """Drop the token, as the broker rejects it: the next login gets another one."""
+        """Drop a token that the broker has rejected: the next login gets a new one."""
         self._good_until = 0.0
 
     def __str__(self) -> str:
-        """The last token, as an error describes it: brokers do not say why they reject one."""
+        """A description of the last token for errors: brokers do not say why they reject one."""
         said = described(self._token)
         return f"the token ({said})" if said else "the token"
 
     def hidden_in(self, message: str) -> str:
-        """`message` without the last token."""
+        """`message` with the last token masked."""
         return Secret(self._token).hidden_in(message)
 
     async def _ask(self) -> Token:
@@ -81,7 +81,7 @@ class TokenSource:
             request.abort()
 
     async def _ask_function(self, function: Callable[[], str]) -> Token:
-        """A caller that gives up leaves it running: the next caller gets its token."""
+        """Call the user's function. If a caller gives up, the next one gets the result."""
         while True:
             if self._running is None:
                 self._running = asyncio.ensure_future(asyncio.to_thread(_call, function))
@@ -99,7 +99,7 @@ class TokenSource:
 def _call(function: Callable[[], str]) -> str:
     try:
         text = function()
-    # The text of an error is not repeated: it may have anything in it.
+    # The text of the error is not repeated, as it may contain secrets.
     except (ConnectionError, TimeoutError) as error:
         why = f"the function for tokens raised {type(error).__name__}"
         raise ConnectionLost(why) from error

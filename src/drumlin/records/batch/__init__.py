@@ -1,1 +1,1 @@
-"""The record batch as it lies in a log: its header, where it ends, its varints. Reads no record."""
+"""The record batch as bytes: header, CRC, varints. Must not read records."""

@@ -1,23 +1,23 @@
-"""The v2 record batch: its 61-byte header, and what may be patched in it.
+"""The v2 record batch: its 61-byte header, and the fields that may be patched.
 
     offset size field
      0     8    base_offset             patched by the broker, outside the CRC
-     8     4    batch_length            bytes that follow this field
+     8     4    batch_length            the bytes after this field
     12     4    partition_leader_epoch  patched by the broker, outside the CRC
     16     1    magic                   2
-    17     4    crc                     CRC32C of everything from 21 on
+    17     4    crc                     CRC32C of everything from offset 21 on
     21     2    attributes              see the masks below
     23     4    last_offset_delta
-    27     8    base_timestamp          the delete horizon where attribute bit 6 is set
+    27     8    base_timestamp          the delete horizon if attribute bit 6 is set
     35     8    max_timestamp
-    43     8    producer_id             -1: none
+    43     8    producer_id             -1 for none
     51     2    producer_epoch
     53     4    base_sequence
     57     4    record_count
     61          records, compressed or not
 
-Producer, log, follower, consumer and Spark share these bytes unchanged. Nothing here reads a
-record; that is `record.py` (plain) and `kernels/` (fast).
+Producer, log, follower, consumer and Spark share these bytes unchanged. Records are read by
+`record.py` (plain) and `kernels/` (fast), never here.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _CRC: Final = struct.Struct(">I")
 MAGIC_POSITION: Final = 16
 _CRC_POSITION: Final = 17
 CRC_START: Final = 21  # the CRC covers everything from here on
-ATTRIBUTES_LOW_BYTE: Final = 22  # all masks are about this byte
+ATTRIBUTES_LOW_BYTE: Final = 22  # all masks apply to this byte
 
 
 class BatchHeader(NamedTuple):
-    """The fields of one header, in their order on disk and on the wire."""
+    """The fields of a header, in their order on disk and on the wire."""
 
     base_offset: int
     batch_length: int
@@ -77,7 +77,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """The size of the whole batch in bytes, including the header."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -90,7 +90,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """Codec number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 do not exist."""
+        """The codec number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 do not exist."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -115,7 +115,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; sequences wrap from 2^31 - 1 to 0."""
+        """The sequence of the last record; sequences wrap from 2^31 - 1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULO
@@ -134,13 +134,13 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def parse_offset_and_length(buffer: Buffer, position: int = 0) -> tuple[int, int]:
-    """Base offset and size in bytes (whole batch) from the first 12 bytes at `position`."""
+    """The base offset and the size of the whole batch, from the 12 bytes at `position`."""
     base_offset, length = _OFFSET_AND_LENGTH.unpack_from(buffer, position)
     return base_offset, length + LOG_OVERHEAD
 
 
 def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch, up to the first one that is cut off.
+    """The position and header of every whole batch, up to the first one that is cut off.
 
     Stops before bytes that cannot be a batch: a caller that must know compares the end of the
     last batch with the end of the buffer.
@@ -155,7 +155,7 @@ def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def compute_crc(buffer: Buffer, position: int, size: int) -> int:
-    """CRC32C over the part of the batch that it covers. `size` is that of the whole batch."""
+    """The CRC32C of a batch, whose whole size is `size`."""
     covered = memoryview(buffer)[position + CRC_START : position + size]
     return crc32c(covered)
 
@@ -167,18 +167,18 @@ def crc_matches(buffer: Buffer, position: int, header: BatchHeader) -> bool:
 def assign_offsets(
     buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Write base offset and leader epoch in place; the CRC does not cover them."""
+    """Write base offset and leader epoch in place, which the CRC does not cover."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + LOG_OVERHEAD, leader_epoch)
 
 
 def seal(buffer: bytearray | memoryview, position: int, size: int) -> None:
-    """Compute the CRC and write it. `size` is that of the whole batch."""
+    """Compute and write the CRC of a batch, whose whole size is `size`."""
     _CRC.pack_into(buffer, position + _CRC_POSITION, compute_crc(buffer, position, size))
 
 
 def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
-    """Write all fields as they are; `seal` afterwards, once the records are in place."""
+    """Write all fields; call `seal` afterwards, once the records are in place."""
     _HEADER.pack_into(buffer, position, *header)
 
 
@@ -191,7 +191,7 @@ def sealed_batch(header: BatchHeader, body: Buffer) -> bytearray:
 
 
 def encode_empty_batch(base_offset: int, last_offset: int, leader_epoch: int) -> bytearray:
-    """A batch without records, which takes readers past offsets that have none."""
+    """A batch without records, which takes readers past offsets without records."""
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=HEADER_SIZE - LOG_OVERHEAD,

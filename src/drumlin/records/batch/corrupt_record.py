@@ -1,4 +1,4 @@
-"""The error of code that reads record bytes and finds them damaged."""
+"""The exception for damaged record bytes."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["CorruptRecord"]
 
 
 class CorruptRecord(ValueError):
-    """The bytes are not a record batch, or not the one that their header promises."""
+    """The bytes are not a record batch, or do not match their header."""

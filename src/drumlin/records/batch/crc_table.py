@@ -1,4 +1,4 @@
-"""The table with which kernels join the CRC32Cs of neighbouring stretches."""
+"""The table with which kernels combine the CRC32Cs of neighbouring blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CRC_BITS: Final = 32
 
 @functools.cache
 def crc_table() -> Any:
-    """One row for each byte of a CRC: how a stretch of zeros changes it."""
+    """A row for each byte of a CRC: its value after a block of zeros."""
     first = []
     for byte in range(CRC_TABLE_WIDTH):
         crc = byte
@@ -37,7 +37,7 @@ def _behind_stretch(crc: int, table: list[int]) -> int:
 
 
 def _combined(byte: int, shares: list[int]) -> int:
-    """The shares of the bits that are set in a byte: a CRC is linear."""
+    """The combined shares of the bits that are set in a byte, as a CRC is linear."""
     crc = 0
     for bit, share in enumerate(shares):
         if byte >> bit & 1:

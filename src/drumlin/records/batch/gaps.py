@@ -1,7 +1,7 @@
-"""Offsets that should have a record, and have none: what a cleaner leaves behind. Pure.
+"""Detection of offsets without a record, which compaction leaves behind. Pure.
 
-Brokers give consecutive offsets to records and markers. So a log from which nothing was removed has
-a record, or a marker, at each of its offsets.
+Brokers assign consecutive offsets to records and markers. So a log from which nothing was removed
+has a record or a marker at each offset.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from drumlin.records.batch.batch import Buffer, iterate_headers
 
 
 class Stretch(NamedTuple):
-    """What some whole batches hold."""
+    """The offsets that some whole batches cover."""
 
     end_offset: int
-    #: From here on there may be a record missing; None: all are there.
+    #: The first offset that may lack its record; None if no record is missing.
     gap_offset: int | None
 
 
 def stretch_of(batches: Buffer, start_offset: int, end_offset: int) -> Stretch:
-    """Look at batches that were fetched from `start_offset` on, as far as `end_offset`."""
+    """Examine batches that were fetched from `start_offset` on, up to `end_offset`."""
     expected = start_offset
     for _, header in iterate_headers(batches):
         if header.base_offset > expected:

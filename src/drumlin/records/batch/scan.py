@@ -1,6 +1,6 @@
-"""Scans the ordinary batches of a log with a kernel: recovery's way through most batches.
+"""Scanning the ordinary batches of a log with a kernel, for recovery.
 
-A batch is ordinary if it is whole and sound, not large, starts no new leader epoch and belongs to
+A batch is ordinary if it is whole and valid, not large, starts no new leader epoch and belongs to
 no transaction. The caller examines all other batches itself.
 """
 
@@ -41,7 +41,7 @@ _Producers = ctypes.c_int64 * (SCAN_PRODUCERS_MAX * SCAN_PRODUCER_WIDTH)
 
 
 class IndexEntry(NamedTuple):
-    """What the sparse indexes say about one batch."""
+    """The entries of the sparse indexes for one batch."""
 
     last_offset: int
     position: int
@@ -50,10 +50,10 @@ class IndexEntry(NamedTuple):
 
 
 class Scan:
-    """One pass, chunk by chunk. What `scan` found stays here until it is called again."""
+    """One pass, chunk by chunk. The findings of `scan` are available until its next call."""
 
     def __init__(self, kernels: Kernels, end_offset: int, index_interval_bytes: int) -> None:
-        """Takes batches up to `end_offset`; an index entry is due every `index_interval_bytes`."""
+        """Accept batches up to `end_offset`, with an index entry every `index_interval_bytes`."""
         self._kernels = kernels
         self._state = _State()
         self._state[SCAN_END_OFFSET] = min(end_offset, INT64_MAX)
@@ -74,7 +74,7 @@ class Scan:
         """Scan the ordinary batches in `chunk` from `position` and `offset` on.
 
         Returns:
-            Position and offset after the last of them.
+            The position and offset after the last of them.
         """
         state = self._state
         state[SCAN_POSITION], state[SCAN_OFFSET] = position, offset
@@ -89,16 +89,16 @@ class Scan:
 
     @property
     def largest_timestamp(self) -> tuple[int, int]:
-        """The largest timestamp so far, and the last offset of the first batch that has it."""
+        """The largest timestamp so far, and the last offset of the first batch with it."""
         return self._state[SCAN_LARGEST_TIMESTAMP], self._state[SCAN_LARGEST_OFFSET]
 
     @property
     def unindexed_bytes(self) -> int:
-        """Bytes since the last index entry."""
+        """The bytes since the last index entry."""
         return self._state[SCAN_UNINDEXED]
 
     def entries(self, chunk_position: int) -> list[IndexEntry]:
-        """The entries that became due; `chunk_position` is where the chunk begins in the file."""
+        """The new index entries; `chunk_position` is the position of the chunk in the file."""
         numbers = self._entries[: self._state[SCAN_ENTRY_COUNT] * SCAN_ENTRY_WIDTH]
         fields = [numbers[field::SCAN_ENTRY_WIDTH] for field in range(SCAN_ENTRY_WIDTH)]
         return [
@@ -107,7 +107,7 @@ class Scan:
         ]
 
     def producers_batches(self) -> Iterator[BatchHeader]:
-        """The last batches of each producer, as many as producer state remembers.
+        """The last batches of each producer, as many as the producer state remembers.
 
         Producers come in the order of their first batches, a producer's batches in log order.
         """

@@ -1,12 +1,12 @@
-"""Sizes on which decoding and its callers, which hand it memory, must agree.
+"""Sizes on which decoding and its callers, which provide the memory, must agree.
 
-Imports nothing of Drumlin.
+Must not import anything of Drumlin.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: A record of this size or more is not copied out of the memory that it was received in. Memory
-#: that is used again after decoding must therefore be smaller.
+#: A record of this size or more is not copied out of the memory that received it. Memory that is
+#: reused after decoding must therefore be smaller.
 LARGE_RECORD_BYTES: Final = 16 << 20

@@ -1,8 +1,7 @@
-"""Zigzag varints, in plain Python: the integers inside a record.
+"""Zigzag varints, the integers inside a record, in plain Python.
 
-Reading has rules of its own, as it is bounded by `end` and by the width of the type: a varint
-that runs out of its buffer, or that does not fit, is refused. The kernels have the same rules in
-`kernels/`.
+Reads are bounded by `end` and by the width of the type: a varint that runs out of its buffer, or
+that does not fit, is refused. The kernels follow the same rules (`kernels/code/varints.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.wire.uvarint import uvarint
 
-if TYPE_CHECKING:  # it loads a library for checksums, which these integers do not need
+if TYPE_CHECKING:  # it loads a library for checksums, which varints do not need
     from drumlin.records.batch.batch import Buffer
 
 INT64_MIN: Final = -(2**63)
@@ -26,7 +25,7 @@ def read_varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
     """A 32-bit integer at `position`, and the position after it.
 
     Raises:
-        CorruptRecord: it reaches `end`, or needs more than 32 bits.
+        CorruptRecord: the varint reaches `end`, or needs more than 32 bits.
     """
     if position < end and (byte := buffer[position]) < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -37,7 +36,7 @@ def read_varlong(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
     """A 64-bit integer at `position`, and the position after it.
 
     Raises:
-        CorruptRecord: it reaches `end`, or needs more than 64 bits.
+        CorruptRecord: the varint reaches `end`, or needs more than 64 bits.
     """
     if position < end and (byte := buffer[position]) < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -62,5 +61,5 @@ def _read_long(buffer: Buffer, position: int, end: int, bits: int) -> tuple[int,
 
 @lru_cache(maxsize=4096)
 def varint(value: int) -> bytes:
-    """An integer of up to 64 bits; most are small lengths that recur often."""
+    """Encode an integer of up to 64 bits, cached, as most are small lengths that recur often."""
     return uvarint((value << 1) ^ (value >> 63))

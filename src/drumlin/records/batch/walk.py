@@ -1,4 +1,4 @@
-"""Walks the batches of a buffer to find where they end."""
+"""Walking the batches of a buffer to find their end."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from drumlin.records.kernels.compaction_layout import OFFSET_MAX
 
 
 def end_of_batches(data: bytes, offset: int) -> tuple[int, bool]:
-    """The offset after the last whole batch (`offset` if there is none), and whether all is well.
+    """The offset after the last whole batch, or `offset` without one, and whether all are valid.
 
-    The walk stops, and all is not well, at a batch that does not end after the previous one, or
-    that has an impossible offset.
+    The walk stops at an invalid batch, which does not end after the previous one, or has an
+    impossible offset.
     """
     kernels = compaction_kernels.loaded
     if kernels is not None:

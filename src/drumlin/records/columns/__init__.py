@@ -1,1 +1,1 @@
-"""Record batches <-> Arrow columns. For clients; a broker must never import it."""
+"""Record batches <-> Arrow columns, for clients. A broker must never import it."""

@@ -1,8 +1,7 @@
-"""A checksum of rows that are to become records, whatever their order and wherever they are cut.
+"""A checksum of rows that become records, independent of their order and of batch boundaries.
 
-Two attempts to write the same rows have the same checksum: a sum of 128-bit hashes, one of each
-row, over all that its record is made of. It detects rows that differ by chance, not rows that were
-chosen to collide.
+Two attempts to write the same rows have the same checksum: the sum of a 128-bit hash of each row,
+over all fields of its record. It detects accidental differences, not rows chosen to collide.
 """
 
 from __future__ import annotations
@@ -35,11 +34,10 @@ _State = ctypes.c_int64 * CHECKSUM_STATE_WIDTH
 
 
 class RowChecksum:
-    """Columns whose rows are hashed; converted once, summed up for one topic after another.
+    """Columns to hash, converted once, and summed up for one topic after another.
 
-    `partitions` below zero, and `timestamps` of NO_TIMESTAMP, were not chosen by the user: they
-    do not count. No headers and an empty list of headers are the same; a null key and an empty
-    key are not.
+    Negative `partitions`, and `timestamps` of NO_TIMESTAMP, were not chosen by the user, and are
+    ignored. No headers and an empty list of headers are equal; a null key and an empty key differ.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class RowChecksum:
                 self._columns.put_numbers(TIMESTAMPS, timestamps)
 
     def of(self, topic: str, rows: Int64s | None = None) -> int:
-        """The checksum of these rows as records of a topic, a number of 128 bits."""
+        """The 128-bit checksum of these rows as records of a topic."""
         if rows is None:
             rows = np.arange(len(self._values), dtype=np.int64)
         seed = row_hash(topic.encode(), 0, 0)
@@ -108,4 +106,4 @@ class RowChecksum:
 
 
 def _hashed(data: bytes, seed: tuple[int, int], kind: int) -> tuple[int, int]:
-    return row_hash(data, seed[0] ^ kind, seed[1] ^ kind)  # what is short meets one of them only
+    return row_hash(data, seed[0] ^ kind, seed[1] ^ kind)  # short data only uses one seed

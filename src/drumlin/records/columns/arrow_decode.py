@@ -1,4 +1,4 @@
-"""The records of many batches -> one Arrow RecordBatch."""
+"""Decoding the records of many batches into Arrow RecordBatches."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
-#: `timestamp_type` is 0 for the producer's time, 1 for the time of append.
+#: `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime.
 RECORD_SCHEMA: Final = pa.schema(
     [
         pa.field("partition", pa.int32(), nullable=False),
@@ -88,7 +88,7 @@ _State = ctypes.c_int64 * DECODE_STATE_WIDTH
 
 
 class Decoder:
-    """Decodes the bodies of one partition, run by run, into RecordBatches of a bounded size."""
+    """A decoder of the bodies of one partition, into RecordBatches of a bounded size."""
 
     def __init__(
         self,
@@ -111,15 +111,15 @@ class Decoder:
         self._target: _Target | None = None
 
     def expect(self, rows: int, size: int) -> None:
-        """Announce at most `rows` records and about `size` bytes: memory is allocated for them."""
+        """Announce up to `rows` records and about `size` bytes, to allocate memory for them."""
         self._rows_left += rows
         self._bytes_left += size
 
     def decode(self, source: Buffer, bodies: Bodies) -> Iterator[pa.RecordBatch]:
-        """Take in bodies that lie in `source`; yields the RecordBatches that are full.
+        """Decode bodies in `source`; yields the RecordBatches that become full.
 
         Raises:
-            CorruptRecord: a body is not what its header promises.
+            CorruptRecord: a body does not match its header.
         """
         bodies = np.ascontiguousarray(bodies)
         address = pa.py_buffer(source).address
@@ -146,13 +146,13 @@ class Decoder:
             target = self._new_target(len(source), target)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """The records that do not fill a RecordBatch yet."""
+        """Yield the last RecordBatch, which is not full."""
         target, self._target = self._target, None
         if target is not None and target.state[ROWS]:
             yield self._finish(target)
 
     def _large(self, target: _Target, source: Buffer, bodies: Bodies) -> pa.RecordBatch:
-        """The next record, alone and not copied; decoding continues after it."""
+        """Decode the next record alone, without a copy; decoding continues after it."""
         state, body = target.state, bodies[target.state[AT_BODY]]
         record = large_record(source, state[AT_POSITION])
         state[AT_RECORD] += 1
@@ -182,7 +182,7 @@ class Decoder:
         next_headers = full.state[NEXT_HEADER_ROWS] if full else 0
         if full and full.has_few_headers:
             self._headers_a_row *= 2
-        # Compressed batches may hold more than was expected, or state more than they hold.
+        # Compressed batches may contain more than was expected, or less than they state.
         size = max(next_bytes, min(max(self._bytes_left, source_bytes), self._max_bytes))
         rows = max(1, min(self._rows_left, self._max_rows, size // RECORD_SIZE_MIN))
         headers = min(size // _HEADER_SIZE_MIN, _HEADERS_AT_LEAST + rows * self._headers_a_row)
@@ -198,7 +198,7 @@ class Decoder:
 
 
 class _Target:
-    """The memory of one RecordBatch's wanted columns while a kernel fills it."""
+    """The memory of a RecordBatch's wanted columns, while a kernel fills it."""
 
     def __init__(
         self, rows: int, size: int, headers: int, schema: pa.Schema, selection: Selection
@@ -228,7 +228,7 @@ class _Target:
 
     @property
     def has_few_headers(self) -> bool:
-        """Whether the room for headers runs out before any other."""
+        """Whether the space for headers is used up first."""
         state = self.state
         return (
             state[ROWS] < state[ROWS_MAX]
@@ -236,12 +236,12 @@ class _Target:
         )
 
     def go_on(self, state: Any) -> None:
-        """Begin where another target ran out of room."""
+        """Continue where the previous target ran out of space."""
         for place in (AT_BODY, AT_RECORD, AT_POSITION):
             self.state[place] = state[place]
 
     def record_batch(self, partition: int) -> pa.RecordBatch:
-        """What the kernel has written, without a copy."""
+        """A RecordBatch of the columns that the kernel has written, without a copy."""
         rows = self.state[ROWS]
         made = {name: self._array(name, rows, partition) for name in set(self._schema.names)}
         arrays = [made[name] for name in self._schema.names]
@@ -259,7 +259,7 @@ class _Target:
 
 
 class _HeadersTarget:
-    """The memory of the headers column while a kernel fills it."""
+    """The memory of the headers column, while a kernel fills it."""
 
     def __init__(self, rows: int, size: int, headers: int, columns: Columns) -> None:
         self._lists = np.empty(rows + 1, np.int32)
@@ -288,16 +288,16 @@ def _utf8(keys: pa.Array) -> pa.Array:
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
-        # Kafka's own reader replaces bytes that are not UTF-8, too.
+        # Like Kafka's own reader, replace bytes that are not UTF-8.
         return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
 
 
 def decode_plain_to_arrow(
     rows: Sequence[tuple[Record, int]], partition: int, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """What `decode_plain` found, as one RecordBatch.
+    """A RecordBatch of the records that `decode_plain` found.
 
-    Arrays are made of buffers: `pa.array` would import pandas where it is installed.
+    The arrays are built from buffers, since `pa.array` would import pandas if it is installed.
     """
     records = [record for record, _ in rows]
     columns: dict[str, Callable[[], pa.Array]] = {
@@ -327,7 +327,7 @@ def _plain_bytes(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
 
 
 def _plain_ends(lengths: Iterable[int]) -> pa.Buffer:
-    """Offsets of values with these lengths: where each begins, and where the last one ends."""
+    """The Arrow offsets of values with these lengths: all starts, and the last end."""
     return pa.py_buffer(array("i", accumulate(lengths, initial=0)))
 
 

@@ -1,4 +1,4 @@
-"""Arrow columns -> sealed record batches, and the partitions that keys belong to."""
+"""Encoding Arrow columns into sealed record batches, and the partitions of keys."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ OpenTable: TypeAlias = NDArray[np.int64]
 
 
 class EncodeOptions(TypedDict, total=False):
-    """What all batches of one call have in common."""
+    """The properties that all batches of one call share."""
 
     max_batch_bytes: int
     compression: str
@@ -76,7 +76,7 @@ def encode_from_arrow(
     default_timestamp_ms: int,
     **options: Unpack[EncodeOptions],
 ) -> list[memoryview]:
-    """`RecordColumns.encode`, for columns that are needed only once."""
+    """Encode columns that are needed only once, see `RecordColumns.encode`."""
     columns = RecordColumns(
         values,
         keys=keys,
@@ -88,7 +88,7 @@ def encode_from_arrow(
 
 
 def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
-    """The partition of each key by Kafka's default partitioner; -1 where the key is null."""
+    """The partition of each key by Kafka's default partitioner; -1 for a null key."""
     keys = as_binary(keys)
     hashes = np.full(len(keys), -1, np.int32)
     kernels = record_kernels.loaded
@@ -104,23 +104,23 @@ def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
 
 
 class Encoded(NamedTuple):
-    """The records of a batch that has no header yet."""
+    """The records of a batch without its header."""
 
-    batch: memoryview  # room for a header, then the records
+    batch: memoryview  # space for the header, then the records
     record_count: int
     base_timestamp: int
     max_timestamp: int
 
 
 class RecordColumns:
-    """Columns to make records of: converted once, encoded for one partition after another.
+    """Columns of records, converted once, and encoded for one partition after another.
 
     Keys and values are bytes or strings; timestamps are Arrow timestamps or milliseconds, and
     null means `default_timestamp_ms`. Headers are lists of (key, value).
 
     Raises:
         ValueError: a null header key.
-        OverflowError: a column of 2 GiB or more; take it in slices.
+        OverflowError: a column has 2 GiB or more; pass it in slices.
     """
 
     def __init__(
@@ -161,9 +161,9 @@ class RecordColumns:
         producer_epoch: int = NO_PRODUCER_EPOCH,
         base_sequence: int = NO_SEQUENCE,
     ) -> list[memoryview]:
-        """Sealed batches for one partition, each of `max_batch_bytes` at most uncompressed.
+        """Encode sealed batches for one partition, each of up to `max_batch_bytes` uncompressed.
 
-        `rows` names the rows to take, in order; all by default. A record larger than the limit
+        `rows` are the rows to encode, in order; by default all. A record larger than the limit
         gets a batch of its own. Sequences continue from batch to batch.
 
         Raises:
@@ -191,10 +191,10 @@ class RecordColumns:
         return batches
 
     def fill(self, places: Int64s, first: int, batches: OpenTable) -> int:
-        """Add rows from `first` on to the open batches that `places` names, one for each row.
+        """Add rows from `first` on to open batches; `places` has the batch of each row.
 
-        Returns the first row that does not fit, and writes to the table how much room it needs;
-        the number of rows when all are added. `open_batches.py` does the rest.
+        Returns the first row that does not fit, whose size is written to the table, or the number
+        of rows if all were added. See `open_batches.py`.
         """
         if self._kernels is None:
             return self._fill_plain(places, first, batches)
@@ -235,7 +235,7 @@ class RecordColumns:
         )
 
     def _encode_batch(self, rows: Int64s, first: int, room: int) -> Encoded:
-        """The records of one batch from row `first` on: as many as there is room for, or one."""
+        """Encode one batch from row `first` on: as many records as fit into `room`, or one."""
         if self._kernels is None:
             return self._encode_plain(rows, first, room)
         result = _Result()
@@ -261,7 +261,7 @@ class RecordColumns:
                     )  # many small waiting batches must not keep their large buffers alive
                 base_timestamp = int(self._timestamps[rows[first]])
                 return Encoded(batch.data, count, base_timestamp, result[ENCODED_MAX_TIMESTAMP])
-            # A single record that is larger than a batch should be.
+            # A single record that is larger than the limit of a batch.
             end = first + 1
             room *= 2
             if room > _INT32_MAX:
@@ -289,7 +289,7 @@ def _headers(headers: list[dict[str, bytes]]) -> Headers:
 
 
 def milliseconds(column: Column, otherwise: int) -> Int64s:
-    """Arrow timestamps, or integers, as milliseconds; `otherwise` where they are null."""
+    """Arrow timestamps, or integers, as milliseconds; nulls become `otherwise`."""
     if pa.types.is_timestamp(column.type):
         is_coarser = column.type.unit == "s"  # finer units lose digits on purpose
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=is_coarser)
@@ -308,7 +308,7 @@ def sealed(
     base_sequence: int = NO_SEQUENCE,
     with_crc: bool = True,
 ) -> memoryview:
-    """The batch with its header, and with its records compressed."""
+    """The sealed batch, with its header and with its records compressed."""
     batch = encoded.batch
     if CODECS[compression]:
         data = compress(CODECS[compression], batch[HEADER_SIZE:], level)

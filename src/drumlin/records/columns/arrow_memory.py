@@ -1,4 +1,4 @@
-"""The memory of Arrow arrays, as kernels see it: addresses in a table of columns."""
+"""The memory of Arrow arrays for kernels: addresses in a table of columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Int64s = NDArray[np.int64]
 
 
 class Columns:
-    """A table of columns; keeps the memory alive that it points to."""
+    """A table of columns, which keeps the memory alive that it points to."""
 
     __slots__ = ("_held", "table")
 
@@ -43,12 +43,12 @@ class Columns:
         return ctypes.byref(self.table, column * _INT64_BYTES)
 
     def put_numbers(self, column: int, numbers: NDArray[Any]) -> None:
-        """A column of one buffer: offsets, timestamps, ends."""
+        """Set a column of one buffer: offsets, timestamps, ends."""
         self._held.append(numbers)
         self.table[column] = numbers.ctypes.data
 
     def put_binary(self, column: int, array: pa.Array) -> None:
-        """An array of bytes to read from."""
+        """Set a column of bytes, to read from."""
         validity, ends, data = array.buffers()
         self._held.append(array)
         self.table[column + ENDS] = ends.address + array.offset * _INT32_BYTES if ends else 0
@@ -63,7 +63,7 @@ class Columns:
         self.table[column + VALIDITY] = validity.address
 
     def put_headers(self, lists: pa.ListArray) -> None:
-        """An array of lists of (key, value), to read from."""
+        """Set a column of lists of (key, value), to read from."""
         headers = lists.values
         self._held.append(lists)
         self.table[HEADER_LISTS] = lists.buffers()[1].address + lists.offset * _INT32_BYTES
@@ -72,12 +72,12 @@ class Columns:
 
 
 class BinaryMemory:
-    """Room for a binary column to be written, of at most `rows` values in `size` bytes."""
+    """Memory for a binary column to write, of up to `rows` values in `size` bytes."""
 
     __slots__ = ("data", "ends", "validity")
 
     def __init__(self, rows: int, size: int, columns: Columns, column: int) -> None:
-        # Untouched memory costs nothing, so these may be much larger than what they'll hold.
+        # Untouched memory costs nothing, so these may be much larger than needed.
         self.ends = np.empty(rows + 1, np.int32)
         self.ends[0] = 0
         self.data = np.empty(size + PADDING, np.uint8)
@@ -87,7 +87,7 @@ class BinaryMemory:
         columns.put_numbers(column + VALIDITY, self.validity)
 
     def array(self, rows: int, kind: pa.DataType) -> pa.Array:
-        """What has been written, without a copy."""
+        """An array of the values that were written, without a copy."""
         validity = buffer_of(self.validity, (rows + 7) // 8)
         ends = buffer_of(self.ends, (rows + 1) * _INT32_BYTES)
         data = buffer_of(self.data, int(self.ends[rows]))
@@ -103,14 +103,14 @@ def buffer_of(numbers: NDArray[Any], size: int) -> pa.Buffer:
 
 
 def as_binary(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Strings, or bytes of any other layout, as one plain binary array."""
+    """Strings, or bytes of any layout, as one plain binary array."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     return array if array.type == pa.binary() else array.cast(pa.binary())
 
 
 def as_headers(array: pa.Array | pa.ChunkedArray) -> pa.ListArray:
-    """Lists of (key, value) structs or of maps' entries, as binary pairs; null means no headers.
+    """Lists of (key, value) structs or map entries, as binary pairs; null means no headers.
 
     Raises:
         ValueError: a header without a key.

@@ -1,7 +1,7 @@
-"""Many records at once: record batches <-> Arrow columns. For clients; the broker has no Arrow.
+"""Many records at once: record batches <-> Arrow columns. For clients, as brokers have no Arrow.
 
-Kernels fill memory that Arrow then takes as it is. Without kernels, plain Python does the
-same slowly.
+Kernels fill memory that becomes Arrow arrays without a copy. Without kernels, plain Python does the
+same, slowly.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from drumlin.records.columns.arrow_encode import (
     milliseconds,
     partition_for_keys,
 )
+from drumlin.records.columns.decompressed_bodies import decompressed
 from drumlin.records.columns.found_bodies import Bodies, find_bodies
-from drumlin.records.columns.unfolded_bodies import unfolded
 from drumlin.records.kernels import record_kernels
 from drumlin.records.kernels.layout import BODY_ATTRIBUTES, BODY_COUNT, BODY_END, BODY_START
 from drumlin.records.plain.bodies import Selection, next_offset, select_bodies
@@ -64,15 +64,15 @@ def decode_to_arrow(
     aborted: Sequence[tuple[int, int]] = (),
     verify_crc: bool = True,
 ) -> pa.RecordBatch:
-    """The records of one partition in fetched bytes, as one RecordBatch.
+    """Decode the records of one partition in fetched bytes into one RecordBatch.
 
-    Only offsets from `start_offset` up to, not including, `end_offset` come out. `aborted` are
-    the (producer id, first offset) of a Fetch response. A batch cut off at the end of a buffer
-    is left out; `next_offset` tells where to continue.
+    Only offsets from `start_offset` to `end_offset`, exclusive, are included. `aborted` are the
+    (producer id, first offset) of a Fetch response. A batch that is cut off at the end of a buffer
+    is left out; `next_offset` is where to continue.
 
     Raises:
-        CorruptRecord: the bytes are no record batches.
-        OverflowError: more than 2 GiB of records; take `iterate_arrow`.
+        CorruptRecord: the bytes are not record batches.
+        OverflowError: more than 2 GiB of records; use `iterate_arrow`.
     """
     batches = list(
         iterate_arrow(
@@ -112,11 +112,11 @@ def iterate_arrow(
     max_rows: int = _ROWS_MAX,
     max_bytes: int = _BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
-    """What `decode_to_arrow` does, in RecordBatches of at most `max_rows` and `max_bytes`.
+    """Decode like `decode_to_arrow`, into RecordBatches of up to `max_rows` and `max_bytes`.
 
-    A record that is larger than that comes out alone; one of `LARGE_RECORD_BYTES` refers to the
-    memory of `buffers`, all others are copied. `columns` names the wanted columns of
-    `RECORD_SCHEMA_WITH_HEADERS`; the others are not copied.
+    A record that is larger is decoded alone; one of `LARGE_RECORD_BYTES` or more refers to the
+    memory of `buffers`, all others are copied. `columns` are the wanted columns of
+    `RECORD_SCHEMA_WITH_HEADERS`; other columns are not decoded.
     """
     selection = Selection(start_offset, end_offset, aborted, verify_crc)
     schema = record_schema(columns, with_headers=with_headers)
@@ -124,15 +124,15 @@ def iterate_arrow(
     decoded = schema if schema.names else RECORD_SCHEMA.empty_table().select(["offset"]).schema
     for buffer in buffers:
         batches = _decoded(buffer, selection, partition, decoded, max_rows, max_bytes)
-        # A consumer of this generator holds nothing of the previous batch.
+        # This generator must not keep the previous batch alive.
         yield from batches if schema.names else (batch.select([]) for batch in batches)
 
 
 def record_schema(columns: Sequence[str] | None, *, with_headers: bool = False) -> pa.Schema:
-    """The schema of these columns; by default, of all but the headers.
+    """The schema of these columns; by default, of all except the headers.
 
     Raises:
-        ValueError: a column that does not exist is asked for.
+        ValueError: a column does not exist.
     """
     if columns is None:
         return RECORD_SCHEMA_WITH_HEADERS if with_headers else RECORD_SCHEMA
@@ -161,9 +161,9 @@ def _decoded(
         return
     decoder = Decoder(kernels, selection, partition, schema, max_rows, max_bytes)
     decoder.expect(int(bodies[:, BODY_COUNT].sum()), _size_expected(bodies))
-    for source, run in unfolded(buffer, bodies):
+    for source, run in decompressed(buffer, bodies):
         yield from decoder.decode(source, run)
-        del source, run  # the next run may be a large one
+        del source, run  # frees their memory, as the next run may be large
     yield from decoder.rest()
 
 

@@ -1,8 +1,8 @@
-"""Which batches in fetched bytes a reader sees, found by a kernel.
+"""Selecting the batches in fetched bytes that a reader may see, with a kernel.
 
-Reading one header after the other in Python costs as much as decoding a small batch, so here
-a kernel reads all headers of a buffer together. Damaged bytes are left to `bodies.py`, which says
-what is wrong; tests hold the two against each other.
+Reading a header in Python costs as much as decoding a small batch, so a kernel reads all headers of
+a buffer at once. Damaged bytes are left to `bodies.py`, which reports the fault; tests compare the
+two.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from drumlin.records.plain.bodies import Selection, Transactions
 if TYPE_CHECKING:
     from drumlin.records.kernels.machine_code import Kernels
 
-#: Rows as `decode` reads them.
+#: The table of bodies for the kernel `decode`.
 Bodies = NDArray[np.int64]
 
 _ROWS_AT_FIRST: Final = 256
@@ -54,7 +54,7 @@ _State = ctypes.c_int64 * FIND_STATE_WIDTH
 
 
 def find_bodies(kernels: Kernels, buffer: Buffer, selection: Selection) -> Bodies | None:
-    """The bodies in `buffer` that hold records in the selection; None if something is wrong."""
+    """The bodies in `buffer` with records in the selection; None if something is wrong."""
     bodies = _all_bodies(kernels, buffer, selection)
     if bodies is None or not len(bodies):
         return bodies
@@ -89,7 +89,7 @@ def _all_bodies(kernels: Kernels, buffer: Buffer, selection: Selection) -> Bodie
 
 
 def _large_are_sound(buffer: Buffer, bodies: Bodies) -> bool:
-    """Whether the CRCs of large batches are right; a library computes them faster."""
+    """Whether the CRCs of large batches are correct, which a library computes faster."""
     ends = bodies[:, BODY_END]
     starts = bodies[:, BODY_START] - HEADER_SIZE
     large = ends - starts > SCAN_SIZE_MAX
@@ -103,7 +103,7 @@ def _large_are_sound(buffer: Buffer, bodies: Bodies) -> bool:
 
 
 def _admitted(buffer: Buffer, bodies: Bodies, selection: Selection) -> NDArray[np.bool_]:
-    """Which batches do not belong to an aborted transaction."""
+    """The batches that do not belong to an aborted transaction."""
     transactions = Transactions(selection.aborted)
     admitted = np.ones(len(bodies), np.bool_)
     in_transaction = bodies[:, BODY_ATTRIBUTES] & (TRANSACTIONAL_MASK | CONTROL_MASK)

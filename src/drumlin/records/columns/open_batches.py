@@ -1,8 +1,8 @@
-"""Batches that rows of Arrow columns are added to until they are full, one for each place.
+"""Open batches, one per place, to which rows of Arrow columns are added until they are full.
 
-Rows come in order, each with its place: a number from 0 on that the caller assigns. A row is
-copied only once, into its batch. Where there are many places, each starts with little memory and
-grows. Not thread-safe; must not know what a place stands for.
+Each row has a place: a number from 0 on that the caller assigns. A row is copied only once, into
+its batch. With many places, each starts with little memory and grows. Not thread-safe; must not
+know what a place stands for.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Sealed = tuple[int, memoryview]
 
 
 class OpenBatches:
-    """`add` rows and take the batches that are full; `reduce` takes those that are not.
+    """The open batches: `add` yields full batches, `reduce` those that are not full.
 
-    Batches have `max_batch_bytes` at most uncompressed; a record that is larger gets a batch of
-    its own. `expected_bytes` is the most that all batches together hold before they are reduced:
-    the places share that much memory at first. Without `with_crc` the CRC is left to a caller that
-    still changes the headers, and then seals the batches: it covers those fields, too.
+    Batches have up to `max_batch_bytes` uncompressed; a larger record gets a batch of its own.
+    `expected_bytes` is the maximum size of all batches before they are reduced: at first, the
+    places share that much memory. Without `with_crc` the caller must seal the batches, after
+    changing header fields that the CRC covers.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class OpenBatches:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all records in open batches."""
+        """The size of all records in open batches."""
         return int(self._table[:, OPEN_BYTES].sum())
 
     def add(self, columns: RecordColumns, places: Int64s) -> Iterator[Sealed]:
-        """Add all rows of the columns, each at its place; yields the batches that become full.
+        """Add all rows of the columns, each to its place; yields the batches that become full.
 
         Raises:
             OverflowError: a record of 2 GiB or more.
@@ -78,7 +78,7 @@ class OpenBatches:
             row = columns.fill(places, row, self._table)
 
     def reduce(self, size_bytes: int) -> Iterator[Sealed]:
-        """Yields the largest batches until the open ones have at most `size_bytes`."""
+        """Yield the largest batches until the open ones have at most `size_bytes`."""
         sizes = self._table[:, OPEN_BYTES]
         rest = int(sizes.sum())
         for place in np.argsort(-sizes, kind="stable").tolist():
@@ -99,7 +99,7 @@ class OpenBatches:
             self._table = np.concatenate([self._table, np.zeros((more, OPEN_WIDTH), np.int64)])
 
     def _make_room(self, place: int) -> Iterator[Sealed]:
-        """Make room at `place` for the record that did not fit."""
+        """Make space at `place` for the record that did not fit."""
         state = self._table[place]
         wanted = int(state[OPEN_WANTED])
         if wanted > _INT32_MAX:
@@ -109,7 +109,7 @@ class OpenBatches:
         filled = int(state[OPEN_BYTES])
         share = self._expected_bytes // len(self._memory)
         former = int(state[OPEN_ROOM])
-        # Grow by halves: reused memory is all resident, even the part that is not filled again.
+        # Grow by half: reused memory is all resident, even the part that is not filled again.
         room = min(self._room, max(share, former + former // 2 + 1))
         # A record larger than the limit gets a batch of its own.
         room = max(room, wanted) if not filled else room

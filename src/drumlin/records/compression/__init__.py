@@ -1,4 +1,4 @@
-"""The codecs of record batches, and which compressed bodies may come in or be read.
+"""The codecs of record batches, and the rules for produced and for stored compressed bodies.
 
-Never decompresses into more memory than it is allowed.
+Must never decompress into more memory than the caller allows.
 """

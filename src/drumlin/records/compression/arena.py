@@ -1,7 +1,7 @@
-"""Memory that bodies are decompressed into, and never more of it than the caller allows.
+"""Memory for decompression, never more than the caller allows.
 
-A size that is told by the bytes is never believed: 300 bytes that decompress to gigabytes give an
-error, and do not get the memory. What a codec's stream looks like is the decoders' business.
+A size in the compressed bytes is never trusted: 300 bytes that decompress to gigabytes are an
+error, and no memory is allocated for them. The formats of streams are up to the decoders.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import cramjam
 from drumlin.records.batch.batch import Buffer
 from drumlin.records.batch.corrupt_record import CorruptRecord
 
-#: Fills the second with what the first holds, compressed. Returns the size, or None where there is
-#: no room for it. Raises `CorruptRecord`.
+#: Decompresses its first argument into the second. Returns the size, or None if it does not fit.
+#: Raises `CorruptRecord`.
 Decoder: TypeAlias = Callable[[memoryview, memoryview], int | None]
 
 _ORDINARY_RATIO: Final = 32
@@ -25,7 +25,7 @@ _LARGE: Final = 1 << 20
 _LARGE_RATIO: Final = 4
 _ROOM_GROWTH: Final = 4
 _SMALL: Final = 64 * 1024
-#: Memory that an arena keeps. The system provides pages only where it is written to.
+#: The memory that an arena keeps. The system allocates pages only when they are written to.
 _KEPT_BYTES: Final = 4 << 20
 _ANONYMOUS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
@@ -35,19 +35,19 @@ class DecompressedTooLarge(CorruptRecord):
 
 
 class Arena:
-    """Memory that batch after batch is decompressed into. One thread at a time.
+    """Memory into which one batch after another is decompressed. One thread at a time.
 
-    New memory for every batch would have to be mapped, filled with zeros by the system page by
-    page, and unmapped, which takes as long as decompressing does.
+    New memory for every batch would have to be mapped, zeroed by the system, and unmapped, which
+    takes as long as decompression.
     """
 
     def __init__(self) -> None:
         self._memory = memoryview(mmap.mmap(-1, _KEPT_BYTES, flags=_ANONYMOUS))
 
     def decode(self, decoder: Decoder, data: Buffer, limit_bytes: int) -> memoryview:
-        """Like the function of this name; what it returns is valid until the next call.
+        """Decompress like the function `decode`; the result is valid until the next call.
 
-        What does not fit gets memory of its own, which is freed with the result.
+        A result that does not fit gets its own memory, which is freed with it.
         """
         return _decode(decoder, memoryview(data), limit_bytes, self._memory)
 
@@ -65,11 +65,11 @@ def arena_of_thread() -> Arena:
 
 
 def decode(decoder: Decoder, data: Buffer, limit_bytes: int) -> Buffer:
-    """What is in `data`, in memory of its own.
+    """Decompress `data` into memory of its own.
 
     Raises:
-        CorruptRecord: the decoder says so.
-        DecompressedTooLarge: it is more than `limit_bytes`.
+        CorruptRecord: the decoder refuses the data.
+        DecompressedTooLarge: the result has more than `limit_bytes`.
     """
     if len(data) > _LARGE:
         return _decode(decoder, memoryview(data), limit_bytes, None)
@@ -79,7 +79,7 @@ def decode(decoder: Decoder, data: Buffer, limit_bytes: int) -> Buffer:
 
 
 def decode_by(library: Any, data: Buffer, target: memoryview) -> int | None:
-    """What `Decoder` promises, by a codec of cramjam."""
+    """Implement `Decoder` by a codec of cramjam."""
     try:
         size: int = library.decompress_into(data, target)
     except cramjam.DecompressionError as error:
@@ -93,9 +93,9 @@ def decode_by(library: Any, data: Buffer, target: memoryview) -> int | None:
 def _decode(
     decoder: Decoder, data: memoryview, limit_bytes: int, kept: memoryview | None
 ) -> memoryview:
-    """What is in the data, in the `kept` memory if there is any and it fits."""
-    # The decompressed size is not known beforehand. Data that grows more than ordinary data does
-    # is started over with as much room as is allowed.
+    """Decompress into the `kept` memory, if there is any and the result fits."""
+    # The decompressed size is not known beforehand. Data that grows more than ordinary data is
+    # decompressed again, with as much memory as is allowed.
     expected = max(_ORDINARY_RATIO * min(len(data), _LARGE), _LARGE_RATIO * len(data))
     ordinary = min(expected + _SMALL, limit_bytes)
     if kept is not None:
@@ -108,7 +108,7 @@ def _decode(
             size = decoder(data, target)
         except CorruptRecord:
             if not is_kept:
-                _give_back(target)  # at once: a held exception keeps this frame alive
+                _give_back(target)  # at once, as a held exception keeps this frame alive
             raise
         if size is not None and size <= room:
             return target[:size]
@@ -118,7 +118,7 @@ def _decode(
 
 
 def _rooms(first: int, limit: int) -> Iterator[int]:
-    """The sizes to try: address space may be limited, too."""
+    """The memory sizes to try, as address space may be limited, too."""
     while first < limit:
         yield first
         first *= _ROOM_GROWTH
@@ -126,7 +126,7 @@ def _rooms(first: int, limit: int) -> Iterator[int]:
 
 
 def _new_memory(size: int) -> memoryview:
-    # An anonymous mapping takes memory only where it is written to.
+    # An anonymous mapping takes memory only for pages that are written to.
     return memoryview(mmap.mmap(-1, size, flags=_ANONYMOUS))
 
 

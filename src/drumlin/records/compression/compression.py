@@ -1,8 +1,8 @@
 """The four codecs of record batches, in the framings that Kafka uses. Pure and thread-safe.
 
-gzip is a plain gzip stream, lz4 and zstd are frames, and snappy is cut into blocks after a header
-that the Java library xerial/snappy-java invented. Others write them otherwise: what Produce takes
-is in `incoming_bodies.py`, what is read from a log in `stored_bodies.py`.
+gzip is a plain gzip stream, lz4 and zstd are frames, and snappy consists of blocks after the header
+of the Java library xerial/snappy-java. Other clients write other variants: `incoming_bodies.py` has
+those that Produce accepts, `stored_bodies.py` those that are read from logs.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
 
-#: The levels that Kafka's configuration uses by default.
+#: The default levels of Kafka's configuration.
 _DEFAULT_LEVELS: Final = {GZIP: 6, LZ4: 9, ZSTD: 3}
 
-#: A millisecond's worth.
+#: The size that is compressed in about a millisecond.
 _GZIP_STEP_BYTES: Final = 16 * 1024
 
 _LIBRARIES: Final[dict[int, Any]] = {GZIP: cramjam.gzip, ZSTD: cramjam.zstd}
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """`data` as the records part of a batch; `level` as in Kafka's `compression.<codec>.level`."""
+    """Compress the records of a batch; `level` is Kafka's `compression.<codec>.level`."""
     if codec == NONE:
         return bytes(data)
     if codec == SNAPPY:
@@ -50,7 +50,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def compress_in_steps(codec: int, data: Buffer) -> Generator[None, None, bytes]:
-    """Like `compress`, but yields now and then where it takes long, that is, with gzip."""
+    """Compress like `compress`, but yield from time to time with gzip, which takes long."""
     if codec != GZIP or len(data) <= _GZIP_STEP_BYTES:
         return compress(codec, data)
     stream = cramjam.gzip.Compressor(_DEFAULT_LEVELS[GZIP])

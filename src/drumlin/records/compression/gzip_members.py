@@ -1,4 +1,4 @@
-"""gzip: one stream, and several in a row as Java's `GZIPInputStream` reads them.
+"""gzip: a single stream, or several in a row as Java's `GZIPInputStream` reads them.
 
 Pure and thread-safe.
 """
@@ -16,27 +16,27 @@ _START: Final = b"\x1f\x8b\x08"
 _HEADER_BYTES: Final = 10
 _TRAILER_BYTES: Final = 8
 _HEADER_CHECKSUM, _EXTRA, _NAME, _COMMENT = 2, 4, 8, 16
-#: Java does not look for another stream in fewer bytes after the first.
+#: Java does not search for another stream in fewer bytes after the first.
 _NEXT_BYTES_MIN: Final = 19
-#: What zlib is given at a time. It copies what it does not need.
+#: The input of zlib per call, as it copies input that it does not need.
 _PIECE_BYTES: Final = 64 << 10
 _SMALL_PIECE_BYTES: Final = 4 << 10
-#: What it makes at a time, in memory of its own.
-_UNFOLDED_BYTES: Final = 1 << 20
+#: The output of zlib per call, which it allocates itself.
+_OUTPUT_BYTES: Final = 1 << 20
 
 
 def decode_member(data: memoryview, target: memoryview) -> int | None:
-    """A `Decoder` of one stream that ends with the data."""
-    if target and len(data) <= _SMALL_PIECE_BYTES:  # most bodies: the same, in fewer steps
+    """Decode one stream that ends with the data. A `Decoder`."""
+    if target and len(data) <= _SMALL_PIECE_BYTES:  # most bodies: the same in fewer steps
         stream = zlib.decompressobj(_WITH_HEADER)
         try:
-            unfolded = stream.decompress(data, min(len(target), _UNFOLDED_BYTES))
+            output = stream.decompress(data, min(len(target), _OUTPUT_BYTES))
         except zlib.error as error:
             raise CorruptRecord(f"gzip: {error}") from None
         if stream.eof and not stream.unused_data:
-            target[: len(unfolded)] = unfolded
-            return len(unfolded)
-        if len(unfolded) == len(target):
+            target[: len(output)] = output
+            return len(output)
+        if len(output) == len(target):
             return None
     poured = _pour(zlib.decompressobj(_WITH_HEADER), data, target, _PIECE_BYTES)
     if poured is None:
@@ -48,7 +48,7 @@ def decode_member(data: memoryview, target: memoryview) -> int | None:
 
 
 def decode_members(data: memoryview, target: memoryview) -> int | None:
-    """A `Decoder` of all streams. What comes after them and does not begin like one is ignored."""
+    """Decode all streams; bytes after them that are not a stream are ignored. A `Decoder`."""
     octets = bytes(data)
     position = filled = 0
     while not position or len(octets) - position >= _NEXT_BYTES_MIN:
@@ -72,9 +72,9 @@ def decode_members(data: memoryview, target: memoryview) -> int | None:
 
 
 def _end_of_header(octets: bytes, position: int) -> int | None:
-    """Where the header at a position ends; None if it is none, or damaged.
+    """The end of the header at a position; None if it is not a header, or damaged.
 
-    Flags that mean nothing are passed over, as Java does.
+    As in Java, unknown flags are ignored.
     """
     end = position + _HEADER_BYTES
     if not octets.startswith(_START, position) or end > len(octets):
@@ -98,24 +98,24 @@ def _end_of_header(octets: bytes, position: int) -> int | None:
 def _pour(
     stream: Any, data: memoryview, target: memoryview, piece_bytes: int
 ) -> tuple[int, int] | None:
-    """How many bytes of the target one stream has filled, and how many of the data it has taken."""
+    """Decompress one stream; returns the bytes written to `target`, and those read from `data`."""
     filled = 0
     for start in range(0, len(data), piece_bytes):
         piece: Any = data[start : start + piece_bytes]
         end = start + len(piece)
         has_more = True
         while has_more:
-            room = min(len(target) - filled, _UNFOLDED_BYTES)
+            room = min(len(target) - filled, _OUTPUT_BYTES)
             if not room:
                 return None  # to zlib a size of zero means no limit
             try:
-                unfolded = stream.decompress(piece, room)
+                output = stream.decompress(piece, room)
             except zlib.error as error:
                 raise CorruptRecord(f"gzip: {error}") from None
-            target[filled : filled + len(unfolded)] = unfolded
-            filled += len(unfolded)
+            target[filled : filled + len(output)] = output
+            filled += len(output)
             if stream.eof:
                 return filled, end - len(stream.unused_data)
             piece = stream.unconsumed_tail
-            has_more = len(piece) > 0 or len(unfolded) == room
+            has_more = len(piece) > 0 or len(output) == room
     raise CorruptRecord("gzip: the data ends within a stream")

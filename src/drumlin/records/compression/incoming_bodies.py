@@ -1,11 +1,11 @@
-"""What may come in: compressed bodies that every common client can read.
+"""The compressed bodies that Produce accepts: those that every common client can read.
 
-One batch that a client cannot read stops it at that offset for ever, though whoever wrote it was
-told that all is well. So Produce takes what all of Kafka's Java clients, librdkafka, sarama,
-franz-go and kafka-go read, and that is one stream with nothing after it, of which each size and
-checksum is right (zstd: frames, the users' own among them). Apache Kafka takes more.
+A batch that a client cannot read stops it at that offset forever, although its producer got no
+error. So Produce accepts what Kafka's Java clients, librdkafka, sarama, franz-go and kafka-go can
+all read: one stream with nothing after it, with correct sizes and checksums (for zstd several
+frames, including skippable ones). Apache Kafka accepts more.
 
-A follower never asks here: it takes what its leader has. Pure and thread-safe.
+A follower must not use this module: it accepts what its leader has. Pure and thread-safe.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from drumlin.records.compression.lz4_frames import decode_frame
 from drumlin.records.compression.snappy_streams import decode_stream
 from drumlin.records.compression.zstd_frames import decode_frames
 
-#: By codec. What one of these decodes, the decoder of `stored_bodies.py` decodes to the same.
+#: The decoders by codec. Whatever they accept, `stored_bodies.py` decodes to the same result.
 STRICT: Final[dict[int, Decoder]] = {
     GZIP: decode_member,
     SNAPPY: decode_stream,
@@ -31,11 +31,11 @@ STRICT: Final[dict[int, Decoder]] = {
 
 
 def decompress_incoming(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
-    """The records in `data`, valid until this thread decompresses others.
+    """Decompress produced records; the result is valid until this thread's next call.
 
     Raises:
-        CorruptRecord: not every client could read them, or no such codec.
-        DecompressedTooLarge: they are more than `limit_bytes`.
+        CorruptRecord: some client could not read them, or there is no such codec.
+        DecompressedTooLarge: they have more than `limit_bytes`.
     """
     if codec == NONE:
         return data

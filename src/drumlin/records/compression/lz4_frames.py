@@ -1,8 +1,7 @@
-"""lz4 frames as Kafka's clients write them: independent blocks, and no checksums but the header's.
+"""lz4 frames as Kafka's clients write them: independent blocks, only the header has a checksum.
 
-Written and read block by block, which takes half the time that a frame decoder needs for a
-batch of 16 KiB. Frames of another kind and damaged frames are left to the frame decoder. Pure
-and thread-safe.
+They are written and read block by block, which takes half the time of a frame decoder for a batch
+of 16 KiB. Other and damaged frames are left to the frame decoder. Pure and thread-safe.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from drumlin.records.compression.lz4_layout import (
 
 _HEADER: Final = MAGIC + b"\x60\x40\x82"  # flags, size of blocks, checksum of these two
 _HIGH: Final = "high_compression"
-#: Blocks are decompressed with the interpreter's lock held: larger frames are not done here.
+#: Blocks are decompressed with the GIL held, so larger frames are left to the frame decoder.
 _FRAME_BYTES_MAX: Final = 32 << 10
-_UNFOLDED_BYTES_MAX: Final = 128 << 10
+_CONTENT_BYTES_MAX: Final = 128 << 10
 _LARGE: Final = 1 << 20
 _PIECE_BYTES: Final = 4 << 20
 
 
 def decode_frame(data: memoryview, target: memoryview) -> int | None:
-    """A `Decoder` of one frame that ends with the data, and in which everything is right."""
+    """Decode one entirely correct frame that ends with the data. A `Decoder`."""
     size = _decode_ordinary(data, target)
     if size is not None:
         return size
@@ -44,13 +43,13 @@ def decode_frame(data: memoryview, target: memoryview) -> int | None:
     if frame.has_empty_block:
         raise CorruptRecord("lz4: a block with nothing in it")
     size = _decode(data, target)
-    if size and frame.content_size == 0:  # which the library takes for no statement
+    if size and frame.content_size == 0:  # which the library takes for no size at all
         raise CorruptRecord(f"lz4: {size} bytes where the frame states none")
     return size
 
 
 def decode_first_frame(data: memoryview, target: memoryview) -> int | None:
-    """A `Decoder` of the first frame as Kafka's reader takes it: what it skips may be wrong."""
+    """Decode the first frame like Kafka's reader, which ignores some fields. A `Decoder`."""
     return _decode(memoryview(essential(data, parse_frame(data))), target)
 
 
@@ -68,16 +67,16 @@ def _decode(data: memoryview, target: memoryview) -> int | None:
 
 
 def _decode_ordinary(frame: memoryview, target: memoryview) -> int | None:
-    """Fill `target` with what is in a small frame; returns its size.
+    """Decompress a small frame into `target`; returns the size.
 
-    None where the frame decoder has to decide: for another kind of frame, a damaged one, or one
-    that holds more than the target can take.
+    None if the frame decoder has to decide: for another kind of frame, a damaged one, or one that
+    does not fit.
     """
     end = len(frame)
     block_bytes = ORDINARY_BLOCK_BYTES.get(bytes(frame[: len(_HEADER)]))
     if block_bytes is None or end > _FRAME_BYTES_MAX:
         return None
-    target = target[:_UNFOLDED_BYTES_MAX]
+    target = target[:_CONTENT_BYTES_MAX]
     position, filled = len(_HEADER), 0
     while position + SIZE_BYTES <= end:
         size = int.from_bytes(frame[position : position + SIZE_BYTES], "little")
@@ -106,14 +105,14 @@ def _decode_ordinary(frame: memoryview, target: memoryview) -> int | None:
 
 
 def _decode_in_pieces(frame: memoryview, target: memoryview) -> int | None:
-    """Fill `target` with what is in a large frame; returns its size.
+    """Decompress a large frame into `target`, block by block; returns the size.
 
-    A target that is full may be too small. The frame decoder decompresses into memory of its own
-    and then copies: a frame of 64 MiB would take that memory twice. None for another kind of
-    frame, and for one that ends too soon.
+    A full target may have been too small. The frame decoder would decompress into its own memory
+    and copy: a frame of 64 MiB would take that memory twice. None for another kind of frame, and
+    for one that is cut off.
 
     Raises:
-        cramjam.DecompressionError: a block is not sound, or there is no room for it.
+        cramjam.DecompressionError: a block is damaged, or does not fit.
     """
     block_bytes = ORDINARY_BLOCK_BYTES.get(bytes(frame[: len(_HEADER)]))
     if block_bytes is None:
@@ -138,11 +137,11 @@ def _decode_in_pieces(frame: memoryview, target: memoryview) -> int | None:
 
 
 def compress_frame(data: Buffer, level: int | None) -> bytes:
-    """`data` as a frame, by the "high" compressor with a level, else by the fast one."""
+    """Compress into a frame, with a level by the "high" compressor, else by the fast one."""
     view = memoryview(data)
     block_bytes = ORDINARY_BLOCK_BYTES[_HEADER]
     blocks = -(-len(view) // block_bytes)
-    # Incompressible data takes one extra byte for every 255, and a few more.
+    # Incompressible data grows by one byte in 255, and a few more.
     target = memoryview(bytearray(len(view) + len(view) // 255 + 24 * blocks + 16))
     mode: Literal["default", "high_compression"] = "default" if level is None else _HIGH
     target[: len(_HEADER)] = _HEADER

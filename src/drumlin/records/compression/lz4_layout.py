@@ -1,6 +1,6 @@
-"""What a frame of lz4 consists of, by the rules of Kafka's reader.
+"""The layout of an lz4 frame, by the rules of Kafka's reader.
 
-They are narrower than the format's: independent blocks, no dictionary. Nothing is decompressed
+The rules are narrower than the format: independent blocks, no dictionary. Nothing is decompressed
 here. Pure and thread-safe.
 """
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAGIC: Final = b"\x04\x22\x4d\x18"
-#: Every header of the ordinary kind, and the largest block of such a frame.
+#: The headers of ordinary frames, with the maximum size of their blocks.
 ORDINARY_BLOCK_BYTES: Final = {
     MAGIC + b"\x60\x40\x82": 64 << 10,
     MAGIC + b"\x60\x50\xfb": 256 << 10,
     MAGIC + b"\x60\x60\x51": 1 << 20,
     MAGIC + b"\x60\x70\x73": 4 << 20,
 }
-IS_STORED: Final = 1 << 31  # in the size of a block: it is not compressed
+IS_STORED: Final = 1 << 31  # in the size of an uncompressed block
 SIZE_BYTES: Final = 4
 END_MARK: Final = bytes(SIZE_BYTES)
 _ORDINARY_HEADER_BYTES: Final = 7
 
-#: Flags, in the byte after the magic: version 1, independent blocks, no dictionary.
+#: The flags in the byte after the magic: version 1, independent blocks, no dictionary.
 _KNOWN: Final = 0xE3
 _REQUIRED: Final = 0x60
 _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x10, 0x08, 0x04
 _CHECKSUM_BYTES: Final = 4
 _CONTENT_SIZE_BYTES: Final = 8
-#: Of the descriptor, the byte after the flags.
+#: The valid values of the descriptor, the byte after the flags.
 _BLOCK_SIZES: Final = (0x40, 0x50, 0x60, 0x70)
-#: A compressed block that holds nothing.
+#: The size of an empty compressed block.
 _EMPTY_BLOCK_BYTES: Final = 1
 
 
@@ -46,18 +46,18 @@ class Frame(NamedTuple):
 
     flags: int
     descriptor: int
-    content_size: int | None  # as stated
+    content_size: int | None  # as the header states
     blocks: slice
     end: int
-    #: Whether it has blocks with nothing in them, which some readers take for its end.
+    #: Whether it has empty blocks, which some readers take for its end.
     has_empty_block: bool
 
 
 def parse_frame(data: memoryview) -> Frame:
-    """The frame that the data begins with.
+    """Parse the first frame of the data.
 
     Raises:
-        CorruptRecord: there is none, it is cut off, or has what Kafka's reader refuses.
+        CorruptRecord: there is none, it is cut off, or Kafka's reader would refuse it.
     """
     flags, descriptor, content_size, position = _parse_header(data)
     start = position
@@ -92,7 +92,7 @@ def parse_frame(data: memoryview) -> Frame:
 
 
 def _parse_header(data: memoryview) -> tuple[int, int, int | None, int]:
-    """Flags, descriptor, stated size, and where the header ends."""
+    """Flags, descriptor, stated size, and the end of the header."""
     if bytes(data[:_ORDINARY_HEADER_BYTES]) in ORDINARY_BLOCK_BYTES:
         return data[4], data[5], None, _ORDINARY_HEADER_BYTES
     if len(data) < _ORDINARY_HEADER_BYTES or bytes(data[: len(MAGIC)]) != MAGIC:
@@ -113,14 +113,14 @@ def _parse_header(data: memoryview) -> tuple[int, int, int | None, int]:
 
 
 def essential(data: memoryview, frame: Frame) -> bytes:
-    """The frame without what Kafka's reader skips: size, checksum, and what comes after it."""
+    """The frame without the parts that Kafka's reader ignores: size, checksum, and later bytes."""
     described = bytes([_REQUIRED | frame.flags & _BLOCK_CHECKSUM, frame.descriptor])
     header = MAGIC + described + bytes([_header_checksum(described)])
     return b"".join([header, data[frame.blocks], END_MARK])
 
 
 def is_whole(data: memoryview) -> bool:
-    """Whether the data is one frame and nothing else, which any decoder reads as Kafka's does."""
+    """Whether the data is exactly one frame, which any decoder reads like Kafka's."""
     try:
         frame = parse_frame(data)
     except CorruptRecord:
@@ -129,7 +129,7 @@ def is_whole(data: memoryview) -> bool:
 
 
 def are_whole(data: Buffer, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:
-    """Whether that is so of each of these bodies."""
+    """Whether each of these bodies is exactly one frame, see `is_whole`."""
     import numpy as np
 
     octets = np.frombuffer(data, np.uint8)
@@ -142,7 +142,7 @@ def are_whole(data: Buffer, starts: NDArray[np.int64], ends: NDArray[np.int64]) 
         and (flags & _KNOWN == _REQUIRED).all()
     ):
         return False
-    # Most have one block: then its size tells where the frame ends.
+    # Most have one block, whose size determines the end of the frame.
     blocks = starts + _ORDINARY_HEADER_BYTES + (flags & _CONTENT_SIZE)  # 8, as many bytes
     sizes = _numbers(octets, blocks)
     marks = blocks + SIZE_BYTES + (sizes & ~IS_STORED) + (flags & _BLOCK_CHECKSUM) // 4
@@ -155,7 +155,7 @@ def are_whole(data: Buffer, starts: NDArray[np.int64], ends: NDArray[np.int64]) 
 
 
 def _numbers(octets: NDArray[np.uint8], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Four bytes at each place as a number; beyond the end they count as 0xFF."""
+    """The four bytes at each place as a number; bytes beyond the end count as 0xFF."""
     import numpy as np
 
     found = places[:, np.newaxis] + np.arange(SIZE_BYTES)
@@ -164,7 +164,7 @@ def _numbers(octets: NDArray[np.uint8], places: NDArray[np.int64]) -> NDArray[np
 
 
 def _header_checksum(described: bytes) -> int:
-    """The second byte of the xxHash of a header's fields, which are fewer than 16 bytes."""
+    """The second byte of the xxHash of a header's fields, which have fewer than 16 bytes."""
     first, second, third, fourth, fifth = _PRIMES
     number = fifth + len(described)
     tail = len(described) & ~3

@@ -1,7 +1,7 @@
-"""snappy: blocks after a header that the Java library xerial/snappy-java invented.
+"""snappy: blocks after the header of the Java library xerial/snappy-java.
 
-librdkafka writes one raw block instead. snappy-java also reads streams in a row. Pure and
-thread-safe.
+librdkafka writes a single raw block instead. snappy-java also reads several streams in a row. Pure
+and thread-safe.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _VERSION: Final = struct.Struct(">i")
 _LENGTH: Final = struct.Struct(">i")
 _HEADER: Final = _MAGIC + struct.pack(">ii", 1, 1)  # version, compatible version
 _BLOCK_BYTES: Final = 32 * 1024
-#: The bytes that the length at the beginning of a block may take.
+#: The maximum size of the length at the beginning of a block.
 _LENGTH_OCTETS_MAX: Final = 5
-_MORE: Final = 0x80  # in each of them but the last
-#: The densest element of the format copies 64 bytes and takes 3 (64 in 2 is not possible).
+_MORE: Final = 0x80  # set in each of its bytes but the last
+#: The densest element of the format has 3 bytes and copies 64 (64 by 2 is not possible).
 _RATIO_MAX: Final = 32
 _NO_BLOCK: Final = "snappy: a block is cut off, or something else comes after the last"
 
@@ -31,7 +31,7 @@ _Blocks = Iterator[tuple[int, int]]
 
 
 def compress_stream(data: Buffer) -> bytes:
-    """`data` as snappy-java writes it."""
+    """Compress like snappy-java."""
     view = memoryview(data)
     framed = bytearray(_HEADER)
     for start in range(0, len(view), _BLOCK_BYTES):
@@ -42,25 +42,25 @@ def compress_stream(data: Buffer) -> bytes:
 
 
 def decode_stream(data: memoryview, target: memoryview) -> int | None:
-    """A `Decoder` of one stream, or one raw block, that ends with the data."""
+    """Decode one stream, or one raw block, that ends with the data. A `Decoder`."""
     return _decode(data, target, _blocks_of_one)
 
 
 def decode_streams(data: memoryview, target: memoryview) -> int | None:
-    """A `Decoder` of all streams; fewer bytes than a length has are ignored at the end."""
+    """Decode all streams; at the end, fewer bytes than a length are ignored. A `Decoder`."""
     return _decode(data, target, _blocks_of_all)
 
 
 def _decode(
     data: memoryview, target: memoryview, blocks: Callable[[memoryview], _Blocks]
 ) -> int | None:
-    # Blocks may be as small as a byte: nothing is kept per block, and the first bad one ends this.
+    # Blocks may be as small as a byte, so nothing is stored per block.
     filled = 0
     try:
         for start, end in blocks(data):
             block = data[start:end]
             size: int = cramjam.snappy.decompress_raw_len(block)
-            # A false size is found before there is memory for it.
+            # A false size is detected before memory is allocated.
             if size > _RATIO_MAX * (end - start) or _is_long(block):
                 raise CorruptRecord("snappy: a block states a size that it cannot have")
             if filled + size > len(target):
@@ -73,7 +73,7 @@ def _decode(
 
 
 def _is_long(block: memoryview) -> bool:
-    """Whether the size that a block states takes more bytes than Google's snappy reads."""
+    """Whether the stated size of a block has more bytes than Google's snappy reads."""
     last = _LENGTH_OCTETS_MAX - 1
     return len(block) > last and block[last] >= _MORE and min(block[:last]) >= _MORE
 
@@ -89,10 +89,10 @@ def _some(data: memoryview) -> int:
 
 
 def _blocks_of_one(data: memoryview) -> _Blocks:
-    """Where the blocks begin and end, one after the other.
+    """The start and end of each block of one stream.
 
     Raises:
-        CorruptRecord: the data ends within one, or is more than one stream.
+        CorruptRecord: the data ends within a block, or is more than one stream.
     """
     if not _is_framed(data):
         yield 0, _some(data)
@@ -110,7 +110,7 @@ def _blocks_of_one(data: memoryview) -> _Blocks:
 
 
 def _blocks_of_all(data: memoryview) -> _Blocks:
-    """The same of all streams, as snappy-java's `SnappyInputStream` finds them."""
+    """The start and end of each block of all streams, like snappy-java's `SnappyInputStream`."""
     if not _is_framed(data):
         yield 0, _some(data)
         return

@@ -1,8 +1,8 @@
-"""What may be read: compressed bodies as they lie in logs, whoever wrote them there.
+"""Compressed bodies as they are in logs, whatever broker has stored them.
 
-A log may be one that a broker of Apache Kafka has written, which takes from producers whatever its
-own decoders read. So whatever those read is read here: streams in a row, and bytes after the last;
-sizes and checksums that they pass over. Pure and thread-safe.
+Apache Kafka stores everything that its own decoders can read. So everything that they can read is
+read here: several streams in a row, and bytes after the last one, with sizes and checksums that
+they ignore. Pure and thread-safe.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KAFKAS: Final[dict[int, Decoder]] = {
     LZ4: decode_first_frame,
     ZSTD: decode_whole_frames,
 }
-#: Decoders of bodies put one behind the other. Each must be whole streams, or a neighbour suffers.
+#: Decoders for concatenated bodies. Each body must be whole streams, or its neighbour is damaged.
 JOINED: Final[dict[int, Decoder]] = {
     GZIP: partial(decode_by, cramjam.gzip),
     LZ4: partial(decode_by, cramjam.lz4),
@@ -49,7 +49,7 @@ _READING: Final[dict[int, Decoder]] = {
 
 
 def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
-    """The records in `data`, in memory of their own; `data` itself where nothing is compressed.
+    """Decompress records into memory of their own; uncompressed `data` is returned itself.
 
     Raises:
         CorruptRecord: the data is not of this codec, or the codec does not exist.
@@ -59,14 +59,14 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
 
 
 def decompress_for_now(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
-    """The same, in memory that is valid until this thread decompresses others."""
+    """Decompress like `decompress`; the result is valid until this thread's next call."""
     if codec == NONE:
         return data
     return arena_of_thread().decode(decoder_of(codec), data, limit_bytes)
 
 
 def decoder_of(codec: int) -> Decoder:
-    """What decodes a body of this codec.
+    """The decoder of a codec.
 
     Raises:
         CorruptRecord: there is no such codec.

@@ -1,4 +1,4 @@
-"""zstd: frames in a row, and where the whole ones among them end. Pure and thread-safe."""
+"""zstd: consecutive frames, and the end of the last whole one. Pure and thread-safe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
-_SKIPPABLE: Final = b"\x2a\x4d\x18"  # after a byte of which half is free
+_SKIPPABLE: Final = b"\x2a\x4d\x18"  # after a byte whose lower half is arbitrary
 _SKIPPABLE_FIRST: Final = 0x50
 _HAS_CHECKSUM, _IS_SINGLE_SEGMENT = 0x04, 0x20
 _DICTIONARY_ID_BYTES: Final = (0, 1, 2, 4)
@@ -27,7 +27,7 @@ _FRAME_BYTES_MIN: Final = 9
 
 
 def decode_frames(data: memoryview, target: memoryview) -> int | None:
-    """A `Decoder` of frames that end with the data."""
+    """Decode frames that end with the data. A `Decoder`."""
     try:
         return decode_by(cramjam.zstd, data, target)
     except CorruptRecord as error:
@@ -35,10 +35,10 @@ def decode_frames(data: memoryview, target: memoryview) -> int | None:
 
 
 def decode_whole_frames(data: memoryview, target: memoryview) -> int | None:
-    """A `Decoder` of frames of which the last may be cut off: that one is ignored.
+    """Decode whole frames; a last one that is cut off is ignored. A `Decoder`.
 
-    Kafka's decoder tells the end of the data only where no frame has come before. It also gives
-    whole blocks of a frame that is cut off, which here are ignored, too.
+    Kafka's decoder reports data that ends too early only before the first frame. It also returns
+    the whole blocks of a frame that is cut off, which are ignored here, too.
     """
     end = 0
     while end < len(data):
@@ -52,7 +52,7 @@ def decode_whole_frames(data: memoryview, target: memoryview) -> int | None:
 
 
 def _end_of_frame(data: memoryview, position: int) -> int | None:
-    """Where the frame at a position ends; None if that is beyond the data."""
+    """The end of the frame at a position; None if it is cut off."""
     magic = bytes(data[position : position + _MAGIC_BYTES])
     position += _MAGIC_BYTES
     if magic[0] & 0xF0 == _SKIPPABLE_FIRST and _SKIPPABLE.startswith(magic[1:]):
@@ -80,7 +80,7 @@ def _end_of_frame(data: memoryview, position: int) -> int | None:
 
 
 def are_whole(data: Buffer, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:
-    """Whether each of these bodies is frames and nothing else: none takes bytes of the next."""
+    """Whether each of these bodies is whole frames and nothing else."""
     import numpy as np
 
     octets = np.frombuffer(data, np.uint8)
@@ -89,7 +89,7 @@ def are_whole(data: Buffer, starts: NDArray[np.int64], ends: NDArray[np.int64]) 
     magics = octets[starts[:, np.newaxis] + np.arange(_MAGIC_BYTES)]
     if not (magics == np.frombuffer(_MAGIC, np.uint8)).all():
         return False
-    # Most are one frame of one block: then its size tells where the frame ends.
+    # Most are one frame with one block, whose size determines the end of the frame.
     flags = octets[starts + _MAGIC_BYTES].astype(np.int64)
     is_single_segment = flags & _IS_SINGLE_SEGMENT != 0
     sizes = np.take(_CONTENT_SIZE_BYTES, flags >> 6)

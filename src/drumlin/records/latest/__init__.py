@@ -1,1 +1,1 @@
-"""The last row of every key, as Arrow columns, in bounded memory."""
+"""Computing the last row of every key, as Arrow columns, in bounded memory."""

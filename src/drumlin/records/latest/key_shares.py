@@ -1,7 +1,7 @@
-"""Shares of keys: which of `count` workers a row goes to, by a hash of its partition and key.
+"""Shares of keys: assigns rows to `count` workers, by a hash of partition and key.
 
-All who split rows of one kind must use the same seed; equal keys of one partition then always
-meet. A seed that producers cannot know keeps them from sending all their keys to one worker.
+All workers must use the same seed, so that equal keys of a partition get the same share. A secret
+seed prevents producers from sending all their keys to one worker.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _HASH_BITS: Final = 64
 
 
 def key_shares(keys: pa.Array, partitions: Int32s | None, *, seed: bytes, count: int) -> Int32s:
-    """The share of each row: from 0 to count - 1, or NOWHERE (-1) for a row without a key.
+    """The share of each row, from 0 to count - 1, or NOWHERE (-1) for a row without a key.
 
-    Share `i` of `n` is made of the shares `2i` and `2i + 1` of `2n`.
+    Share `i` of `n` consists of the shares `2i` and `2i + 1` of `2n`.
 
     Args:
         keys: bytes.
-        partitions: the partition of each row; None: all are of one partition.
+        partitions: the partition of each row; None if all are the same.
         seed: 16 bytes.
-        count: how many shares there are, from 1 to 2^31 - 1.
+        count: the number of shares, from 1 to 2^31 - 1.
     """
     if len(seed) != SEED_SIZE or not 1 <= count < 2**31:
         raise ValueError(f"no shares: {count} of them, a seed of {len(seed)} bytes")

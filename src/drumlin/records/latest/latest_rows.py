@@ -1,9 +1,9 @@
-"""The last row of every key: what a compacted log stands for, as Arrow columns.
+"""The last row of every key, the state in a compacted log, as Arrow columns.
 
-Rows come in any order; of each (partition, key) the one with the largest offset is kept, with all
-its columns. A tombstone counts like any other row until rows are handed out. Memory is twice that
-of the rows that are kept, and 40 bytes a key. Results of several
-`LatestRows` can be put together by another one, as long as their tombstones are handed out too.
+Rows are added in any order; for each (partition, key) the row with the largest offset is kept, with
+all its columns. A tombstone is kept like any other row, and left out of the result. The memory is
+twice that of the rows that are kept, and 40 bytes per key. Another `LatestRows` can merge the
+results of several, if they include tombstones.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from drumlin.records.kernels import record_kernels
 from drumlin.records.kernels.row_index_layout import NOWHERE
 from drumlin.records.latest.row_index import CompiledRowIndex, Int32s, PlainRowIndex, RowIndex
 
-#: After so many rows kernels are used, if there are any: their tables take memory.
+#: The number of rows from which kernels are used, as their tables take memory.
 _ROWS_WORTH_KERNELS: Final = 10_000
-#: Old rows are thrown out when they are more than the others, and at least so many; then until
-#: they are half as many. To throw out fewer takes more work for each.
+#: Old rows are removed when they outnumber the others, and are at least this many, until they are
+#: half as many as the others. Removing fewer would cost more work for each.
 _DEAD_ROWS_AT_LEAST: Final = 1 << 16
 _DEAD_ROWS_LEFT: Final = 0.5
-#: All of them are thrown out when rows take twice as many bytes as after the last time: few old
-#: rows may be large ones.
+#: All old rows are removed when rows take twice the bytes as after the last removal, since a few
+#: old rows may be large.
 _ROW_BYTES_AT_LEAST: Final = 64 << 20
-#: Who has a limit goes on if last rows leave so much of it: with less, old ones would have to be
-#: thrown out again and again.
+#: With a memory limit, the part of it that the last rows may take: otherwise old rows would have to
+#: be removed again and again.
 _LIMIT_PART: Final = 0.75
-#: Pieces with this part of wanted rows, and so many rows, are kept as they are at first.
+#: Pieces with at least this part of wanted rows are at first kept without copying.
 _WANTED_PART_MIN: Final = 0.75
 _ROWS_MIN: Final = 64
-#: Smaller pieces are joined when rows are thrown out.
+#: Smaller pieces are joined when rows are removed.
 _PIECE_ROWS: Final = 1 << 14
 _PIECE_BYTES: Final = 2 << 20
 
@@ -53,15 +53,15 @@ class _Piece(NamedTuple):
 
 
 class LatestRows:
-    """Takes record batches of one schema, keeps the last row of every key.
+    """Keeps the last row of every key of record batches with the same schema.
 
-    Columns that mean something here; all others are carried along:
+    These columns have a meaning; all others are kept with their rows:
 
         offset     int64
-        key        bytes; rows whose key is null are left out
-        partition  int32, may be missing: equal keys of two partitions are two keys
-        value      where it is null, the row is a tombstone; may be missing
-        has_value  bool, in place of `value`: false for tombstones
+        key        bytes; rows with a null key are left out
+        partition  int32, optional; equal keys of different partitions are different keys
+        value      optional; null for a tombstone
+        has_value  bool, in place of `value`; false for a tombstone
     """
 
     def __init__(self) -> None:
@@ -69,21 +69,21 @@ class LatestRows:
         self._pieces: list[_Piece] = []
         self._row_count = 0
         self._row_bytes = 0
-        self._row_bytes_before = 0  # after old rows were thrown out for the last time
+        self._row_bytes_before = 0  # the size after the last removal of old rows
         self._rows_seen = 0
 
     @property
     def key_count(self) -> int:
-        """The number of keys, those of tombstones included."""
+        """The number of keys, including those of tombstones."""
         return self._index.count
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that rows and keys take."""
+        """The memory of rows and keys in bytes."""
         return self._index.nbytes + self._row_bytes
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take in rows.
+        """Add rows.
 
         Raises:
             OverflowError: more than about 2^31 keys.
@@ -99,9 +99,9 @@ class LatestRows:
             self._compact(0)
 
     def outgrow(self, limit_bytes: int) -> bool:
-        """Whether rows and keys take about so much memory, without old rows.
+        """Whether rows and keys take about `limit_bytes`, after removing old rows if that helps.
 
-        Those are thrown out first, if it helps: with these rows and keys there may be room left.
+        If not, there is room for further rows.
         """
         if self.nbytes <= limit_bytes:
             return False
@@ -110,9 +110,9 @@ class LatestRows:
         return self.nbytes > _LIMIT_PART * limit_bytes
 
     def rows(self, *, with_tombstones: bool = False) -> Iterator[pa.RecordBatch]:
-        """The last row of every key, in the order in which they came.
+        """The last row of every key, in the order of their addition.
 
-        Tombstones are left out, unless another `LatestRows` is to take these rows in.
+        Tombstones are left out, unless another `LatestRows` will merge the rows.
         """
         for piece in self._pieces:
             is_wanted = self._index.is_last(piece.ids, _offsets(piece.rows))
@@ -145,7 +145,7 @@ class LatestRows:
             self._row_bytes += piece.nbytes
 
     def _compact(self, dead_rows_left: int) -> None:
-        """Throw out old rows, from those pieces first that have the most of them."""
+        """Remove old rows, first from the pieces with most of them."""
         pieces = self._pieces
         masks = [self._index.is_last(each.ids, _offsets(each.rows)) for each in pieces]
         live = np.array([np.count_nonzero(each) for each in masks])
@@ -157,7 +157,7 @@ class LatestRows:
         self._pieces, self._row_count, self._row_bytes = [], 0, 0
         joined: list[_Piece] = []
         for number, is_last in enumerate(masks):
-            piece, pieces[number] = pieces[number], _NOTHING  # few rows are there twice meanwhile
+            piece, pieces[number] = pieces[number], _NOTHING  # so that few rows exist twice
             if number in chosen:
                 joined.append(_selected(*piece, is_last))
             if joined and (number not in chosen or not _is_small(joined)):
@@ -188,7 +188,7 @@ def _joined(pieces: list[_Piece]) -> _Piece:
 
 
 def _wanted(batch: pa.RecordBatch, ids: Int32s) -> _Piece:
-    """The rows that have an entry; with a few others, where copying costs more than they do."""
+    """The rows with an entry, and a few others if copying would cost more."""
     is_wanted = ids != NOWHERE
     if batch.num_rows >= _ROWS_MIN and is_wanted.mean() >= _WANTED_PART_MIN:
         return _Piece(batch, ids)
@@ -196,7 +196,7 @@ def _wanted(batch: pa.RecordBatch, ids: Int32s) -> _Piece:
 
 
 def _selected(batch: pa.RecordBatch, ids: Int32s, is_wanted: NDArray[np.bool_]) -> _Piece:
-    """These rows, copied: what they lie in may be far larger."""
+    """A copy of these rows, as their buffers may be far larger."""
     return _Piece(batch.filter(pa.array(is_wanted)), ids[is_wanted])
 
 
@@ -214,7 +214,7 @@ def _places(batch: pa.RecordBatch) -> tuple[Int64s, Int32s | None]:
 
 
 def _has_value(batch: pa.RecordBatch) -> Any:
-    """Whether each row is none of a tombstone."""
+    """Whether each row has a value, and so is not a tombstone."""
     names = batch.schema.names
     if "has_value" in names:
         return batch.column("has_value").to_numpy(zero_copy_only=False)

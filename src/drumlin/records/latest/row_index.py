@@ -1,8 +1,8 @@
-"""An index of rows by key: which entry a row belongs to, and the last offset of every entry.
+"""An index of rows by key: the entry of each row, and the last offset of each entry.
 
-Keys are not kept: the table knows them by a 128-bit hash of partition and key, about 40 bytes a
-key. The hash is keyed with a secret of this index (`keyed_hash.py`), so that nobody who writes
-records can craft two keys that count as one. `PlainRowIndex` does the same without kernels, slowly.
+Keys are not stored: the table has a 128-bit hash of partition and key, about 40 bytes per key. The
+hash is keyed with a secret of this index (`keyed_hash.py`), so that producers cannot craft two keys
+that count as one. `PlainRowIndex` does the same without kernels, slowly.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Int32s = NDArray[np.int32]
 _SIGNED: Final = struct.Struct("<qq")
 _SLOTS_AT_FIRST: Final = 1024
 _LOAD_FACTOR: Final = 0.7
-_PLAIN_ENTRY_BYTES: Final = 250  # what a key in a dict takes, and its objects
+_PLAIN_ENTRY_BYTES: Final = 250  # the memory of a key in a dict, with its objects
 _ENTRIES_MAX: Final = 2**31 - 1 - INDEX_BLOCK_ROWS
 
 #: The state of the kernels, see `kernels/row_index_layout.py`.
@@ -53,20 +53,20 @@ IndexState = ctypes.c_int64 * INDEX_STATE_WIDTH
 
 
 class RowIndex(Protocol):
-    """Entries are numbered from 0, in the order in which their keys were first met."""
+    """An index. Entries are numbered from 0, in the order of their first rows."""
 
     def add(self, keys: pa.Array, offsets: Int64s, partitions: Int32s | None) -> Int32s:
-        """Take in rows; returns the entry of each, NOWHERE for those that are not the last so far.
+        """Add rows; returns the entry of each, NOWHERE for those that are not the last so far.
 
-        A row without a key belongs nowhere. Nor does one whose offset its entry has already.
-        Rows of one call that come before a later one may still get their entry's number.
+        Also NOWHERE for a row without a key, and for one whose offset its entry already has. An
+        earlier row of the same call may still get the number of its entry.
 
         Raises:
             OverflowError: more than about 2^31 keys.
         """
 
     def is_last(self, ids: Int32s, offsets: Int64s) -> NDArray[np.bool_]:
-        """Of rows that `add` gave these entries: which are the last of their keys by now."""
+        """Whether rows with these entries from `add` are still the last of their keys."""
 
     @property
     def count(self) -> int:
@@ -74,11 +74,11 @@ class RowIndex(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the table takes."""
+        """The size of the table in bytes."""
 
 
 class CompiledRowIndex:
-    """The index in memory that kernels read and write. For one thread at a time."""
+    """An index that kernels read and write. One thread at a time."""
 
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
@@ -117,7 +117,7 @@ class CompiledRowIndex:
         return self._slots.nbytes + self.count * self._entries.itemsize * ENTRY_WIDTH
 
     def _resize(self, slot_count: int) -> None:
-        """Make a table of that many slots, with the entries that there are."""
+        """Replace the table by one with this number of slots and the same entries."""
         room = int(slot_count * _LOAD_FACTOR)
         if self.count > _ENTRIES_MAX:
             raise OverflowError(f"more than {_ENTRIES_MAX} keys in one index: split them")
@@ -132,7 +132,7 @@ class CompiledRowIndex:
 
 
 class PlainRowIndex:
-    """The same with a dict, for few rows and where there are no kernels."""
+    """An index with a dict, for few rows or without kernels."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, bytes], int] = {}

@@ -1,7 +1,7 @@
-"""The last row of every key of a log in bounded memory: by reading the log several times.
+"""Computing the state of a log in bounded memory, by reading the log several times.
 
-A pass keeps the keys of one share of the hash space. If they take too much memory, their share is
-halved: this pass goes on with one half, and a later one reads the log again for the other.
+A pass keeps the keys of one share of the hash space. If they take too much memory, the share is
+halved: the pass continues with one half, and a later pass reads the log again for the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from drumlin.records.latest.key_shares import SEED_SIZE, key_shares
 from drumlin.records.latest.latest_rows import LatestRows
 
-#: While a share is halved, its first half is there twice; freed memory is not all free at once.
+#: While a share is halved, its first half exists twice, and freed memory is not available at once.
 _MEMORY_PART: Final = 1 / 2
 _SHARES_MAX: Final = 1 << 20
 
@@ -24,12 +24,11 @@ _SHARES_MAX: Final = 1 << 20
 def passes(
     read: Callable[[], Iterable[pa.RecordBatch]], memory_bytes: int | None
 ) -> Iterator[LatestRows]:
-    """The state of a log, in parts that have different keys: one for each pass.
+    """The state of a log, in parts with different keys, one for each pass.
 
     Args:
-        read: gives the rows of the log, in the form that `LatestRows` takes, from the beginning;
-            each time that it is called.
-        memory_bytes: what a pass may take, but for a single key; None: all that it needs, in one.
+        read: reads the log from the beginning at each call; returns rows for `LatestRows`.
+        memory_bytes: the limit for a pass, unless it has a single key; None for a single pass.
     """
     seed = os.urandom(SEED_SIZE)
     waiting = [_Share(0, 1)]
@@ -42,7 +41,7 @@ def passes(
                 waiting.append(other)
                 latest = _part(latest, share, seed)
         yield latest
-        del latest  # it may be large, and the next pass needs the memory
+        del latest  # as it may be large, and the next pass needs the memory
 
 
 def _is_too_large(latest: LatestRows, share: _Share, memory_bytes: int | None) -> bool:

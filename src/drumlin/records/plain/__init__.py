@@ -1,1 +1,1 @@
-"""Records one by one, in plain Python: for few of them, and as what kernels are held against."""
+"""Records one by one, in plain Python: for few records, and to test the kernels."""

@@ -1,7 +1,7 @@
-"""Which batches in fetched bytes a reader sees, and where their records lie.
+"""Selecting the batches in fetched bytes that a reader may see, and locating their records.
 
-Control batches are never shown. A read_committed reader also gets the list of aborted
-transactions: their batches are not shown either.
+Control batches are left out. A read_committed reader has a list of aborted transactions, whose
+batches are left out, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ABORT_MARKER: Final = (0).to_bytes(2, "big")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The part of the fetched bytes that a reader wants."""
+    """The records in fetched bytes that a reader wants."""
 
     start_offset: int = 0
     end_offset: int = INT64_MAX  # exclusive
@@ -51,10 +51,10 @@ class Body(NamedTuple):
 
 
 def select_bodies(buffer: Buffer, selection: Selection) -> Iterator[Body]:
-    """The bodies in `buffer` that hold records in the selection, in order.
+    """The bodies in `buffer` with records in the selection, in order.
 
     Raises:
-        CorruptRecord: a batch is damaged; a last one that is cut off is no error.
+        CorruptRecord: a batch is damaged; a last batch that is cut off is not an error.
     """
     transactions = Transactions(selection.aborted)
     for position, header in whole_batches(buffer):
@@ -69,11 +69,11 @@ def select_bodies(buffer: Buffer, selection: Selection) -> Iterator[Body]:
 
 
 class Transactions:
-    """Decides which batches of transactions to leave out; must see them in order."""
+    """Decides which batches to leave out; must be given all batches in order."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
         self._waiting = sorted(aborted, key=lambda entry: entry[1], reverse=True)
-        self._aborted: set[int] = set()  # producers whose transaction here was aborted
+        self._aborted: set[int] = set()  # producers whose current transaction was aborted
 
     def admit(self, buffer: Buffer, position: int, header: BatchHeader) -> bool:
         while self._waiting and self._waiting[-1][1] <= header.last_offset:
@@ -86,10 +86,10 @@ class Transactions:
 
 
 def whole_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch.
+    """The position and header of every whole batch.
 
     Raises:
-        CorruptRecord: a batch of another magic, or of a size that none can have.
+        CorruptRecord: a batch has another magic, or an impossible size.
     """
     position, end = 0, len(buffer)
     while end - position >= HEADER_SIZE:
@@ -113,7 +113,7 @@ def _wrong_magic(base_offset: int, magic: int) -> CorruptRecord:
 
 
 def next_offset(buffer: Buffer) -> int | None:
-    """The offset after the last whole batch, from which to fetch next. None without a batch.
+    """The offset after the last whole batch, the next to fetch. None without a batch.
 
     Raises:
         CorruptRecord: as from `whole_batches`.
@@ -126,7 +126,7 @@ def next_offset(buffer: Buffer) -> int | None:
 
 def _is_abort(buffer: Buffer, position: int) -> bool:
     markers = decode_batch(buffer, position)
-    # The key of a marker: version, then type; 0 aborts, 1 commits.
+    # The key of a marker is a version and a type: 0 aborts, 1 commits.
     return bool(markers) and (markers[0].key or b"")[2:4] == _ABORT_MARKER
 
 
@@ -135,7 +135,7 @@ def _body(buffer: Buffer, position: int, header: BatchHeader) -> Body:
     if header.compression:
         records = records_body(buffer, position, header, DECOMPRESSED_BYTES_MAX)
         body = Body(records, 0, len(records), header)
-    # A count is believed only as far as there are bytes for it: memory is allocated by it.
+    # A count is limited by the size of the body, as memory is allocated by it.
     if not 0 <= header.record_count <= (body.end - body.start) // RECORD_SIZE_MIN:
         raise CorruptRecord(
             f"batch at offset {header.base_offset}: {header.record_count} records "

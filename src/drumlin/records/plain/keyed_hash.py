@@ -1,10 +1,9 @@
-"""SipHash with 128 bits of output, in plain Python: the twin of the kernel's.
+"""SipHash with 128 bits of output, in plain Python, the twin of the kernel.
 
-In the cleaner's offset map the hash stands for the key: two keys with the same hash would count as
-one, and one would erase the other's records. There it is keyed with a secret that is drawn for
-every cleaning, so that such keys cannot be searched for beforehand. One round for each word and
-three at the end (SipHash-1-3) are what hash tables use; the published two and four are here for
-the tests.
+The cleaner's offset map stores the hash in place of the key: two keys with the same hash would
+count as one, and one would erase the other's records. There it is keyed with a random secret for
+each cleaning, so that such keys cannot be found beforehand. SipHash-1-3, with one round per word
+and three at the end, is usual for hash tables; the published 2 and 4 rounds are for tests.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ _WORD: Final = struct.Struct("<Q")
 def keyed_hash(
     key: Buffer, seed: Buffer, compression_rounds: int = 1, finalization_rounds: int = 3
 ) -> tuple[int, int]:
-    """The two halves of the hash, unsigned, in output order."""
+    """The two unsigned halves of the hash, in output order."""
     words = struct.unpack("<QQ", seed)
     state = [initial ^ words[index & 1] for index, initial in enumerate(_INITIAL)]
     state[1] ^= 0xEE  # distinguishes 128 bits of output from 64
     size = len(key)
-    # The last word is what is left of the key, and its size in the highest byte.
+    # The last word is the rest of the key, with its size in the highest byte.
     padded = bytes(key) + bytes(7 - size % 8) + bytes([size & 0xFF])
     for (word,) in _WORD.iter_unpack(padded):
         state[3] ^= word

@@ -1,6 +1,6 @@
-"""A record so large that it becomes a RecordBatch of its own: its bytes are not copied.
+"""A record so large that it becomes a RecordBatch of its own, without a copy.
 
-Key and value refer to the memory that they were found in, which must not be written to any more.
+Key and value refer to the memory of the source, which must not be overwritten afterwards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _INT32_BYTES: Final = 4
 
 
 class LargeRecord(NamedTuple):
-    """The parts of a record that a kernel has found sound."""
+    """The fields of a record that a kernel has checked."""
 
     timestamp_delta: int
     offset_delta: int
@@ -46,7 +46,7 @@ def large_record(source: Buffer, position: int) -> LargeRecord:
 
 
 def _field(buffer: pa.Buffer, source: Buffer, position: int, end: int) -> tuple[pa.Array, int]:
-    """A field as an array of one value, and the position after it."""
+    """A field as an array with one value, and the position after it."""
     length, position = read_varint(source, position, end)
     if length < 0:
         return pa.array([None], pa.binary()), position

@@ -1,4 +1,4 @@
-"""Columns without kernels: slow, and the reference that the kernels are tested against."""
+"""Decoding columns without kernels: slow, and the reference for tests of the kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UINT32: Final = 0xFFFFFFFF
 def decode_plain(
     bodies: Iterable[Body], selection: Selection, max_rows: int, max_bytes: int
 ) -> Iterator[list[tuple[Record, int]]]:
-    """The wanted records, each with its timestamp type, in lists of the kernels' lengths."""
+    """The wanted records with their timestamp types, in lists of the same lengths as by kernels."""
     rows: list[tuple[Record, int]] = []
     size = 0
     for body in bodies:
@@ -35,12 +35,13 @@ def decode_plain(
 
 def _size(record: Record) -> int:
     """The approximate size of a record in a batch."""
+
     fields = [record.key, record.value, *(part for pair in record.headers for part in pair)]
     return RECORD_SIZE_MIN + sum(len(field) for field in fields if field)
 
 
 def murmur2_plain(key: bytes) -> int:
-    """Kafka's default hash of a key, from 0 to 2^31 - 1."""
+    """Kafka's default hash of a key (murmur2), from 0 to 2^31 - 1."""
     value = _SEED ^ len(key)
     whole = len(key) & ~3
     for start in range(0, whole, 4):

@@ -1,9 +1,9 @@
-"""Records one by one, in plain Python: for few records, and as the twin of the kernels.
+"""Encoding and decoding records one by one, in plain Python, the twin of the kernels.
 
-    size             varint, of all that follows
+    size             varint, the size of the rest
     attributes       int8, unused
-    timestamp delta  varlong, against the batch's base timestamp field
-    offset delta     varint, against the batch's base offset
+    timestamp delta  varlong, relative to the batch's base timestamp
+    offset delta     varint, relative to the batch's base offset
     key              varint length (-1: null) and bytes
     value            likewise
     headers          varint count; each a key (never null) and a value, lengths as above
@@ -51,7 +51,7 @@ __all__ = [
     "seal_body",
 ]
 
-#: How large one batch may become when it is decompressed for reading.
+#: The maximum size of a batch that is decompressed for reading.
 DECOMPRESSED_BYTES_MAX: Final = 1 << 30
 
 _NO_ATTRIBUTES: Final = b"\x00"
@@ -62,7 +62,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as its reader sees it."""
+    """A record as readers see it."""
 
     offset: int
     timestamp: int
@@ -85,10 +85,10 @@ def encode_batch(
     is_control: bool = False,
     timestamp_type: str = "CreateTime",
 ) -> bytearray:
-    """A sealed batch of at least one record, offsets ascending.
+    """Encode a sealed batch of at least one record, with ascending offsets.
 
-    `base_offset` is the first record's, unless a cleaned batch keeps an earlier one. With
-    "LogAppendTime" readers see the largest timestamp on every record.
+    `base_offset` defaults to the first record's offset; a compacted batch keeps an earlier one.
+    With "LogAppendTime" readers see the largest timestamp in every record.
     """
     if not records:
         raise ValueError("a batch needs a record")
@@ -131,9 +131,9 @@ def seal_body(
     is_control: bool = False,
     timestamp_type: str = "CreateTime",
 ) -> bytearray:
-    """A sealed batch of records that `encode_record` made; otherwise like `encode_batch`.
+    """Seal a batch of records encoded by `encode_record`, like `encode_batch`.
 
-    `last_offset_delta`: None where offsets have no gaps.
+    `last_offset_delta` may be None if the offsets have no gaps.
     """
     codec = CODECS[compression]
     data = body if codec == 0 else compress(codec, body, compression_level)
@@ -160,7 +160,7 @@ def seal_body(
 
 
 def encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
-    """One record as it stands in a batch."""
+    """Encode a record of a batch."""
     parts = [
         _NO_ATTRIBUTES,
         varint(record.timestamp - base_timestamp),
@@ -181,10 +181,10 @@ def _with_length(value: bytes | None) -> tuple[bytes, bytes]:
 
 
 def decode_records(buffer: Buffer) -> Iterator[Record]:
-    """The records of every whole batch in `buffer`, control batches left out.
+    """The records of every whole batch in `buffer`, without control batches.
 
     Raises:
-        CorruptRecord: a batch is not what its header promises.
+        CorruptRecord: a batch does not match its header.
     """
     for position, header in iterate_headers(buffer):
         if not header.is_control:
@@ -195,7 +195,7 @@ def decode_batch(buffer: Buffer, position: int = 0) -> list[Record]:
     """All records of the batch at `position`, even those of a control batch.
 
     Raises:
-        CorruptRecord: the batch is cut off, or not what its header promises.
+        CorruptRecord: the batch is cut off, or does not match its header.
     """
     if len(buffer) - position < HEADER_SIZE:
         raise CorruptRecord(f"{len(buffer) - position} bytes are no batch header")
@@ -204,10 +204,10 @@ def decode_batch(buffer: Buffer, position: int = 0) -> list[Record]:
 
 
 def decode_body(body: Buffer, header: BatchHeader) -> list[Record]:
-    """The records of a batch whose decompressed records part is `body`.
+    """The records of a batch, given its decompressed body.
 
     Raises:
-        CorruptRecord: it is not what the header promises.
+        CorruptRecord: the body does not match the header.
     """
     records = []
     place, end = 0, len(body)
@@ -220,10 +220,10 @@ def decode_body(body: Buffer, header: BatchHeader) -> list[Record]:
 
 
 def records_body(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int) -> Buffer:
-    """The records part of the batch at `position`, decompressed.
+    """The decompressed body of the batch at `position`.
 
     Raises:
-        CorruptRecord: another magic, a size that the buffer does not have, or bad compression.
+        CorruptRecord: the batch has another magic, is cut off, or can't be decompressed.
     """
     if header.magic != MAGIC:
         raise CorruptRecord(f"record batch of magic {header.magic}: only {MAGIC} is read")
@@ -240,7 +240,7 @@ def records_body(buffer: Buffer, position: int, header: BatchHeader, limit_bytes
 
 
 def renumber(body: Buffer, record_count: int) -> bytearray:
-    """The same well-formed, uncompressed records with the offset deltas 0, 1, 2, ..."""
+    """Renumber well-formed, uncompressed records with the offset deltas 0, 1, 2, ..."""
     renumbered = bytearray()
     position, end = 0, len(body)
     for index in range(record_count):
@@ -301,5 +301,5 @@ def _read_bytes(body: Buffer, position: int, end: int) -> tuple[bytes | None, in
 def _header_key(key: bytes | None) -> str:
     if key is None:
         raise CorruptRecord("a header without a key")
-    # Kafka's own reader replaces bytes that are not UTF-8, too.
+    # Like Kafka's own reader, replace bytes that are not UTF-8.
     return key.decode(errors="replace")

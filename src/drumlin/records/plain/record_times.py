@@ -1,7 +1,7 @@
-"""Offsets and timestamps of the records in a batch, one by one.
+"""The offsets and timestamps of the records in a batch, one by one.
 
-A few hundred kilobytes may decompress to millions of records. So no record becomes an object,
-other fields are skipped, and a caller that has found what it needs can stop early.
+A few hundred kilobytes may decompress to millions of records. So no object is created for a record,
+other fields are skipped, and a caller can stop early.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from drumlin.records.plain.record import DECOMPRESSED_BYTES_MAX, records_body
 
 
 def record_times(batch: Buffer) -> Iterator[tuple[int, int]]:
-    """Offset and timestamp of each record, in order, as `decode_batch` would give them.
+    """The offset and timestamp of each record, the same as by `decode_batch`.
 
     Raises:
-        CorruptRecord: the batch is cut off, or a record is not where it should be.
+        CorruptRecord: the batch is cut off, or a record is malformed.
     """
     if len(batch) < HEADER_SIZE:
         raise CorruptRecord(f"{len(batch)} bytes are no batch header")

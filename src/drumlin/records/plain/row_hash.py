@@ -1,8 +1,8 @@
-"""A fast hash of 128 bits, in plain Python: the twin of the kernel's.
+"""A fast 128-bit hash, in plain Python, the twin of the kernel.
 
-It distinguishes inputs that differ by chance. Unlike the keyed hash of `keyed_hash.py`, it does
-not resist an attacker that chooses the bytes. Four lanes take 32 bytes at a time, each lane two of
-the four words, each word in two lanes; a lane's step is a product of 128 bits, folded.
+It detects accidental differences. Unlike the hash in `keyed_hash.py`, it does not resist attackers
+who choose the input. Four lanes process 32 bytes at a time, each lane two of the four words, each
+word in two lanes; the step of a lane is a folded 128-bit product.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STEP: Final = struct.Struct("<QQQQ")
 
 
 def row_hash(data: Buffer, seed_0: int, seed_1: int) -> tuple[int, int]:
-    """Both halves, unsigned."""
+    """The two unsigned halves of the hash."""
     key_0, key_1, key_2, key_3 = ROW_HASH_WORDS
     size = len(data)
     a, b, c, d = seed_0, seed_1, seed_1, seed_0
@@ -31,12 +31,12 @@ def row_hash(data: Buffer, seed_0: int, seed_1: int) -> tuple[int, int]:
 
 
 def joined(first: int, second: int) -> int:
-    """One number of 128 bits of two sums of halves."""
+    """A 128-bit number made of its two halves."""
     return (first & _MASK) << 64 | second & _MASK
 
 
 def combined(one: int, other: int) -> int:
-    """The sum of two such numbers, half by half: the checksum of the rows of both."""
+    """The sum of two such numbers by halves: the checksum of all rows of both."""
     return joined((one >> 64) + (other >> 64), one + other)
 
 

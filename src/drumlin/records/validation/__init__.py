@@ -1,1 +1,1 @@
-"""What a produced batch must satisfy before it enters a log. Decides alone; appends nothing."""
+"""Validation of produced batches before they are appended. Must not append anything itself."""

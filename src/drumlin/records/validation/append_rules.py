@@ -1,4 +1,4 @@
-"""What a topic's configuration says about the batches that are appended to it."""
+"""The rules for appended batches in a topic's configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DECOMPRESSED_BYTES_MIN: Final = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """Named and valued like the keys of the configuration; the defaults are Kafka's."""
+    """The rules, named like the configuration keys, with Kafka's defaults."""
 
     max_message_bytes: int = 1048588
     compression_type: str = "producer"  # or the name of a codec, or "uncompressed"
@@ -28,7 +28,7 @@ class AppendRules:
     timestamp_before_max_ms: int = 2**63 - 1
     timestamp_after_max_ms: int = 3_600_000
     is_compacted: bool = False
-    #: The limits that the kernel `inspect` checks; None where the broker changes every batch.
+    #: The limits for the kernel `inspect`; None if the broker has to change every batch.
     limits: Any = field(init=False, repr=False, compare=False, default=None)
     limits_address: int = field(init=False, repr=False, compare=False, default=0)
 
@@ -45,5 +45,5 @@ class AppendRules:
 
     @property
     def decompressed_bytes_max(self) -> int:
-        """How large one batch may become when it is decompressed for checking."""
+        """The maximum size of a batch that is decompressed for validation."""
         return max(_DECOMPRESSED_BYTES_MIN, 8 * self.max_message_bytes)

@@ -1,7 +1,7 @@
-"""A refused batch, and why. Clients act on the code; the text is for readers of their logs.
+"""The rejection of a batch. Clients act on the error code; the text is for their logs.
 
-A few compressed bytes can hold millions of bad records. So neither are all of them named, nor are
-all examined: an answer must never grow with the decompressed size, only with what was sent.
+A few compressed bytes can contain millions of bad records. So not all of them are examined or
+named: an answer must never grow with the decompressed size, only with the size of the request.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from drumlin.records.validation.survey import Glance, Survey, glance
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _SHOWN: Final = 3
-#: Records named per batch; each takes a few dozen bytes in the answer.
+#: The number of records named per batch; each takes a few dozen bytes in the answer.
 _NAMED_MAX: Final = 100
-#: Bytes that the client must have sent for each record that is named.
+#: The bytes that a client must have sent per named record.
 _BYTES_PER_NAMED: Final = 16
-#: Records examined per batch: each takes a microsecond or more.
+#: The number of records examined per batch; each takes a microsecond or more.
 _LOOKED_AT_MAX: Final = 100_000
 
 
 class InvalidBatch(KafkaError):
-    """`message` and `record_errors` (index, sentence) go to the client, `reason` into a log."""
+    """A rejection, with `message` and `record_errors` for the client, and `reason` for logs."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class InvalidBatch(KafkaError):
 
 
 class UnfitRecords(InvalidBatch):
-    """The request may not carry these records at all; the partition is not consulted."""
+    """The request must not contain such records, whatever the partition."""
 
 
 def reject_records(
@@ -53,7 +53,7 @@ def reject_records(
     now_ms: int,
     log_name: str,
 ) -> InvalidBatch:
-    """The error that names the first bad records in `body`, of which there is at least one."""
+    """The error with the first bad records in `body`, of which there is at least one."""
     named_max = min(_NAMED_MAX, header.size // _BYTES_PER_NAMED)
     errors: list[tuple[int, str]] = []
     has_bad_timestamp = False

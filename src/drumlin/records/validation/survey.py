@@ -1,4 +1,4 @@
-"""What the broker must know of the records in a produced batch, without copying any of them."""
+"""A survey of the records in a produced batch, without copying any of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Facts = ctypes.c_int64 * 4
 
 
 class Survey(NamedTuple):
-    """Facts about all records of one batch. Records without a timestamp (-1) are ignored."""
+    """Facts about all records of a batch. Records without a timestamp (-1) are ignored."""
 
     min_timestamp: int  # INT64_MAX if no record has one
     max_timestamp: int  # NO_TIMESTAMP if no record has a larger one
@@ -26,7 +26,7 @@ class Survey(NamedTuple):
 
 
 class Glance(NamedTuple):
-    """One record, seen in passing."""
+    """The facts about one record."""
 
     timestamp: int
     offset_delta: int
@@ -60,7 +60,7 @@ def _survey_fast(kernels: Kernels, body: Buffer, record_count: int, base_timesta
 
 
 def survey_plain(body: Buffer, record_count: int, base_timestamp: int) -> Survey:
-    """What `survey` does, without a kernel."""
+    """Do what `survey` does, without a kernel."""
     min_timestamp, max_timestamp = INT64_MAX, NO_TIMESTAMP
     has_null_key, is_consecutive = False, True
     position, end = 0, len(body)

@@ -1,10 +1,10 @@
-"""What a client's produce for one partition must satisfy, and what is changed in it.
+"""Validation of a produced batch for one partition, and the changes that the broker makes to it.
 
-The rules and their order are Apache Kafka's (its LogValidator), found by testing a real broker.
-Where an answer differs, it is because Kafka's would leave a batch in the log that breaks readers:
+The rules and their order are those of Apache Kafka's LogValidator, found by testing a real broker.
+Answers only differ where Kafka's would leave a batch in the log that breaks readers:
 
-- Offset deltas that are not 0, 1, 2, ... are renumbered. Kafka stores them as they are where
-  nothing else is rewritten, and fails with UNKNOWN_SERVER_ERROR where the batch is compressed.
+- Offset deltas other than 0, 1, 2, ... are renumbered. Kafka stores them unchanged if nothing else
+  is rewritten, and fails with UNKNOWN_SERVER_ERROR if the batch is compressed.
 - Lengths below -1, varints wider than their type, and timestamps that overflow are refused.
 - Compressed records that some client could not read are refused (`incoming_bodies.py`).
 - A batch that decompresses to more than `decompressed_bytes_max` is refused as too large.
@@ -60,13 +60,13 @@ __all__ = [
     "prepare_produce",
 ]
 
-#: How much a kernel may examine on an event loop: a millisecond's worth, and the largest batch of
-#: a topic with the default of `max.message.bytes`.
+#: The size that a kernel may examine on an event loop, in a millisecond: the largest batch with the
+#: default `max.message.bytes`.
 _LOOKED_AT_ONCE_BYTES_MAX: Final = 1_048_588
-#: How much may be checked there without the kernel: the limit for both sizes of a batch,
-#: compressed and decompressed.
+#: The size that may be checked there without the kernel, for both the compressed and decompressed
+#: batch.
 _AT_ONCE_BYTES_MAX: Final = 16 * 1024
-_UNFOLDED_AT_ONCE_BYTES_MAX: Final = 32 * 1024
+_BODY_AT_ONCE_BYTES_MAX: Final = 32 * 1024
 _MIN_BATCH_LENGTH: Final = 14  # the shortest entry of any magic
 _ATTRIBUTES_KEPT: Final = TRANSACTIONAL_MASK | CONTROL_MASK
 
@@ -75,7 +75,7 @@ _first_byte: Final = ctypes.c_char.from_buffer
 
 
 class PreparedBatch(NamedTuple):
-    """One batch, valid and ready for the log except for base offset and leader epoch."""
+    """A valid batch, ready to append except for base offset and leader epoch."""
 
     buffer: memoryview
     header: BatchHeader
@@ -92,13 +92,13 @@ def prepare_produce(
     log_name: str = "",
     allows_zstd: bool = True,
 ) -> PreparedBatch:
-    """Check the batch in `buffer` (writable) and make it what the topic wants.
+    """Check the batch in `buffer`, which must be writable, and adapt it to the topic.
 
-    It is changed in place, or replaced where the records must be rewritten. `log_name`
-    (topic-partition) is for messages; `allows_zstd` follows from the version of Produce.
+    It is changed in place, or replaced if the records must be rewritten. `log_name`
+    (topic-partition) is for messages; `allows_zstd` depends on the version of Produce.
 
     Raises:
-        InvalidBatch: with the code and texts that Kafka answers.
+        InvalidBatch: with Kafka's code and texts.
     """
     try:
         return _prepare(buffer, rules, now_ms, log_name, allows_zstd, rules.decompressed_bytes_max)
@@ -115,10 +115,10 @@ def prepare_at_once(
     log_name: str = "",
     allows_zstd: bool = True,
 ) -> PreparedBatch | None:
-    """Like `prepare_produce`, within a millisecond; None, with nothing changed, if it can't.
+    """Do what `prepare_produce` does within a millisecond; None, and no change, if impossible.
 
     Raises:
-        InvalidBatch: with the code and texts that Kafka answers.
+        InvalidBatch: with Kafka's code and texts.
     """
     if len(buffer) > _LOOKED_AT_ONCE_BYTES_MAX:
         return None
@@ -128,8 +128,8 @@ def prepare_at_once(
     if len(buffer) > _AT_ONCE_BYTES_MAX:
         return None
     try:
-        return _prepare(buffer, rules, now_ms, log_name, allows_zstd, _UNFOLDED_AT_ONCE_BYTES_MAX)
-    except CorruptRecord:  # too large, or to be refused, for which it is looked at once more
+        return _prepare(buffer, rules, now_ms, log_name, allows_zstd, _BODY_AT_ONCE_BYTES_MAX)
+    except CorruptRecord:  # too large, or invalid, which `prepare_produce` reports
         return None
 
 
@@ -139,14 +139,14 @@ def _prepare(
     now_ms: int,
     log_name: str,
     allows_zstd: bool,
-    unfolded_bytes_max: int,
+    decompressed_bytes_max: int,
 ) -> PreparedBatch:
     header = _only_batch(buffer, allows_zstd)
     batch = memoryview(buffer)[: header.size]
     _check_header(batch, header, rules)
-    # Even if nothing is to be changed: only the records tell their count, offsets, keys and
-    # timestamps, and Kafka checks those of every batch, too.
-    body = decompress_incoming(header.compression, batch[HEADER_SIZE:], unfolded_bytes_max)
+    # Even if nothing has to change: like Kafka, check count, offsets, keys and timestamps of the
+    # records of every batch.
+    body = decompress_incoming(header.compression, batch[HEADER_SIZE:], decompressed_bytes_max)
     try:
         facts = survey(body, header.record_count, header.base_timestamp)
     except CorruptRecord as error:
@@ -160,7 +160,7 @@ def _prepare(
 
 
 def _refusal(buffer: memoryview, rules: AppendRules, refused: CorruptRecord) -> InvalidBatch:
-    """What to answer where the records can't come in: it depends on whether they can be read."""
+    """The error for records that can't be decompressed, or not by every client."""
     header = parse_header(buffer)
     data = buffer[HEADER_SIZE : header.size]
     try:
@@ -168,7 +168,7 @@ def _refusal(buffer: memoryview, rules: AppendRules, refused: CorruptRecord) -> 
     except DecompressedTooLarge as error:
         return InvalidBatch(ErrorCode.message_too_large, str(error))
     except CorruptRecord as error:
-        # In Kafka the readers of compressed streams fail outside the validation.
+        # In Kafka the readers of compressed streams fail outside the validator.
         return InvalidBatch(ErrorCode.unknown_server_error, str(error))
     return _invalid(f"{refused}: not every client can read that")
 
@@ -176,7 +176,7 @@ def _refusal(buffer: memoryview, rules: AppendRules, refused: CorruptRecord) -> 
 def _let_pass(
     buffer: bytearray | memoryview, rules: AppendRules, now_ms: int
 ) -> PreparedBatch | None:
-    """The batch unchanged, if one kernel call finds nothing wrong with it."""
+    """The unchanged batch, if one kernel call finds nothing wrong with it."""
     kernels = record_kernels.loaded
     size = len(buffer)
     if kernels is None or not rules.limits_address or size <= HEADER_SIZE:
@@ -202,7 +202,7 @@ def _corrupt(reason: str, message: str | None = None) -> InvalidBatch:
 
 
 def _only_batch(buffer: Buffer, allows_zstd: bool) -> BatchHeader:
-    """The header of the one batch; a partial one after it is ignored."""
+    """The header of the single batch; a partial batch after it is ignored."""
     try:
         size = _whole_batch_size(buffer, 0)
     except CorruptRecord as error:
@@ -274,7 +274,7 @@ def _has_bad_records(header: BatchHeader, facts: Survey, rules: AppendRules, now
         return header.is_log_append_time
     if header.is_log_append_time and header.max_timestamp == NO_TIMESTAMP:
         return True
-    # Without a single timestamp min is INT64_MAX and max is -1: neither is out of range.
+    # Without any timestamp min is INT64_MAX and max is -1, neither of which is out of range.
     return (
         now_ms - facts.min_timestamp > rules.timestamp_before_max_ms
         or facts.max_timestamp - now_ms > rules.timestamp_after_max_ms
@@ -299,7 +299,7 @@ def _as_stored(
         and not is_rewritten
     ):
         return PreparedBatch(batch, header)
-    # Clients must not set a delete horizon; it is dropped where the batch is rewritten.
+    # Clients must not set a delete horizon; it is dropped if the batch is rewritten.
     kept = _ATTRIBUTES_KEPT if is_rewritten else _ATTRIBUTES_KEPT | DELETE_HORIZON_MASK
     stored = header._replace(
         attributes=codec | (TIMESTAMP_TYPE_MASK if stamps else 0) | (header.attributes & kept),

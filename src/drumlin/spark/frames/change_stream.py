@@ -1,4 +1,4 @@
-"""`drumlin.spark.read_changes`: the changes of a topic's values as a stream.
+"""The changes of a topic's values as a stream: `drumlin.spark.changes(…, stream=True)`.
 
 Spark keeps the last value of each key in its state store. A query's checkpoint commits the state
 along with the offsets: so whatever dies, each change is made of the value that was there before.
@@ -24,49 +24,33 @@ _ROCKS_DB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateS
 _KEY: Final = ("partition", "key")
 
 
-def read_changes(
-    spark: SparkSession,
-    topic: str,
-    *,
-    bootstrap_servers: str,
-    since: Moment = None,
-    **options: object,
+def change_stream(
+    spark: SparkSession, topic: str, since: Moment, bootstrap: str, options: Mapping[str, object]
 ) -> DataFrame:
-    """Every change of a key's value, as a streaming DataFrame with the columns of `changes`.
-
-    The session must keep state in RocksDB: set `spark.sql.streaming.stateStore.providerClass` to
-    `org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider`. The changes of a key
-    come in offset order.
-
-    Args:
-        topic: the name of one topic.
-        since: where a new query begins, in the forms of `snapshot`'s `at`; the values of that
-            moment are what its first changes find. None: with the log, and with no values. A query
-            that has a checkpoint goes on from there; one that died in its first batch must be given
-            the same moment again, so `latest` may be refused then.
-        options: those of `format("drumlin")` for streams, but for those that say what to read.
+    """Every change of a key's value from a moment on.
 
     Raises:
         OptionError: the options are invalid, or state is kept elsewhere.
-        DataLoss: `since` lies after the end of the log. Running a new query raises it, or
-            `StateNotExact`, where the values of that moment can't be had any more.
+        DataLoss: `since` lies after the end of the log.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from drumlin.spark.options.keyword_options import as_text
+    from drumlin.spark.options.keyword_options import read_options
     from drumlin.spark.state.change_processor import ChangeProcessor
     from drumlin.spark.state.change_rows import CHANGES, ENTRY_COLUMNS
     from drumlin.spark.state.moment import limit_of
-    from drumlin.spark.state.options import stream_options
+    from drumlin.spark.state.options import stream_options, without_state_options
 
+    ours = {**options, "columns": ENTRY_COLUMNS}
+    given = stream_options(read_options(topic, bootstrap, ours, "state"))
     if spark.conf.get(_STORE) != _ROCKS_DB:
-        raise OptionError(f"read_changes keeps its state in RocksDB: set {_STORE} to {_ROCKS_DB}")
-    ours = {"columns": ENTRY_COLUMNS}
-    given = stream_options(as_text(topic, bootstrap_servers, {**options, **ours}))
+        raise OptionError(
+            f"changes of a stream keep their state in RocksDB: set {_STORE} to {_ROCKS_DB}"
+        )
     starting, values = "earliest", None
     if since is not None:
         starting, values = _values_at(spark, given, limit_of(since, topic, "since"))
-    source = {**given, "startingoffsets": starting}
+    source = {**without_state_options(given), "startingoffsets": starting}
     records = spark.readStream.format("drumlin").options(**source).load()
     keyed = records.where("key IS NOT NULL").groupBy(*_KEY)
     schema = from_arrow_schema(CHANGES)

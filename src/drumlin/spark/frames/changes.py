@@ -1,8 +1,12 @@
-"""`drumlin.spark.changes`: what happened to the values of a topic's keys between two moments."""
+"""`drumlin.spark.changes`: what happened to the values of a topic's keys; a batch or a stream."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from drumlin.client.deprecation import was_called
+from drumlin.spark.old_names import takes_bootstrap_servers
+from drumlin.spark.options.option_values import OptionError
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import DataFrame, SparkSession
@@ -10,36 +14,86 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from drumlin.spark.state.moment import Moment
 
 
+@takes_bootstrap_servers
 def changes(
     spark: SparkSession,
     topic: str,
-    since: Moment,
+    since: Moment = None,
     until: Moment = None,
     *,
-    bootstrap_servers: str,
+    bootstrap: str,
+    stream: bool = False,
+    reducers: int | None = None,
+    task_memory: int | str = "64m",
+    allow_inexact: bool = False,
     **options: object,
 ) -> DataFrame:
-    """Every change of a key's value between two moments, as a DataFrame.
+    """Every change of a key's value between two moments, or from one on as a stream.
 
-    Columns: `operation` (insert, update or delete), `key`, `before` and `after` (the values; null
-    where there is none), `partition`, `offset` and `timestamp` of the record that made the change.
     A record with the value that the key has already is an update; a tombstone of a key that is not
-    there is no change. Within a partition of the DataFrame, the changes of a key come together, in
-    offset order; Spark may move rows later on, so sort by `offset` where that matters.
+    there is no change. Within a partition of a batch's DataFrame, the changes of a key come
+    together, in offset order; Spark may move rows later on, so sort by `offset` where that matters.
+    In a stream the changes of a key come in offset order.
+
+    A stream keeps the last value of each key in Spark's state store. The session must keep state in
+    RocksDB: set `spark.sql.streaming.stateStore.providerClass` to
+    `org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider`.
 
     Args:
         topic: the name of one topic.
         since: the moment after which changes count, in the forms of `snapshot`'s `at`: an offset
-            is that of the first record that counts.
-        until: the moment up to which they count; None: now. An offset is exclusive.
-        options: as for `snapshot`.
+            is that of the first record that counts, and the values of that moment are what the
+            first changes find. None: with the log; a stream finds no values then. A query that has
+            a checkpoint goes on from there; one that died in its first batch must be given the same
+            moment again, so `latest` may be refused then.
+        until: the moment up to which they count; None: now. An offset is exclusive. A stream has
+            none.
+        bootstrap: some of the brokers, as `host:port,…`.
+        stream: whether the DataFrame is a streaming one.
+        reducers, task_memory, allow_inexact: as for `snapshot`.
+        options: those of `format("drumlin")`, for a stream those of streams; but for those that say
+            what to read.
+
+    Returns:
+        A row a change: `operation` string (`insert`, `update` or `delete`), `key` binary, `before`
+            and `after` binary (the values; null where there is none), and of the record that made
+            the change `partition` int, `offset` long and `timestamp` timestamp (milliseconds).
 
     Raises:
-        OptionError: the options are invalid, or `until` is before `since`.
-        DataLoss: a moment lies outside of the log.
+        OptionError: the options are invalid, `until` is before `since`, or a stream's state is kept
+            elsewhere.
+        DataLoss: a moment lies outside of the log. Running a new stream raises it as well.
         StateNotExact: a cleaner has removed records since `since`. Running the query raises it,
             too, if one does so meanwhile.
     """
+    from drumlin.spark.state.options import with_state_keywords
+
+    given = with_state_keywords(options, reducers, task_memory, allow_inexact)
+    if stream:
+        if until is not None:
+            raise OptionError("option 'until' does not go with a stream: a stream has no end")
+        from drumlin.spark.frames.change_stream import change_stream
+
+        return change_stream(spark, topic, since, bootstrap, given)
+    return _between(spark, topic, "earliest" if since is None else since, until, bootstrap, given)
+
+
+def read_changes(
+    spark: SparkSession, topic: str, *, since: Moment = None, **keywords: Any
+) -> DataFrame:
+    """The earlier name of `changes` with `stream=True`."""
+    was_called("read_changes(…)", "changes(…, stream=True)")
+    return changes(spark, topic, since, stream=True, **keywords)
+
+
+def _between(
+    spark: SparkSession,
+    topic: str,
+    since: Moment,
+    until: Moment,
+    bootstrap: str,
+    options: dict[str, object],
+) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from drumlin.spark.state.change_rows import CHANGES, ENTRY_COLUMNS
@@ -49,7 +103,7 @@ def changes(
     from drumlin.spark.state.shuffle import reduced_and_merged
     from drumlin.spark.state.stages import Comparing
 
-    asked = StateOptions.of(topic, bootstrap_servers, COLUMNS, options)
+    asked = StateOptions.of(topic, bootstrap, COLUMNS, options)
     plan = plan_state(asked, limit_of(until, topic, "until"), limit_of(since, topic, "since"))
     merge = Comparing(asked, plan.since, plan.claims).run
     schema = from_arrow_schema(CHANGES)

@@ -13,40 +13,45 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from drumlin.spark.old_names import takes_bootstrap_servers
 from drumlin.spark.options.option_values import OptionError
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import SparkSession
 
+    from drumlin import RestoreReport
     from drumlin.client.arguments import ConfigValue
     from drumlin.client.client import Client
     from drumlin.client.places import Point
     from drumlin.client.restore.restore_marker import Marker, RestoreRequest
-    from drumlin.client.restore.restore_target import RestoreTarget
-    from drumlin.client.restore.restoring import RestoreReport
+    from drumlin.lowlevel import RestoreTarget
     from drumlin.spark.frames.restore_sink import RestoreSink
     from drumlin.spark.frames.restored_rows import RestoredRows
 
 #: What a restore decides by itself.
 _DECIDED: Final = {
     "kafka.isolation.level": "what is committed is restored",
-    **dict.fromkeys(("topic", "sinkid", "writeid", "sinkisnew"), "it follows from the topics"),
+    **dict.fromkeys(("topic", "sinkId", "writeId", "sinkIsNew"), "it follows from the topics"),
     "delivery": "it is exactly-once",
-    "writetimestamps": "records keep theirs",
-    "transactionalgroup": "a group of its own has the offsets",
+    "writeTimestamps": "records keep theirs",
+    "transactionalGroup": "a group of its own has the offsets",
 }
 
 
+@takes_bootstrap_servers
 def restore(
     spark: SparkSession,
     topic: str,
     to: str,
     *,
-    bootstrap_servers: str,
+    bootstrap: str,
     at: Point | None = None,
     records: bool = False,
     first: int | None = None,
     configs: Mapping[str, ConfigValue] | None = None,
+    reducers: int | None = None,
+    task_memory: int | str = "64m",
+    allow_inexact: bool = False,
     **options: object,
 ) -> RestoreReport:
     """Write a topic's state, or its records up to a point, into a new topic, by the tasks of a job.
@@ -61,36 +66,45 @@ def restore(
     Args:
         topic: the topic to read. Only leaders are read, and only committed records.
         to: the topic to write. It is created, or is there and has no records.
+        bootstrap: some of the brokers, as `host:port,…`.
         at: the point; None: now. A `datetime` with a time zone, or `Milliseconds`: up to the first
             record that is younger. Or end offsets of all partitions, by partition.
         records: write the records themselves, tombstones included, in the order of each partition,
             and not the state. One task writes each partition.
         first: the same, and of each partition at most so many, from the log's start on.
         configs: configuration keys of the new topic, before those of the old one.
+        reducers, task_memory, allow_inexact: as for `snapshot`.
         options: as for `snapshot`; and those of `format("drumlin")` as a sink, but for those that
             say where to write.
+
+    Returns:
+        Which topics they were, the end offset of each partition up to which records were taken,
+            how many records were written, and whether all was there before.
 
     Raises:
         NotRestored: `to` has records, other partitions, or is of another restore.
         OptionError: the options are invalid.
         DataLoss: the point lies outside of the log.
         StateNotExact: a cleaner has removed records since. If only reading shows that, Spark's
-            error names it, and the same call with `allowInexact` goes on.
+            error names it, and the same call with `allow_inexact` goes on.
         ProducerFenced: another restore into this topic has begun meanwhile.
         TypeError, ValueError: an argument cannot have this value.
     """
+    from drumlin import lowlevel
     from drumlin.client.restore.restore_marker import RestoreRequest
+    from drumlin.spark.connection import client_of
     from drumlin.spark.frames.restore_sink import RestoreSink
     from drumlin.spark.frames.restored_rows import COLUMNS, RestoredRows
-    from drumlin.spark.planning.cluster import client_of
-    from drumlin.spark.state.options import StateOptions
+    from drumlin.spark.options.option_names import kept_for
+    from drumlin.spark.state.options import StateOptions, with_state_keywords
 
     request = RestoreRequest(topic, at, records, first)
     request.check()
-    given = _checked(topic, bootstrap_servers, options)
-    asked = StateOptions.of(topic, bootstrap_servers, COLUMNS, options)
+    named = with_state_keywords(options, reducers, task_memory, allow_inexact)
+    given = _checked(bootstrap, named)
+    asked = StateOptions.of(topic, bootstrap, COLUMNS, kept_for(named, "state"))
     client = client_of(asked.source)
-    target = client.restore_target(topic, to, configs)
+    target = lowlevel.restore_target(client, topic, to, configs)
     rows = RestoredRows(spark, asked, request)
     marker = _begun(client, target, request, rows)
     if marker.is_complete:
@@ -99,12 +113,12 @@ def restore(
     return _written(client, target, request, marker, rows, sink)
 
 
-def _checked(topic: str, bootstrap_servers: str, options: Mapping[str, object]) -> dict[str, str]:
+def _checked(bootstrap: str, options: Mapping[str, object]) -> dict[str, str]:
     from drumlin.spark.options.keyword_options import as_text
 
-    given = as_text(topic, bootstrap_servers, options)
+    given = as_text(bootstrap, options, "state", "sink")
     for name, reason in _DECIDED.items():
-        if name in given:
+        if name.lower() in given:
             raise OptionError(f"option '{name}' does not go with a restore: {reason}")
     return given
 
@@ -112,7 +126,7 @@ def _checked(topic: str, bootstrap_servers: str, options: Mapping[str, object]) 
 def _begun(
     client: Client, target: RestoreTarget, request: RestoreRequest, rows: RestoredRows
 ) -> Marker:
-    """What there is to restore, once and for all, however often it is begun again."""
+    """The marker of what is restored: made once, and found by whoever begins again."""
     from drumlin.client.restore.restore_marker import marked, marker_in, name_for
 
     name = name_for(target.name)
@@ -177,7 +191,7 @@ def _write_id(target: RestoreTarget, marker: Marker) -> str:
 def _report(
     target: RestoreTarget, marker: Marker, record_count: int = 0, *, was_there: bool
 ) -> RestoreReport:
-    from drumlin.client.restore.restoring import RestoreReport
+    from drumlin import RestoreReport
 
     ends = dict(marker.end_offsets)
     return RestoreReport(marker.source, target.name, ends, record_count, was_there)

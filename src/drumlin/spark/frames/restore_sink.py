@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from drumlin.spark.options.option_names import kept_for
 from drumlin.spark.writing.foreach_batch import save
 from drumlin.spark.writing.identity import WriteNames, of_write
 from drumlin.spark.writing.options import SinkOptions
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from drumlin.client.client import Client
-    from drumlin.client.restore.restore_target import RestoreTarget
+    from drumlin.lowlevel import RestoreTarget
 
 #: What earlier jobs have done. Lost: it was decided, and its transactions have timed out; only the
 #: sink can write those again.
@@ -30,9 +31,8 @@ class RestoreSink:
     ) -> None:
         """`options` are those that a user has given, with names in lower case."""
         self._client = client
-        kept = {name: each for name, each in options.items() if name != "subscribe"}
-        named = {"topic": target.name, "writeid": write_id}
-        self._options = kept | named | {"writetimestamps": "true"}
+        decided = {"topic": target.name, "writeid": write_id, "writetimestamps": "true"}
+        self._options = kept_for(options, "sink") | decided
         parsed = SinkOptions.parse(self._options)
         self._options["kafka.batch.size"] = str(target.batch_bytes(parsed.batch_bytes))
         self._settings = parsed.settings

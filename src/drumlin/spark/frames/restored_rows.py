@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from drumlin.client.restore.restore_marker import RestoreRequest
-    from drumlin.client.state.state_claims import Claims
+    from drumlin.lowlevel import Claims
     from drumlin.spark.reading.planned_tasks import Ranges
 
 #: What is written of each record.
@@ -56,7 +56,7 @@ class RestoredRows:
         if request.first is None:
             self._plan = plan_state(options, limit)
             return _by_partition(self._plan.end)
-        # How many records there are is no question of a state yet.
+        # Records are only counted here, which takes no exact state.
         inexact = dataclasses.replace(options, allow_inexact=True)
         plan = plan_state(inexact, limit)
         counting = Counting(options.source, request.first)
@@ -79,7 +79,7 @@ class RestoredRows:
     def _planned(self, end_offsets: Mapping[int, int]) -> StatePlan:
         plan, request = self._plan, self._request
         if plan is None and request.at is None and request.first is None:
-            # More logs tell the state of now than tell that of offsets.
+            # The present is exact for more logs than a state at offsets is.
             plan = plan_state(self._options, OffsetLimit(LATEST))
         if plan is not None and _by_partition(plan.end) == end_offsets:
             return plan

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from drumlin.spark.old_names import takes_bootstrap_servers
+
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import DataFrame, SparkSession
 
@@ -17,39 +19,50 @@ Keys: TypeAlias = Literal["by partition", "across partitions"]
 _KEYS: Final = ("by partition", "across partitions")
 
 
+@takes_bootstrap_servers
 def snapshot(
     spark: SparkSession,
     topic: str,
     *,
-    bootstrap_servers: str,
+    bootstrap: str,
     at: Moment = None,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str] | str | None = None,
     keys: Keys = "by partition",
+    reducers: int | None = None,
+    task_memory: int | str = "64m",
+    allow_inexact: bool = False,
     **options: object,
 ) -> DataFrame:
     """The last record of each key, as a DataFrame, without keys that are deleted.
 
     Records without a key are left out. The DataFrame is that of one moment: its end offsets are
-    looked up here, once. Committed records count, unless the options say otherwise.
+    looked up here, once. Committed records count, unless the options say otherwise. Only leaders
+    are read. What happens from that moment on is `changes(…, stream=True)`.
 
     Args:
         topic: the name of one topic.
+        bootstrap: some of the brokers, as `host:port,…`.
         at: None: now, up to the last stable offsets. A `datetime` with a time zone, or
             `drumlin.Milliseconds`: the log up to its first record that is younger. Offsets:
             where each partition ends, exclusive, as `{0: 100, 1: 200}`, or with the topic around
             it, or as the JSON that `endingOffsets` takes.
-        columns: some of key, value, headers, topic, partition, offset, timestamp (these are the
-            default) and timestampType.
+        columns: some of the columns below; None: all but `timestampType`.
         keys: `by partition`: keys of two partitions are two keys, of which offsets say what is
             last. `across partitions`: they are one, and of the last records of the partitions the
             one with the latest timestamp counts (of equal ones that of the higher partition). That
             is for topics that were given more partitions, which moves keys. It is as good as the
             clocks that set the timestamps; and once a cleaner has removed the tombstone of a key
             that was moved, its value in the old partition is back.
-        options: those of `format("drumlin")`, but for those that say what to read. `reducers`:
-            into how many parts the state is divided, each of which must fit a worker's memory.
-            `taskMemory`: how many bytes of it a task holds before it hands them out.
-            `allowInexact`: whether what the log still tells of the state will do.
+        reducers: into how many parts the state is divided, each of which must fit a worker's
+            memory; None: by the size of the log.
+        task_memory: how many bytes of it a task holds before it hands them out.
+        allow_inexact: whether what the log still tells of the state will do.
+        options: those of `format("drumlin")`, but for those that say what to read.
+
+    Returns:
+        A row a key: `key` binary, `value` binary, `headers` array of struct of `key` string and
+            `value` binary, `topic` string, `partition` int, `offset` long, `timestamp` timestamp
+            (milliseconds), `timestampType` int (0: the producer's time, 1: that of the append).
 
     Raises:
         OptionError: the options are invalid.
@@ -59,12 +72,13 @@ def snapshot(
             it, too, if one does so meanwhile.
     """
     from drumlin.spark.state.moment import limit_of
-    from drumlin.spark.state.options import COLUMNS, StateOptions
+    from drumlin.spark.state.options import COLUMNS, StateOptions, with_state_keywords
     from drumlin.spark.state.plan import plan_state
 
     if keys not in _KEYS:
         raise ValueError(f"keys={keys!r}: expected one of {', '.join(_KEYS)}")
-    asked = StateOptions.of(topic, bootstrap_servers, columns or COLUMNS, options)
+    given = with_state_keywords(options, reducers, task_memory, allow_inexact)
+    asked = StateOptions.of(topic, bootstrap, columns or COLUMNS, given)
     plan = plan_state(asked, limit_of(at, topic, "at"))
     if keys == "by partition":
         return snapshot_of(spark, asked, plan)

@@ -9,33 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from drumlin.spark.options.offsets import (
-    EARLIEST,
-    WORDS,
-    OffsetLimit,
-    TopicPartition,
-    parse_offsets,
-    parse_times,
-)
-from drumlin.spark.options.option_values import OptionError, parsed, whole_number
+from drumlin.spark.options import source_rows as rows
+from drumlin.spark.options.offsets import EARLIEST, OffsetLimit, TopicPartition
+from drumlin.spark.options.option_values import OptionError
 
 Side = Literal["starting", "ending"]
 
 
 def limit_of(options: Mapping[str, str], side: Side) -> OffsetLimit | None:
     """The limit on this side. One timestamp for all comes first, then timestamps, then offsets."""
-    text = options.get(f"{side}timestamp")
-    if text is not None:
-        return OffsetLimit(parsed(f"{side}Timestamp", text, time_ms), is_timestamp=True)
-    text = options.get(f"{side}offsetsbytimestamp")
-    if text is not None:
-        times = parsed(f"{side}OffsetsByTimestamp", text, parse_times)
-        return OffsetLimit(times, is_timestamp=True)
-    text = options.get(f"{side}offsets")
-    if text is None:
-        return None
-    word = WORDS.get(text.strip().lower())
-    return OffsetLimit(word) if word is not None else parsed(f"{side}Offsets", text, parse_offsets)
+    is_start = side == "starting"
+    one = (rows.STARTING_TIMESTAMP if is_start else rows.ENDING_TIMESTAMP).find(options)
+    if one is not None:
+        return OffsetLimit(one, is_timestamp=True)
+    each = (
+        rows.STARTING_OFFSETS_BY_TIMESTAMP if is_start else rows.ENDING_OFFSETS_BY_TIMESTAMP
+    ).find(options)
+    if each is not None:
+        return OffsetLimit(each, is_timestamp=True)
+    return (rows.STARTING_OFFSETS if is_start else rows.ENDING_OFFSETS).find(options)
 
 
 def check_order(starting: OffsetLimit, ending: OffsetLimit) -> None:
@@ -63,15 +55,3 @@ def _check_pairs(
         end = ending.get(key, EARLIEST)
         if start >= 0 and 0 <= end < start:
             raise OptionError(f"{key} starts at {start}, after its end {end}")
-
-
-def time_ms(text: str) -> int:
-    """Milliseconds since 1970, as a user wrote them.
-
-    Raises:
-        ValueError: it is no such number.
-    """
-    milliseconds = whole_number(text)
-    if milliseconds < 0:
-        raise ValueError(f"milliseconds since 1970 are not negative: {milliseconds}")
-    return milliseconds

@@ -1,48 +1,41 @@
-"""The names of all options, so that a misspelt option does not pass unnoticed.
+"""The names of all options, so that a misspelt or misplaced option does not pass unnoticed.
 
 Like Spark's Kafka source and sink, ours ignore options that they do not know, but they warn.
-Programs give the same options to both connectors, and options of Kafka's clients that have no
-effect here. All of these count as known.
+Programs give the same options to Spark's connector and to this one, and options of Kafka's clients
+that have no effect here: all of these count as known.
 """
 
 from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
 
+from drumlin.spark.options.client_rows import BOOTSTRAP, CLIENT_ROWS, INCLUDE_HEADERS, STRICT
+from drumlin.spark.options.option import Direction, Option
 from drumlin.spark.options.option_values import OptionError
+from drumlin.spark.options.sink_rows import SINK_ROWS, TOPIC
+from drumlin.spark.options.source_rows import (
+    ASSIGN,
+    SNAPSHOT,
+    SOURCE_ROWS,
+    SUBSCRIBE,
+    SUBSCRIBE_PATTERN,
+)
 
 _logger = logging.getLogger(__name__)
-
-#: The options of the source, as its documentation spells them.
-_SOURCE: Final = (
-    "assign subscribe subscribePattern "
-    "startingOffsets startingTimestamp startingOffsetsByTimestamp "
-    "startingOffsetsByTimestampStrategy endingOffsets endingTimestamp endingOffsetsByTimestamp "
-    "failOnDataLoss includeHeaders minPartitions maxRecordsPerPartition "
-    "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay "
-    "fetchOffset.numRetries fetchOffset.retryIntervalMs kafkaConsumer.pollTimeoutMs "
-    "groupIdPrefix commitOffsetsToGroup strictOptions checkpointTopicIds "
-    "columns batchBytes maxBytesPerTrigger pushFilters "
-    "snapshot reducers taskMemory allowInexact"
-)
-
-#: The options of the sink, and those that source and sink share.
-_SINK: Final = (
-    "topic delivery includeHeaders strictOptions "
-    "sinkId writeId sinkIsNew decisionTopic transactionTimeoutMs speculation "
-    "transactionalGroup transactionalOffsets batchPlan rowsMayDiffer writeTimestamps"
-)
+_Value = TypeVar("_Value")
 
 #: What Spark, or another part of a program, passes to a source along with its options. The second
 #: line comes when a table is created from it, and then each option once more as `option.…`.
 _OF_SPARK: Final = (
-    "path paths checkpointLocation serialization.format transform "
+    "path paths checkpointLocation serialization.format "
     "provider owner comment location external is_managed_location collation table_type"
 )
 _OF_TABLES: Final = "option."
+#: What Spark's Kafka source has, and has no effect here: no group is joined.
+_OF_SPARKS_SOURCE: Final = "groupIdPrefix"
 
 #: Options of Kafka's consumer.
 _OF_KAFKA: Final = (
@@ -99,10 +92,28 @@ _OF_PRODUCERS: Final = (
     "transaction.two.phase.commit.enable transactional.id value.serializer"
 )
 
+#: In the order of the documents.
+ROWS: Final[tuple[Option[Any], ...]] = (
+    BOOTSTRAP,
+    *SOURCE_ROWS,
+    *SINK_ROWS,
+    INCLUDE_HEADERS,
+    STRICT,
+    *CLIENT_ROWS,
+)
+
 #: All known names, by the name in lower case.
 _KNOWN: Final = {
-    name.lower(): name for name in (*_SOURCE.split(), *_SINK.split(), *_OF_SPARK.split())
-} | {f"kafka.{name}": f"kafka.{name}" for name in (*_OF_KAFKA.split(), *_OF_PRODUCERS.split())}
+    **{name.lower(): name for name in (*_OF_SPARK.split(), _OF_SPARKS_SOURCE)},
+    **{f"kafka.{name}": f"kafka.{name}" for name in (*_OF_KAFKA.split(), *_OF_PRODUCERS.split())},
+    **{row.key: row.name for row in ROWS},
+}
+#: What shows that a direction is meant: a view may have the options of several.
+_MARKS: Final[dict[Direction, frozenset[str]]] = {
+    "source": frozenset(row.key for row in (SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN)),
+    "state": frozenset((SNAPSHOT.key,)),
+    "sink": frozenset((TOPIC.key,)),
+}
 
 
 def unknown_options(names: Iterable[str]) -> list[str]:
@@ -114,20 +125,65 @@ def unknown_options(names: Iterable[str]) -> list[str]:
     ]
 
 
-def refuse_unknown(names: Iterable[str]) -> None:
+def misplaced_options(names: Iterable[str], *directions: Direction) -> list[str]:
+    """A phrase for each option (in any case) that none of these directions has, but another.
+
+    There are none of a direction that is meant as well: a view with `subscribe` and `topic` is read
+    and written. Options of Kafka's clients are never among them, as programs give one set of them
+    to all.
+    """
+    given = {each.lower() for each in names}
+    meant = {*directions, *(each for each, marks in _MARKS.items() if marks & given)}
+    return [
+        f"'{row.name}' (only a {row.directions[0]} has it)"
+        for row in ROWS
+        if row.key in given and not meant & set(row.directions) and "kafka" not in row.key
+    ]
+
+
+def refuse_unknown(names: Iterable[str], *directions: Direction) -> None:
     """
     Raises:
-        OptionError: some names are unknown.
+        OptionError: some names are unknown, or are options of other directions.
     """
-    unknown = unknown_options(names)
-    if unknown:
-        raise OptionError(f"strictOptions is true, and there is no option {', '.join(unknown)}")
+    given = list(names)
+    refused = [*unknown_options(given), *misplaced_options(given, *directions)]
+    if refused:
+        raise OptionError(f"strictOptions is true, and there is no option {', '.join(refused)}")
+
+
+def check_keywords(names: Iterable[str], *directions: Direction) -> None:
+    """Check the options that a program has given to a function, which no other connector takes.
+
+    Raises:
+        OptionError: some names are unknown, or are options of other directions. Of Kafka's options
+            there may be newer ones than are known here: these are ignored, with a warning.
+    """
+    given = [each.lower() for each in names]
+    of_kafka = [each for each in given if each.startswith("kafka.")]
+    own = [each for each in given if not each.startswith("kafka.")]
+    refused = [*unknown_options(own), *misplaced_options(own, *directions)]
+    if refused:
+        raise OptionError(f"there is no option {', '.join(refused)}")
+    warn_of_unknown(of_kafka)
+
+
+def kept_for(options: Mapping[str, _Value], direction: Direction) -> dict[str, _Value]:
+    """The options without those that other directions alone have."""
+    others = {row.key for row in ROWS if direction not in row.directions}
+    return {name: each for name, each in options.items() if name.lower() not in others}
 
 
 def warn_of_unknown(names: Iterable[str]) -> None:
     """Warn of each option that has no effect because its name is unknown."""
     for phrase in unknown_options(names):
         _logger.warning("the data source 'drumlin' ignores an option it does not have: %s", phrase)
+
+
+def warn_of_misplaced(names: Iterable[str], direction: Direction) -> None:
+    """Warn of each option that has no effect because it is one of the other direction."""
+    for phrase in misplaced_options(names, direction):
+        _logger.warning("a %s of 'drumlin' ignores the option %s", direction, phrase)
 
 
 def _with_hint(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Parses the text of one option: numbers, choices, durations. Each error names the option.
+"""Parses the text of one option: numbers, choices, durations. An error says what would do.
 
 This module must not know which options exist.
 """
@@ -6,10 +6,11 @@ This module must not know which options exist.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 _Value = TypeVar("_Value")
+_Word = TypeVar("_Word", bound=str)
 
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _DURATION: Final = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
@@ -24,78 +25,90 @@ _DURATION_UNITS_MS: Final = {
     "h": 3_600_000,
     "d": 86_400_000,
 }
+_SINK_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 class OptionError(ValueError):
     """An option of the source or the sink is invalid; the message names it."""
 
 
-def choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
-    """One of `allowed`, the first being the default."""
-    value = options.get(name.lower(), allowed[0]).strip().lower()
-    if value not in allowed:
-        raise OptionError(f"option '{name}' must be one of {', '.join(allowed)}, not {value!r}")
-    return value
-
-
-def boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """True or false, in any capitalisation."""
-    allowed = ("true", "false") if default else ("false", "true")
-    return choice(options, name, allowed) == "true"
-
-
-def positive(options: Mapping[str, str], name: str) -> int | None:
-    """A number above zero; None where the option is not given."""
-    text = options.get(name.lower())
-    if text is None:
-        return None
-    value = parsed(name, text, whole_number)
-    if value <= 0:
-        raise OptionError(f"option '{name}' must be positive, not {value}")
-    return value
-
-
-def size_bytes(options: Mapping[str, str], name: str, default: int) -> int:
-    """A size below 2 GiB, as Kafka's protocol and Arrow have 31 bits for it; or as `64m`."""
-    value = converted(options, name, memory_bytes, str(default))
-    if value <= 0:
-        raise OptionError(f"option '{name}' must be positive, not {value}")
-    if value >= 2**31:
-        raise OptionError(f"option '{name}' must be below 2 GiB, not {value}")
-    return value
-
-
-def converted(
-    options: Mapping[str, str], name: str, convert: Callable[[str], _Value], default: str
-) -> _Value:
-    """The option, or its default, as `convert` understands it."""
-    return parsed(name, options.get(name.lower(), default), convert)
-
-
-def text(options: Mapping[str, str], name: str) -> str | None:
-    """Text that must not be blank; None where the option is not given."""
-    value = options.get(name.lower())
-    if value is None:
-        return None
-    if not value.strip():
-        raise OptionError(f"option '{name}' is empty")
-    return value.strip()
-
-
-def topic_name(name: str, topic: str) -> str:
-    """The topic name given in the option `name`.
+def parsed(name: str, text: str, parse: Callable[[str], _Value]) -> _Value:
+    """The text of the option `name`, as `parse` converts it.
 
     Raises:
-        OptionError: no topic can have this name, so asking the cluster for it is useless.
+        OptionError: `parse` raised a ValueError.
+    """
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise OptionError(f"option '{name}': {error}") from error
+
+
+def choice(*allowed: _Word) -> Callable[[str], _Word]:
+    """A parser of one of these words, in any capitalisation."""
+
+    def parse(text: str) -> _Word:
+        for word in allowed:
+            if word == text.strip().lower():
+                return word
+        raise ValueError(f"must be one of {', '.join(allowed)}, not {text.strip()!r}")
+
+    return parse
+
+
+def boolean(text: str) -> bool:
+    """`true` or `false`, in any capitalisation.
+
+    Raises:
+        ValueError: neither of them.
+    """
+    return choice("true", "false")(text) == "true"
+
+
+def not_blank(text: str) -> str:
+    """Text, without the blanks around it.
+
+    Raises:
+        ValueError: nothing else is there.
+    """
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text.strip()
+
+
+def topic_name(text: str) -> str:
+    """The name of a topic.
+
+    Raises:
+        ValueError: no topic can have this name, so asking the cluster for it is useless.
     """
     from drumlin.metadata.names import check_topic_name
     from drumlin.wire.error_codes import KafkaError
 
     try:
-        check_topic_name(topic)
+        check_topic_name(text)
     except KafkaError as error:
-        raise OptionError(f"option '{name}': {error.message}") from None
-    return topic
+        raise ValueError(error.message) from None
+    return text
+
+
+def stripped_topic_name(text: str) -> str:
+    """The same, with blanks around it allowed."""
+    return topic_name(not_blank(text))
+
+
+def sink_name(text: str) -> str:
+    """A name that becomes part of those of transactions and groups.
+
+    Raises:
+        ValueError: not of that form.
+    """
+    name = not_blank(text)
+    if not _SINK_NAME.fullmatch(name):
+        raise ValueError(
+            f"must be up to 100 letters, digits, dots, dashes and underscores, not {name!r}"
+        )
+    return name
 
 
 def whole_number(text: str) -> int:
@@ -111,16 +124,16 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def memory_bytes(text: str) -> int:
-    """Bytes, or as Spark has them: `512k`, `64m`, `1g`, with or without a `b` behind.
+def positive(text: str) -> int:
+    """A whole number above zero.
 
     Raises:
         ValueError: not of that form.
     """
-    match = _MEMORY.fullmatch(text.strip().lower())
-    if match is None:
-        return whole_number(text)
-    return int(match[1]) << _MEMORY_BITS[match[2]]
+    value = whole_number(text)
+    if value <= 0:
+        raise ValueError(f"must be positive, not {value}")
+    return value
 
 
 def not_negative(text: str) -> int:
@@ -135,6 +148,40 @@ def not_negative(text: str) -> int:
     return value
 
 
+def count(text: str) -> int:
+    """A whole number that is not negative and has 31 bits, as Kafka's `int`.
+
+    Raises:
+        ValueError: not of that form.
+    """
+    value = whole_number(text)
+    if not 0 <= value < 2**31:
+        raise ValueError(f"must be from 0 to 2147483647, not {value}")
+    return value
+
+
+def size_bytes(text: str) -> int:
+    """A size below 2 GiB, as Kafka's protocol and Arrow have 31 bits for it; or as `64m`.
+
+    Raises:
+        ValueError: not of that form.
+    """
+    value = _memory_bytes(text)
+    if value <= 0:
+        raise ValueError(f"must be positive, not {value}")
+    if value >= 2**31:
+        raise ValueError(f"must be below 2 GiB, not {value}")
+    return value
+
+
+def _memory_bytes(text: str) -> int:
+    """Bytes, or as Spark has them: `512k`, `64m`, `1g`, with or without a `b` behind."""
+    match = _MEMORY.fullmatch(text.strip().lower())
+    if match is None:
+        return whole_number(text)
+    return int(match[1]) << _MEMORY_BITS[match[2]]
+
+
 def duration_ms(text: str) -> int:
     """Milliseconds of `30s`, `15m` and the like; a bare number is milliseconds.
 
@@ -147,13 +194,13 @@ def duration_ms(text: str) -> int:
     return round(int(match[1]) * _DURATION_UNITS_MS[match[2] or "ms"])
 
 
-def parsed(name: str, text: str, parse: Callable[[str], _Value]) -> _Value:
-    """The text as `parse` converts it.
+def time_ms(text: str) -> int:
+    """Milliseconds since 1970, as a user wrote them.
 
     Raises:
-        OptionError: `parse` raised a ValueError.
+        ValueError: it is no such number.
     """
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise OptionError(f"option '{name}': {error}") from error
+    milliseconds = whole_number(text)
+    if milliseconds < 0:
+        raise ValueError(f"milliseconds since 1970 are not negative: {milliseconds}")
+    return milliseconds

@@ -9,73 +9,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
-from drumlin.spark.options.java_pattern import python_pattern
+from drumlin.spark.options import source_rows as rows
+from drumlin.spark.options.client_options import ClientOptions, checked_bootstrap, client_options
+from drumlin.spark.options.client_rows import INCLUDE_HEADERS
 from drumlin.spark.options.offset_limits import check_order, limit_of
-from drumlin.spark.options.offsets import (
-    EARLIEST,
-    LATEST,
-    OffsetLimit,
-    TopicPartition,
-    parse_partitions,
-)
-from drumlin.spark.options.option_names import refuse_unknown
-from drumlin.spark.options.option_values import (
-    OptionError,
-    boolean,
-    choice,
-    converted,
-    duration_ms,
-    not_negative,
-    parsed,
-    positive,
-    size_bytes,
-    text,
-    topic_name,
-    whole_number,
-)
+from drumlin.spark.options.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
+from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.portable import Portable
 from drumlin.spark.options.ranges import SplitRule
-from drumlin.spark.options.security import security_of
+from drumlin.spark.options.sink_rows import TOPIC
+from drumlin.spark.options.source_rows import COLUMNS, HEADERS_COLUMN
 
 if TYPE_CHECKING:  # pulls in pyarrow
-    from drumlin.peer.security.security import Security
     from drumlin.spark.options.transform import Transform
 
 _logger = logging.getLogger(__name__)
-ClientOption: TypeAlias = "str | int | Security"
-
-_SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribepattern")
-
-#: Kafka consumer options that contradict how a Spark source works, and why.
-_REFUSED_KAFKA_OPTIONS: Final = {
-    "kafka.auto.offset.reset": "set 'startingOffsets' instead: Spark keeps the offsets itself",
-    "kafka.key.deserializer": "keys are bytes; decode them with DataFrame functions",
-    "kafka.value.deserializer": "values are bytes; decode them with DataFrame functions",
-    "kafka.enable.auto.commit": "offsets are kept in the checkpoint; see 'commitOffsetsToGroup'",
-    "kafka.interceptor.classes": "an interceptor could change the records",
-}
-
-#: Options of Kafka's client that have an effect here, and the name of each in our client.
-_CLIENT_OPTIONS: Final = {
-    "kafka.request.timeout.ms": "request_timeout_ms",
-    "kafkaConsumer.pollTimeoutMs": "request_timeout_ms",  # the same here; of the two, this wins
-    "kafka.socket.connection.setup.timeout.ms": "connect_timeout_ms",
-    "kafka.retry.backoff.ms": "retry_backoff_ms",
-    "kafka.retry.backoff.max.ms": "retry_backoff_max_ms",
-}
-
-#: How long the driver and tasks keep trying by default.
-_PATIENCE_MS: Final = 60_000
-
-#: How much a task fetches and decodes at a time, and the size of the batches it hands to Spark.
-_FETCH_BYTES: Final = 8 << 20
-_BATCH_BYTES: Final = 8 << 20
-
-#: The columns of Spark's Kafka source, in its order; `headers` comes last, and only on request.
-COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-HEADERS_COLUMN: Final = "headers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +54,14 @@ class SourceOptions(Portable):
     max_bytes_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
-    isolation_level: Literal["read_uncommitted", "read_committed"]
+    isolation_level: rows.IsolationLevel
     offset_fetch_attempts: int
     offset_fetch_interval_ms: int
     fetch_bytes: int
     progress_group: str | None  # the consumer group to which a stream commits its progress
     batch_bytes: int
     transform: Transform | None  # a user's function over the records that are read
-    client_options: tuple[tuple[str, ClientOption], ...]  # for `drumlin.connect`
+    client_options: ClientOptions  # for `drumlin.connect`
     journals_topic_ids: bool = False  # in a stream's checkpoint, beside the offsets
     without_gaps: bool = False  # for a state that is exact only if nothing is missing
 
@@ -122,47 +72,37 @@ class SourceOptions(Portable):
         Raises:
             OptionError: Spark's Kafka source refuses the options too, or fails when it reads.
         """
-        _refuse_kafka_options(options)
-        if "snapshot" in options:
+        if rows.SNAPSHOT.is_in(options):
             raise OptionError(
                 "option 'snapshot' is for spark.read.format('drumlin') alone; in a program, "
                 "see drumlin.spark.snapshot"
             )
-        if not options.get("kafka.bootstrap.servers", "").strip():
-            raise OptionError("option 'kafka.bootstrap.servers' must be specified")
-        if boolean(options, "strictOptions", default=False):
-            refuse_unknown(options)
         source = cls(
-            bootstrap_servers=options["kafka.bootstrap.servers"],
+            bootstrap_servers=checked_bootstrap(options, "source", rows.REFUSED_BY_SOURCE),
             subscription=_subscription(options),
             starting=limit_of(options, "starting"),
             ending=limit_of(options, "ending"),
-            no_match_is_latest=choice(
-                options, "startingOffsetsByTimestampStrategy", ("error", "latest")
-            )
-            == "latest",
-            fail_on_data_loss=boolean(options, "failOnDataLoss", default=True),
+            no_match_is_latest=rows.STRATEGY.value(options) == "latest",
+            fail_on_data_loss=rows.FAIL_ON_DATA_LOSS.value(options),
             columns=_columns(options),
-            push_filters=boolean(options, "pushFilters", default=False),
+            push_filters=rows.PUSH_FILTERS.value(options),
             split_rule=SplitRule(
-                min_partitions=positive(options, "minPartitions"),
-                max_records=positive(options, "maxRecordsPerPartition"),
+                min_partitions=rows.MIN_PARTITIONS.find(options),
+                max_records=rows.MAX_RECORDS_PER_PARTITION.find(options),
             ),
-            max_offsets_per_trigger=positive(options, "maxOffsetsPerTrigger"),
-            max_bytes_per_trigger=positive(options, "maxBytesPerTrigger"),
-            min_offsets_per_trigger=positive(options, "minOffsetsPerTrigger"),
-            max_trigger_delay_ms=converted(options, "maxTriggerDelay", duration_ms, "15m"),
-            isolation_level=_isolation_level(options),
-            offset_fetch_attempts=converted(options, "fetchOffset.numRetries", whole_number, "3"),
-            offset_fetch_interval_ms=converted(
-                options, "fetchOffset.retryIntervalMs", not_negative, "1000"
-            ),
-            fetch_bytes=size_bytes(options, "kafka.max.partition.fetch.bytes", _FETCH_BYTES),
+            max_offsets_per_trigger=rows.MAX_OFFSETS_PER_TRIGGER.find(options),
+            max_bytes_per_trigger=rows.MAX_BYTES_PER_TRIGGER.find(options),
+            min_offsets_per_trigger=rows.MIN_OFFSETS_PER_TRIGGER.find(options),
+            max_trigger_delay_ms=rows.MAX_TRIGGER_DELAY.value(options),
+            isolation_level=rows.ISOLATION_LEVEL.value(options),
+            offset_fetch_attempts=rows.NUM_RETRIES.value(options),
+            offset_fetch_interval_ms=rows.RETRY_INTERVAL.value(options),
+            fetch_bytes=rows.FETCH_BYTES.value(options),
             progress_group=_progress_group(options),
-            batch_bytes=size_bytes(options, "batchBytes", _BATCH_BYTES),
+            batch_bytes=rows.BATCH_BYTES.value(options),
             transform=None,
-            journals_topic_ids=boolean(options, "checkpointTopicIds", default=False),
-            client_options=_client_options(options),
+            journals_topic_ids=rows.CHECKPOINT_TOPIC_IDS.value(options),
+            client_options=client_options(options, "source"),
         )
         source._check_trigger_limits()
         return source
@@ -211,34 +151,10 @@ class SourceOptions(Portable):
             )
 
 
-def _refuse_kafka_options(options: Mapping[str, str]) -> None:
-    for name, reason in _REFUSED_KAFKA_OPTIONS.items():
-        if name in options:
-            raise OptionError(f"option '{name}' is not supported: {reason}")
-
-
-def _client_options(options: Mapping[str, str]) -> tuple[tuple[str, ClientOption], ...]:
-    values: dict[str, ClientOption] = {"client_id": options.get("kafka.client.id", "drumlin-spark")}
-    if "kafka.client.rack" in options:
-        values["client_rack"] = options["kafka.client.rack"].strip()
-    security = security_of(options)
-    if security is not None:
-        values["security"] = security
-    for name, keyword in _CLIENT_OPTIONS.items():
-        number = positive(options, name)
-        if number is not None:
-            values[keyword] = number
-    # In a rolling restart, partitions have no leader for a while, and a task that fails is lost
-    # work. A timeout that the user has set comes first.
-    if "request_timeout_ms" not in values:
-        values["call_timeout_ms"] = _PATIENCE_MS
-    return tuple(values.items())
-
-
 def _progress_group(options: Mapping[str, str]) -> str | None:
-    group = text(options, "commitOffsetsToGroup")
-    joined = options.get("kafka.group.id", group)
-    if group is not None and joined != group:
+    group = rows.COMMIT_OFFSETS_TO_GROUP.find(options)
+    joined = rows.GROUP_ID.find(options)
+    if group is not None and joined not in (None, group):
         raise OptionError(
             f"'kafka.group.id' is {joined!r} and 'commitOffsetsToGroup' {group!r}: only the second "
             "has an effect, so leave the first one out"
@@ -247,51 +163,25 @@ def _progress_group(options: Mapping[str, str]) -> str | None:
 
 
 def _subscription(options: Mapping[str, str]) -> Subscription:
-    given = [name for name in _SUBSCRIPTIONS if name in options]
+    ways = (rows.ASSIGN, rows.SUBSCRIBE, rows.SUBSCRIBE_PATTERN)
+    given = [each for each in ways if each.is_in(options)]
     if len(given) != 1:
+        hint = "" if given or not TOPIC.is_in(options) else "; 'topic' names where a sink writes"
         raise OptionError(
             "exactly one of the options 'assign', 'subscribe', 'subscribePattern' must be "
-            f"specified, not {len(given)}"
+            f"specified, not {len(given)}{hint}"
         )
-    value = options[given[0]].strip()
-    if given[0] == "assign":
-        partitions = parsed("assign", value, parse_partitions)
-        if not partitions:
-            raise OptionError(f"no topic-partitions to assign in option 'assign': {value!r}")
-        for topic in {key.topic for key in partitions}:
-            topic_name("assign", topic)
-        return Subscription(partitions=partitions)
-    if given[0] == "subscribe":
-        topics = tuple(topic.strip() for topic in value.split(",") if topic.strip())
-        if not topics:
-            raise OptionError(f"no topics to subscribe to in option 'subscribe': {value!r}")
-        return Subscription(topics=tuple(topic_name("subscribe", topic) for topic in topics))
-    if not value:
-        raise OptionError("the pattern in option 'subscribePattern' is empty")
-    return Subscription(pattern=parsed("subscribePattern", value, python_pattern))
+    return Subscription(
+        rows.SUBSCRIBE.find(options) or (),
+        rows.SUBSCRIBE_PATTERN.find(options),
+        rows.ASSIGN.find(options) or (),
+    )
 
 
 def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
     """The columns of the option `columns`; by default all, `headers` only with `includeHeaders`."""
-    everything = (*COLUMNS, HEADERS_COLUMN)
-    include_headers = boolean(options, "includeHeaders", default=False)
-    text = options.get("columns")
-    if text is None:
-        return everything if include_headers else COLUMNS
-    known = {name.lower(): name for name in everything}
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = [name for name in names if name.lower() not in known]
-    if unknown or not names:
-        raise OptionError(
-            f"option 'columns': {', '.join(unknown) or 'nothing'} is no column of a topic; there "
-            f"are {', '.join(everything)}"
-        )
-    columns = tuple(known[name.lower()] for name in names)
-    if len(set(columns)) < len(columns):
-        raise OptionError(f"option 'columns' names a column twice: {text!r}")
-    return columns
-
-
-def _isolation_level(options: Mapping[str, str]) -> Literal["read_uncommitted", "read_committed"]:
-    level = choice(options, "kafka.isolation.level", ("read_uncommitted", "read_committed"))
-    return "read_committed" if level == "read_committed" else "read_uncommitted"
+    include_headers = INCLUDE_HEADERS.value(options)
+    chosen = rows.COLUMNS_OPTION.find(options)
+    if chosen is not None:
+        return chosen
+    return (*COLUMNS, HEADERS_COLUMN) if include_headers else COLUMNS

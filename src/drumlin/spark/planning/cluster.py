@@ -13,14 +13,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+from drumlin.spark.connection import client_of
 from drumlin.spark.options.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.planning.known_logs import LogIdentity, LogView
+from drumlin.spark.planning.seen_ends import SIDES, SeenEnds, Side
 
 if TYPE_CHECKING:  # pulls in pyarrow, too costly for a session that only looks for data sources
-    from drumlin.client.admin.admin import TopicDescription
-    from drumlin.client.client import Client
+    from drumlin import TopicDescription
     from drumlin.client.places import OffsetSpec
     from drumlin.peer.options import Isolation
     from drumlin.spark.options.ranges import PlannedRange
@@ -34,22 +35,6 @@ _Answer = TypeVar("_Answer")
 _NAMES: Final[dict[int, OffsetSpec]] = {EARLIEST: "earliest", LATEST: "latest"}
 #: Brokers may keep disagreeing about a topic's id. They are not asked for ever.
 _CONFIRMATIONS_MAX: Final = 5
-
-
-def client_of(options: SourceOptions) -> Client:
-    """This process's client for a query's cluster.
-
-    Spark reuses its Python workers, so the connections of one task serve the next; they end with
-    the process. A broker that is down when a worker starts is waited for as at any other time.
-    """
-    return _connect(options.bootstrap_servers, options.client_options)
-
-
-@functools.cache
-def _connect(bootstrap: str, client_options: tuple[tuple[str, Any], ...]) -> Client:
-    from drumlin.client.client import connect
-
-    return connect(bootstrap, check=False, **dict(client_options))
 
 
 def looks(options: SourceOptions) -> Iterator[None]:
@@ -74,6 +59,7 @@ class Cluster:
         self._options = options
         self._assigned = frozenset(options.subscription.partitions)
         self._log_densities: LogDensities | None = None
+        self._seen_ends = SeenEnds()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Readers are sent to tasks. Densities, which serve for planning only, stay on the driver.
@@ -140,7 +126,10 @@ class Cluster:
 
     def is_deleted(self, topic_id: str) -> bool:
         """Whether the cluster says that it no longer knows a topic with this id."""
-        return self._retrying(lambda: client_of(self._options).is_topic_id_unknown(topic_id))
+        from drumlin import lowlevel
+
+        client = client_of(self._options)
+        return self._retrying(lambda: lowlevel.is_topic_id_unknown(client, topic_id))
 
     def missing(
         self, wanted: Collection[TopicPartition], topic_ids: Mapping[str, str | None]
@@ -174,16 +163,14 @@ class Cluster:
         self, time_ms: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """The offset of the first record, never of a marker, that is younger; else the end."""
+        from drumlin import lowlevel
+
         keys = list(partitions)
 
         def ask() -> dict[TopicPartition, int]:
             ends = self._list((key, "latest") for key in keys)
-            found = client_of(self._options).ends_at(
-                {(key.topic, key.partition): offset for key, offset in ends.items()},
-                time_ms,
-                isolation=self._options.isolation_level,
-            )
-            return {TopicPartition(*key): offset for key, offset in found.items()}
+            isolation = self._options.isolation_level
+            return lowlevel.ends_at(client_of(self._options), ends, time_ms, isolation=isolation)
 
         return self._retrying(ask)
 
@@ -228,23 +215,31 @@ class Cluster:
 
     def _known_densities(self) -> LogDensities:
         if self._log_densities is None:
+            from drumlin import lowlevel
             from drumlin.spark.planning.log_densities import LogDensities
 
-            look = client_of(self._options).sample_logs
+            look = functools.partial(lowlevel.sample_logs, client_of(self._options))
             self._log_densities = LogDensities(look, self._mean_densities)
         return self._log_densities
 
     def _mean_densities(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, float]:
-        sizes = client_of(self._options).partition_sizes(partitions)
-        start = self._list((key, "earliest") for key in partitions)
-        end = self._list((key, "latest") for key in partitions)
+        from drumlin import lowlevel
+
+        sizes = lowlevel.partition_sizes(client_of(self._options), partitions)
+        start = self._seen_ends.find(partitions, "earliest", self._ends)
+        end = self._seen_ends.find(partitions, "latest", self._ends)
         return {
             key: sizes[key] / (end[key] - start[key])
             for key in partitions
             if sizes.get(key, -1) >= 0 and end[key] > start[key]
         }
+
+    def _ends(
+        self, partitions: Iterable[TopicPartition], side: Side
+    ) -> Mapping[TopicPartition, int]:
+        return self._list((key, side) for key in partitions)
 
     def _find(
         self, expected: set[TopicPartition], *, must_exist: bool
@@ -284,12 +279,14 @@ class Cluster:
         A list of all topics leaves out the ones that the broker does not know or the user may not
         see. An expected topic that is not in it is looked up by name, which tells the two apart.
         """
+        from drumlin import lowlevel
+
         client = client_of(self._options)
         subscription = self._options.subscription
         if subscription.pattern is None:
             names = subscription.topics or {key.topic for key in subscription.partitions}
-            return client.look_up_topics(list(dict.fromkeys(names)))
-        everything = client.look_up_topics()
+            return lowlevel.look_up_topics(client, list(dict.fromkeys(names)))
+        everything = lowlevel.look_up_topics(client)
         matches = re.compile(subscription.pattern).fullmatch
         found = {
             name: each
@@ -300,7 +297,7 @@ class Cluster:
         unclear -= found.keys()
         if not unclear:
             return found, {}
-        by_name = client.look_up_topics(sorted(unclear))
+        by_name = lowlevel.look_up_topics(client, sorted(unclear))
         return found | by_name.found, by_name.refused
 
     def _offsets_at(
@@ -325,12 +322,17 @@ class Cluster:
         wanted: Iterable[tuple[TopicPartition, OffsetSpec]],
         isolation: Isolation | None = None,
     ) -> dict[TopicPartition, int]:
-        asked: dict[tuple[str, int], OffsetSpec] = dict(wanted)
+        asked = dict(wanted)
         if not asked:
             return {}
         level = isolation or self._options.isolation_level
         found = client_of(self._options).list_offsets(asked, isolation=level)
-        return {TopicPartition(*key): place.offset for key, place in found.items()}
+        offsets = {key: place.offset for key, place in found.items()}
+        for side in SIDES:
+            self._seen_ends.note(
+                side, {key: offset for key, offset in offsets.items() if asked[key] == side}
+            )
+        return offsets
 
     def _retrying(self, ask: Callable[[], _Answer]) -> _Answer:
         """Ask again after an error, as often as `fetchOffset.*` says.

@@ -144,7 +144,7 @@ def end_in_new_log(position: int, first_offset: int, end_offset: int) -> int:
     return min(end_offset, position - 1) if first_offset < position else end_offset
 
 
-def begins_anew(
+def refetches(
     begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> Collection[TopicPartition]:
     """The partitions whose log was recreated, by the offsets in the checkpoint."""

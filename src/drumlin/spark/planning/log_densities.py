@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from drumlin.client.read.log_samples import LogPlace, LogSample
+from drumlin.lowlevel import LogPlace, LogSample
 from drumlin.spark.options.offsets import TopicPartition
 from drumlin.spark.options.ranges import PlannedRange
 from drumlin.spark.planning.density import Density, places_to_sample, samples_each
@@ -63,32 +63,38 @@ class LogDensities:
 
     def of(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
         """How dense the logs are in these ranges, as far as the brokers tell; always sampled."""
-        means = self.means(each.key for each in ranges)
+        self._forget_what_is_old()
         self._forget_what_lies_behind(ranges)
-        return self._look_at(ranges, means)
+        return self._look_at(ranges)
 
     def about(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
         """The same, but without sampling small ranges of topics whose density has been steady."""
-        means = self.means(each.key for each in ranges)
+        self._forget_what_is_old()
         self._forget_what_lies_behind(ranges)
         small = self._steady.small(ranges)
-        others = self._look_at([each for each in ranges if each not in small], means)
+        others = self._look_at([each for each in ranges if each not in small])
         return others | {each.key: Density.mean(density) for each, density in small.items()}
 
-    def _look_at(
-        self, ranges: Sequence[PlannedRange], means: Mapping[TopicPartition, float]
-    ) -> dict[TopicPartition, Density]:
+    def _look_at(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
         large = [each for each in ranges if each.size > UNSAMPLED_OFFSETS]
         small = [each for each in ranges if each.size <= UNSAMPLED_OFFSETS]
-        unknown = [
-            each for each in small if each.key not in means and not self._samples.get(each.key)
-        ]
-        first = dict.fromkeys([*large, *unknown, *_examples(small)])
+        first = dict.fromkeys([*large, *_examples(small)])
         self._sample(list(first))
+        # Samples tell more than the mean of a log, so means are asked for where there are none.
+        rest = [each for each in ranges if each not in first or not self._samples.get(each.key)]
+        means = self.means(each.key for each in rest)
         usual = self._largest_ends(first)
-        heavy = [each for each in small if each.size * usual.get(each.topic, 0) > PACKED_BYTES]
-        self._sample(heavy)
-        sampled = {each.key for each in [*first, *heavy]}
+        more = [
+            each
+            for each in rest
+            if each not in first
+            and (
+                each.size * usual.get(each.topic, 0) > PACKED_BYTES
+                or (each.key not in means and not self._samples.get(each.key))
+            )
+        ]
+        self._sample(more)
+        sampled = {each.key for each in [*first, *more]}
         densities = {}
         for each in ranges:
             known = self._samples.get(each.key)

@@ -40,7 +40,7 @@ from drumlin.spark.planning.cluster import Cluster
 from drumlin.spark.planning.data_loss import ANEW, report_data_loss
 from drumlin.spark.planning.driver import limit_trigger, plan_tasks
 from drumlin.spark.planning.group_progress import GroupProgress
-from drumlin.spark.planning.known_logs import begins_anew
+from drumlin.spark.planning.known_logs import refetches
 from drumlin.spark.reading.tasks import read_task
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         gone = begin.keys() - finish.keys()
         if gone:
             self._report_data_loss("partitions are gone", gone)
-        anew = set(begins_anew(begin, finish))
+        anew = set(refetches(begin, finish))
         if anew:
             self._report_data_loss("topics were deleted and created again", anew)
         if self._advance.latest is None and journalled_ids:
@@ -185,7 +185,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Partitions added since then belong to the next batch. Retention may have removed records.
         """
-        late = set(begins_anew(begin, finish))
+        late = set(refetches(begin, finish))
         if late:
             self._report_data_loss("the records of the first batch are gone", late)
         return {key: min(begin[key], end) for key, end in finish.items() if key in begin}

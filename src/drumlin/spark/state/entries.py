@@ -78,7 +78,7 @@ class Entries:
             self._later_bytes += later.nbytes
 
     def outgrow(self, limit_bytes: int) -> bool:
-        """Whether they take about so much memory, though those that do not count were let go."""
+        """Whether they take about this much memory, even once replaced entries are dropped."""
         return self._latest.outgrow(limit_bytes - self._later_bytes)
 
     def taken(self) -> Iterator[pa.RecordBatch]:

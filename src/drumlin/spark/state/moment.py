@@ -11,9 +11,8 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from drumlin.client.places import Milliseconds, last_ms
-from drumlin.spark.options.offset_limits import time_ms
 from drumlin.spark.options.offsets import LATEST, WORDS, OffsetLimit, TopicPartition, parse_offsets
-from drumlin.spark.options.option_values import OptionError, parsed
+from drumlin.spark.options.option_values import OptionError, parsed, time_ms
 from drumlin.spark.planning.cluster import Cluster
 from drumlin.spark.planning.driver import within_logs
 

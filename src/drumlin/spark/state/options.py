@@ -10,48 +10,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from drumlin.spark.options.keyword_options import as_text
-from drumlin.spark.options.option_names import warn_of_unknown
-from drumlin.spark.options.option_values import OptionError, boolean, positive, size_bytes
+from drumlin.spark.options import source_rows as rows
+from drumlin.spark.options.keyword_options import read_options, with_keywords
+from drumlin.spark.options.option import IT_IS_NO_STREAM, STATES
+from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.options.portable import Portable
 
 #: The columns of a state, unless others are chosen.
 COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
 
-#: What a task holds before it hands out what it has.
-_TASK_BYTES: Final = 64 << 20
 #: The largest cell of the shuffle: Spark's rows and Arrow's values hold one each.
 _CELL_BYTES: Final = 8 << 20
 #: A cell is a small part of what a task holds, so that a reducer takes in little at a time.
 _CELLS_PER_TASK: Final = 8
 
-#: What a state decides by itself.
-_DECIDED: Final = {
-    "assign": "the topic is named elsewhere",
-    "subscribepattern": "the topic is named elsewhere",
-    **dict.fromkeys(
-        ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"),
-        "it follows from the moment where to start",
-    ),
-    **dict.fromkeys(
-        ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"),
-        "it follows from the moment where to end",
-    ),
-    "failondataloss": "with records missing it would be wrong, so it fails",
-}
-#: What only a stream has.
-_OF_STREAMS: Final = dict.fromkeys(
-    (
-        "maxoffsetspertrigger",
-        "minoffsetspertrigger",
-        "maxbytespertrigger",
-        "maxtriggerdelay",
-        "commitoffsetstogroup",
-        "checkpointtopicids",
-    ),
-    "it is no stream",
-)
+#: What a state refuses: it decides it by itself, or only a stream has it.
+_REFUSED: Final = {row.name: row.not_of_states for row in rows.SOURCE_ROWS if row.not_of_states}
+_OF_STREAMS: Final = {name for name, why in _REFUSED.items() if why == IT_IS_NO_STREAM}
+_OF_STATES: Final = {row.key for row in rows.SOURCE_ROWS if row.directions == STATES}
+#: What is not for the reader of the records. A follower may have been cleaned further than the
+#: leader: only the leader is read.
+_LEFT_OUT: Final = {"kafka.client.rack", rows.SNAPSHOT.key, *_OF_STATES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +61,17 @@ class StateOptions(Portable):
     def of(
         cls,
         topic: str,
-        bootstrap_servers: str,
+        bootstrap: str,
         columns: Sequence[str] | str,
         options: Mapping[str, object],
     ) -> StateOptions:
         """The options that a program gives to a function.
 
         Raises:
-            OptionError: they are invalid, or not for a state.
+            OptionError: they are invalid, unknown, or not for a state.
         """
-        given = as_text(topic, bootstrap_servers, {**options, "columns": columns})
-        warn_of_unknown(given)
-        return cls.parse(given)
+        given = {**options, rows.COLUMNS_OPTION.name: columns}
+        return cls.parse(read_options(topic, bootstrap, given, "state"))
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> StateOptions:
@@ -101,10 +80,8 @@ class StateOptions(Portable):
         Raises:
             OptionError: they are invalid, or not for a state.
         """
-        _refuse(options, _DECIDED | _OF_STREAMS)
-        # A follower may have been cleaned further than the leader: only the leader is read.
-        left_out = ("kafka.client.rack", "snapshot")
-        kept = {name: each for name, each in options.items() if name not in left_out}
+        _refuse(options, _REFUSED)
+        kept = {name: each for name, each in options.items() if name not in _LEFT_OUT}
         source = SourceOptions.parse({"kafka.isolation.level": "read_committed"} | kept)
         topics = source.subscription.topics
         if len(topics) != 1:
@@ -112,10 +89,37 @@ class StateOptions(Portable):
         return cls(
             source=source,
             topic=topics[0],
-            reducers=positive(options, "reducers"),
-            task_bytes=size_bytes(options, "taskMemory", _TASK_BYTES),
-            allow_inexact=boolean(options, "allowInexact", default=False),
+            reducers=rows.REDUCERS.find(options),
+            task_bytes=rows.TASK_MEMORY.value(options),
+            allow_inexact=rows.ALLOW_INEXACT.value(options),
         )
+
+
+def with_state_keywords(
+    options: Mapping[str, object],
+    reducers: int | None,
+    task_memory: int | str,
+    allow_inexact: bool,
+) -> dict[str, object]:
+    """The options, and those of states that functions take as keywords.
+
+    Raises:
+        OptionError: an option is given in both ways; or `columns`, which only `snapshot` has, as
+            an argument.
+    """
+    if any(name.lower() == rows.COLUMNS_OPTION.key for name in options):
+        raise OptionError(
+            "option 'columns' does not go with this function: the columns of changes, and of what "
+            "is restored, are always the same"
+        )
+    return with_keywords(
+        options,
+        {
+            rows.REDUCERS: reducers,
+            rows.TASK_MEMORY: task_memory,
+            rows.ALLOW_INEXACT: allow_inexact,
+        },
+    )
 
 
 def stream_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -124,16 +128,24 @@ def stream_options(options: Mapping[str, str]) -> dict[str, str]:
     Raises:
         OptionError: they say what to read.
     """
-    _refuse(options, _DECIDED | {"snapshot": "it is a stream", "checkpointtopicids": "it is set"})
-    return {"kafka.isolation.level": "read_committed", **options, "checkpointtopicids": "true"}
+    decided = {name: why for name, why in _REFUSED.items() if name not in _OF_STREAMS}
+    ids, snapshot = rows.CHECKPOINT_TOPIC_IDS.name, rows.SNAPSHOT.name
+    _refuse(options, decided | {snapshot: "it is a stream", ids: "it is set"})
+    return {"kafka.isolation.level": "read_committed", **options, ids.lower(): "true"}
 
 
 def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options of a stream that mean something for the state with which it begins."""
-    return {name: each for name, each in options.items() if name not in _OF_STREAMS}
+    of_streams = {name.lower() for name in _OF_STREAMS}
+    return {name: each for name, each in options.items() if name not in of_streams}
+
+
+def without_state_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a stream without those of the state with which it begins."""
+    return {name: each for name, each in options.items() if name not in _OF_STATES}
 
 
 def _refuse(options: Mapping[str, str], refused: Mapping[str, str]) -> None:
     for name, reason in refused.items():
-        if name in options:
+        if name.lower() in options:
             raise OptionError(f"option '{name}' does not go with a state from a log: {reason}")

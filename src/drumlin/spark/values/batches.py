@@ -34,7 +34,7 @@ class ColumnDecoding:
 
 @dataclass(frozen=True)
 class BatchDecoding:
-    """What is done with each batch: a function for `mapInArrow`, `map_batches` and `map_stream`."""
+    """What is done with each batch: a function for `mapInArrow` and `map_batches`."""
 
     columns: tuple[ColumnDecoding, ...]
     bad_records: BadRecords

@@ -30,9 +30,12 @@ _OF_RECORDS: Final = "array<struct<key:string,value:binary>>"
 def dead_letters(df: DataFrame) -> DataFrame:
     """The bad records of what was decoded with `bad_records="column"`, as records to be written.
 
-    Columns are `key` and `value` with the record's bytes, `headers` and `timestamp`; what `df`
-    lacks of these is left out. To the record's headers are added topic, partition, offset (those
-    that there are), reason and time, as text.
+    Returns:
+        A row a bad record, as `format("drumlin")` and `sink` write it: `key` and `value` binary,
+            with the record's bytes, `timestamp` timestamp, and `headers` array of struct of `key`
+            string and `value` binary. What `df` lacks of these is left out. To the record's headers
+            are added topic, partition, offset (those that there are), reason, and time in
+            milliseconds, as text.
 
     Raises:
         ValueError: the DataFrame has no column `error` with the bytes of bad records beside it, or

@@ -6,8 +6,10 @@ task does is in `batches.py`; what bytes mean, in `drumlin.client.values`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from drumlin.spark.old_names import takes_bootstrap_servers
 from drumlin.spark.values.bad_records import BAD_RECORDS, ERROR_COLUMN, BadRecords, raw_column
 
 if TYPE_CHECKING:
@@ -53,6 +55,13 @@ def decode_values(
             a column `raw` with the bytes of bad ones (`raw_key` for those of keys); what cannot
             be decoded is null. `drop` drops them.
 
+    Returns:
+        The columns of `df` in their order. The decoded column stands in the place of the one of its
+            name, or comes last; with `into=None` the column of bytes goes, and the fields come
+            last. Then, with `bad_records="column"`, `error` string, `raw` binary, and with `key`
+            also `raw_key` binary. Types are those of "What becomes of types" in
+            docs/typed-values.md; times are UTC, with microseconds.
+
     Raises:
         SchemaError: the schema is invalid, or cannot become columns.
         RegistryError: the registry does not have the subject, or cannot be asked.
@@ -64,12 +73,13 @@ def decode_values(
     return df.mapInArrow(decoding, result)
 
 
+@takes_bootstrap_servers
 def read_values(
     spark: SparkSession,
     topic: str,
     schema: StructType | str | None = None,
     *,
-    bootstrap_servers: str,
+    bootstrap: str,
     stream: bool = False,
     format: Format = "json",  # noqa: A002
     registry: SchemaRegistry | str | None = None,
@@ -78,36 +88,58 @@ def read_values(
     into: str | None = "value",
     key: ValueDecoder | StructType | str | None = None,
     bad_records: BadRecords = "fail",
+    columns: Sequence[str] | str | None = None,
     **options: object,
 ) -> DataFrame:
-    """A topic with decoded values, which Spark never sees as bytes.
+    """A topic with decoded values, which Spark never sees as bytes, as a batch or a stream.
 
     The same as `decode_values` of the topic's DataFrame, and faster: values are decoded where they
-    are fetched (see `map_batches` and `map_stream`).
+    are fetched (see `map_batches`).
 
     Args:
         topic: a name, or several with commas between them.
-        stream: read it as a stream.
-        options: those of `format("drumlin")`; `columns` may be a sequence of names, with `value`.
-            With `bad_records="column"`, `includeHeaders` is true by default, for dead letters.
+        schema, format, registry, subject, message, into, key, bad_records: as for `decode_values`.
+        bootstrap: some of the brokers, as `host:port,…`.
+        stream: read the topic as a stream. A batch ends where the log ends when this is called.
+        columns: which columns of the topic there are, `value` among them; None: those of
+            `format("drumlin")`.
+        options: those of `format("drumlin")`. With `bad_records="column"`, `includeHeaders` is true
+            by default, for dead letters.
+
+    Returns:
+        The columns of the topic (`key` binary, `topic` string, `partition` int, `offset` long,
+            `timestamp` timestamp with milliseconds, `timestampType` int), and the decoded ones as
+            from `decode_values`.
 
     Raises:
         OptionError: the options are invalid.
         SchemaError, RegistryError, DecoderUnavailable, ValueError: as `decode_values`.
     """
-    from drumlin.spark.mapping import map_batches, map_stream
-    from drumlin.spark.options.keyword_options import as_text
+    from drumlin.spark.mapping import map_batches
+    from drumlin.spark.options.keyword_options import read_options, with_keywords
     from drumlin.spark.options.options import SourceOptions
+    from drumlin.spark.options.source_rows import COLUMNS_OPTION
     from drumlin.spark.source import spark_schema
 
-    columns = _columns(_decoder(schema, format, registry, subject, message), "value", into, key)
-    names = {name.lower() for name in options}
-    if bad_records == "column" and not names & {"columns", "includeheaders"}:
-        options["includeHeaders"] = not _becomes_headers(columns[0])
-    read = SourceOptions.parse(as_text(topic, bootstrap_servers, options)).columns
-    result, decoding = _planned(spark_schema(read), columns, bad_records)
-    mapped = map_stream if stream else map_batches
-    return mapped(spark, topic, decoding, result, bootstrap_servers=bootstrap_servers, **options)
+    given = with_keywords(options, {COLUMNS_OPTION: columns})
+    SourceOptions.parse(read_options(topic, bootstrap, given))  # before a registry is asked
+    decoded = _columns(_decoder(schema, format, registry, subject, message), "value", into, key)
+    chosen = {name.lower() for name, each in given.items() if each is not None}
+    if bad_records == "column" and not chosen & {"columns", "includeheaders"}:
+        given["includeHeaders"] = not _becomes_headers(decoded[0])
+    read = SourceOptions.parse(read_options(topic, bootstrap, given)).columns
+    result, decoding = _planned(spark_schema(read), decoded, bad_records)
+    others = {name: each for name, each in given.items() if name.lower() != COLUMNS_OPTION.key}
+    return map_batches(
+        spark,
+        topic,
+        decoding,
+        result,
+        bootstrap=bootstrap,
+        stream=stream,
+        columns=read,
+        **others,
+    )
 
 
 def _decoder(

@@ -37,6 +37,9 @@ def encode_values(
             byte and its id. Without one, they are bare.
         subject: under which it is registered, often the topic's name with `-value`.
 
+    Returns:
+        The columns of `df` in their order, of which `column` is binary.
+
     Raises:
         SchemaError: a part of the column has no counterpart in Avro, or the schema is invalid.
         RegistryError: the registry refuses the schema, or cannot be asked.

@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from drumlin.spark.old_names import takes_bootstrap_servers
+from drumlin.spark.options.keyword_options import as_text
 from drumlin.spark.options.offsets import without_topic_ids
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.writing.protocol.content import Plan
@@ -30,40 +32,41 @@ _AS_BINARY: Final[tuple[str, ...]] = ("key", "value")
 _QUERY_ID: Final = "sql.streaming.queryId"
 
 
+@takes_bootstrap_servers
 def sink(
     topic: str | Mapping[str, RowsOf] | None = None,
     *,
-    bootstrap_servers: str,
+    bootstrap: str,
     **options: object,
 ) -> Callable[[DataFrame, int], None]:
     """A function for `DataStreamWriter.foreachBatch`, which writes every micro-batch once.
+
+    The rows have a column `value`, string or binary, and may have `key` (string or binary),
+    `topic` (string), `partition` (int), `headers` (array of struct of `key` string and `value`
+    binary) and, with `writeTimestamps`, `timestamp` (or a bigint of milliseconds).
 
     Args:
         topic: where the rows go; or a function for each topic, which makes the topic's rows of the
             micro-batch; or None if the rows have a column `topic`. However many topics there are,
             a batch becomes visible in all of them or in none.
+        bootstrap: some of the brokers, as `host:port,…`.
         options: those of `format("drumlin")` as a sink; those with dots as `**{"kafka.acks": …}`.
             An option that is None counts as not given.
             `transactionalGroup` names a consumer group. The offsets at which the batch ends, in the
             topics that the query reads, are committed to it in the same decision.
 
     Raises:
-        OptionError: `topic` is an empty mapping. When a batch is written: `transactionalGroup` is
-            set and the query reads something other than topics, or exactly-once delivery is asked
-            for over Spark Connect.
+        OptionError: `topic` is an empty mapping, or an option is unknown. When a batch is written:
+            an option is invalid; `transactionalGroup` is set and the query reads something other
+            than topics; or exactly-once delivery is asked for over Spark Connect.
     """
-    given = {name.lower(): _text(each) for name, each in options.items() if each is not None}
-    given["kafka.bootstrap.servers"] = bootstrap_servers
+    given = as_text(bootstrap, options, "sink")
     if isinstance(topic, str):
         given["topic"] = topic
     rows_of = topic if isinstance(topic, Mapping) else None
     if rows_of is not None and not rows_of:
         raise OptionError("a sink with a function for each topic has at least one")
     return functools.partial(_write, given, rows_of)
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _write(

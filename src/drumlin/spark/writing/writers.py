@@ -20,11 +20,12 @@ from pyspark.sql.datasource import (
 )
 
 from drumlin.spark import garbage
+from drumlin.spark.connection import client_of
 from drumlin.spark.writing.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
 from drumlin.spark.writing.options import SinkOptions
 from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
 from drumlin.spark.writing.rivals import check_alone
-from drumlin.spark.writing.tasks import client_of, write_at_least_once, write_once
+from drumlin.spark.writing.tasks import write_at_least_once, write_once
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""All logs of a broker over all of its `log.dirs`; in Kafka the `LogManager`.
+"""All logs of a broker in all of its `log.dirs`, Kafka's `LogManager`.
 
-Rounds over all logs are plain functions here: when they run, the broker decides.
+Rounds over all logs are plain functions here; the broker decides when they run.
 """

@@ -1,7 +1,7 @@
-"""Writing the checkpoints of a log dir: offsets of its logs, and those kept for logs not loaded.
+"""Writing the checkpoints of a log dir.
 
-What was noted of a deleted log is dropped. What was noted of a log that exists but could not be
-loaded is always kept: its recovery point keeps it from being recovered, and cut, from offset 0.
+Entries of deleted logs are dropped. Entries of logs that exist but could not be loaded are always
+kept: without its recovery point such a log would be recovered, and maybe cut, from offset 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Logs = Mapping[tuple[str, int], "PartitionLog"]
 
 
 def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None:
-    """Write recovery points, log start offsets, high watermarks and the like. Blocks.
+    """Write recovery points, log start offsets, high watermarks and the other checkpoints. Blocks.
 
     Raises:
         OSError: the device fails.
@@ -38,7 +38,7 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
 
     def current_recovery_points() -> PartitionOffsets:
         reached = recovery_points | {key: log.recovery_point for key, log in logs().items()}
-        # In between: what lies before a recovery point is not looked through for gaps any more.
+        # Between reading and writing the recovery points, below which gaps are not searched again.
         directory.kept_deletions.write(current_kept_deletions)
         return reached
 

@@ -1,7 +1,7 @@
-"""All logs of a broker, over all of its `log.dirs`: open, create, find, delete, stop.
+"""All logs of a broker, in all of its `log.dirs`: open, create, find, delete, close.
 
-What is done now and then (retention, flushes, checkpoints, reviving failed dirs) is a plain
-function here; the broker's scheduler decides when, and in which thread.
+Periodic work (retention, flushes, checkpoints, recovery of failed log dirs) is a plain function
+here; the broker's scheduler decides when it runs, and in which thread.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.config.topic import LogConfig
-from drumlin.storage.all_logs import first_looks, retention_round
+from drumlin.storage.all_logs import retention_round, round_preparation
 from drumlin.storage.all_logs.checkpoint_rounds import write_checkpoints
 from drumlin.storage.all_logs.new_log import new_log
-from drumlin.storage.all_logs.retention_round import Tell, tell_nobody
+from drumlin.storage.all_logs.retention_round import Notify, notify_nobody
 from drumlin.storage.directory.clean_marker import NO_EPOCH
 from drumlin.storage.directory.log_directory import (
     LogDirectory,
@@ -53,11 +53,12 @@ _logger = logging.getLogger(__name__)
 
 
 class LogDirectories:
-    """The logs by topic and partition, and the dirs that they are in.
+    """The logs by topic and partition, and the log dirs.
 
-    `is_cordoned(path)`: whether a dir is to get no new logs as long as there are others.
-    `locks`: descriptors that lock dirs for us already, by their paths.
-    `last_broker_epoch`: see `LogDirectory.claim`.
+    Args:
+        is_cordoned: whether the log dir with this path gets no new logs if there are others.
+        locks: descriptors that hold the locks of log dirs already, by path.
+        last_broker_epoch: see `LogDirectory.claim`.
     """
 
     def __init__(
@@ -84,10 +85,10 @@ class LogDirectories:
         self._open_files = OpenFiles(Files()) if open_files is None else open_files
         self._files = self._open_files.files
         self._logs: dict[tuple[str, int], PartitionLog] = {}
-        # Left by a topic that was deleted while its dir was offline, and then created again.
+        # Second logs of a partition, whose topic was created again while a log dir was offline.
         self._second_logs: dict[tuple[str, int], list[PartitionLog]] = {}
         self._doomed = DoomedFiles(self._files, clock)
-        #: Where logs are to lie that are not there yet.
+        #: The log dirs for logs that do not exist yet (KIP-113).
         self.wanted_places: dict[tuple[str, int], LogDirectory] = {}
         absolute = [str(Path(path).absolute()) for path in paths]
         self.directories = [
@@ -97,12 +98,12 @@ class LogDirectories:
     # -- starting ----------------------------------------------------------------------
 
     def open(self) -> Self:
-        """Lock the dirs and load every log in them.
+        """Lock the log dirs and load every log in them.
 
-        A dir that can't be read is offline, unless it is the only one.
+        A log dir that can't be read goes offline, unless it is the only one.
 
         Raises:
-            UnusableLogDirectory: a dir is in use, or not ours; or none can be used.
+            UnusableLogDirectory: a log dir is in use, or not ours; or none can be used.
         """
         try:
             for directory in self.directories:
@@ -135,7 +136,7 @@ class LogDirectories:
                 except OSError as error:
                     directory.go_offline(error, f"list {directory.path}")
         if not self.was_clean:
-            # What was cut off must not be believed to be there after the next crash.
+            # After the next crash, the checkpoints must not cover records that were cut off.
             self.write_checkpoints()
 
     def _add(self, log: PartitionLog) -> None:
@@ -151,7 +152,7 @@ class LogDirectories:
 
     @property
     def was_clean(self) -> bool:
-        """Whether all dirs were new, or closed by a clean stop."""
+        """Whether all log dirs were new, or closed by a clean shutdown."""
         return all(directory.was_clean for directory in self.directories)
 
     # -- logs --------------------------------------------------------------------------
@@ -166,7 +167,7 @@ class LogDirectories:
         return self._logs.get((topic, partition))
 
     def with_second_logs(self) -> list[PartitionLog]:
-        """All logs, those too whose partition has another one."""
+        """All logs, including second logs of a partition."""
         return [*self, *(log for others in self._second_logs.values() for log in others)]
 
     def _logs_in(self, directory: LogDirectory) -> dict[tuple[str, int], PartitionLog]:
@@ -176,12 +177,12 @@ class LogDirectories:
         return [log for log in self if log.log_directory is directory]
 
     def is_cordoned(self, directory: LogDirectory) -> bool:
-        """Whether new logs go to other dirs, if there are any."""
+        """Whether new logs go to other log dirs, if there are any."""
         return self._is_cordoned(directory.path)
 
     @property
     def are_all_cordoned(self) -> bool:
-        """Whether every dir that is online gets no new logs."""
+        """Whether no log dir that is online gets new logs."""
         online = [directory for directory in self.directories if directory.is_online]
         return bool(online) and all(map(self.is_cordoned, online))
 
@@ -194,12 +195,12 @@ class LogDirectories:
         *,
         is_new: bool = True,
     ) -> PartitionLog:
-        """An empty log, in the dir that has fewest, of those that are not cordoned.
+        """Create an empty log, in the log dir with the fewest logs that is not cordoned.
 
-        One that is not new may lie in a dir that is offline: there must not be a second one.
+        Unless `is_new`, it is refused if the log may exist in a log dir that is offline.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, when it can't be, or not now.
+            KafkaError: KAFKA_STORAGE_ERROR, the log can't be created, or not at the moment.
         """
         created = self.create_all(topic, [partition], topic_id, config, is_new=is_new)[0]
         if isinstance(created, KafkaError):
@@ -215,7 +216,7 @@ class LogDirectories:
         *,
         is_new: bool = True,
     ) -> list[PartitionLog | KafkaError]:
-        """Like `create`, for partitions of one topic. Blocks; one caller at a time."""
+        """Create logs as `create` does, for partitions of one topic. Blocks; not thread-safe."""
         counts = Counter(log.log_directory for log in self)
         created: list[PartitionLog | KafkaError] = []
         for partition in partitions:
@@ -242,7 +243,7 @@ class LogDirectories:
             self._check_is_nowhere(topic, partition)
         failure = storage_error("no log dir is online")
         online = [directory for directory in self.directories if directory.is_online]
-        # Where all of them are cordoned, it has to lie somewhere: it was created just before.
+        # If all are cordoned it goes there nevertheless, as the topic has just been created.
         chosen = [each for each in online if not self.is_cordoned(each)] or online
         wanted = self.wanted_places.pop((topic, partition), None)
         for directory in sorted(chosen, key=lambda each: (each is not wanted, counts[each])):
@@ -253,7 +254,7 @@ class LogDirectories:
         raise failure
 
     def _check_is_nowhere(self, topic: str, partition: int) -> None:
-        """There must not be a second log of what is on a disk, although it is not loaded.
+        """Check that no log dir has the partition, not even unloaded or offline.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -266,22 +267,22 @@ class LogDirectories:
                 raise storage_error(f"{path} is there, but could not be loaded")
 
     def delete(self, topic: str, partition: int) -> None:
-        """Forget a log at once; its folder is renamed now and removed in the background.
+        """Remove a log at once; its folder is renamed now and removed in the background.
 
-        Where the partition has a second one, that is its log from now on.
+        If the partition has a second log, that becomes its log.
         """
         log = self._logs.get((topic, partition))
         if log is not None:
             self.delete_log(log)
 
     def delete_log(self, log: PartitionLog) -> None:
-        """Like `delete`, for a log that may be its partition's second one."""
+        """Delete a log as `delete` does; it may be its partition's second log."""
         path = self._let_go(log, deleted_directory_name(log.topic, log.partition))
         if path is not None:
             self._doomed.add([path], log.config.file_delete_delay_ms)
 
     def move_aside(self, topic: str, partition: int) -> None:
-        """Like `delete`, but keeps the folder under another name: the topic was not deleted."""
+        """Remove a log, and keep its folder as `-stray`: its topic was not deleted."""
         log = self._logs[topic, partition]
         path = self._let_go(log, stray_directory_name(topic, partition))
         if path is not None:
@@ -293,7 +294,7 @@ class LogDirectories:
             )
 
     def _let_go(self, log: PartitionLog, new_name: str) -> str | None:
-        """Forget a log. What its folder is called from now on; None where it cannot be renamed."""
+        """Remove a log; returns the new path of its folder, None if it could not be renamed."""
         key = log.topic, log.partition
         others = self._second_logs.pop(key, [])
         if self._logs[key] is not log:
@@ -314,33 +315,33 @@ class LogDirectories:
             return None
         return path
 
-    # -- now and then: on the loop -----------------------------------------------------
+    # -- periodic work on the loop -----------------------------------------------------
 
-    def delete_old_segments(self, tell: Tell = tell_nobody) -> Work[None]:
-        """Retention, for all logs, as far as `prepare_retention` has looked.
+    def delete_old_segments(self, notify: Notify = notify_nobody) -> Work[None]:
+        """Delete expired segments of all logs, if `prepare_retention` has read their times.
 
-        `tell(log)`: called for each log whose start offset has moved.
+        `notify(log)` is called for each log whose start offset has advanced.
         """
         now_ms = self._clock.expiry.now_ms()
-        return retention_round.delete_from_all(self, now_ms, self._doomed, tell)
+        return retention_round.delete_from_all(self, now_ms, self._doomed, notify)
 
-    def delete_held_segments(self, tell: Tell = tell_nobody) -> Work[None]:
-        """Retention for logs in which a swap of segments has kept it waiting."""
+    def delete_held_segments(self, notify: Notify = notify_nobody) -> Work[None]:
+        """Delete expired segments of logs in which a segment swap has delayed that."""
         now_ms = self._clock.expiry.now_ms()
         for log in self:
             yield
             if log.swaps.retention_waits:
-                yield from retention_round.delete_from_all((log,), now_ms, self._doomed, tell)
+                yield from retention_round.delete_from_all((log,), now_ms, self._doomed, notify)
 
     def swap_segments(self, swap: SegmentSwap) -> None:
-        """Have a log put cleaned segments where old ones were.
+        """Replace old segments of a log by cleaned ones.
 
         Raises:
-            SegmentsChanged: the log is not what it was when its cleaning began.
-            KafkaError: KAFKA_STORAGE_ERROR, its dir is offline.
-            OSError: a file could not be renamed; in all three cases nothing was changed.
+            SegmentsChanged: the log has changed since its cleaning began.
+            KafkaError: KAFKA_STORAGE_ERROR, its log dir is offline.
+            OSError: a file could not be renamed. In all three cases nothing was changed.
         """
-        # Without a delay: readers hold descriptors, and a reader that comes too late looks again.
+        # Without a delay: readers hold descriptors, and later readers look the segments up again.
         swap.apply(lambda paths: self._doomed.add(paths, 0))
 
     def roll_overdue(self) -> Work[None]:
@@ -349,13 +350,13 @@ class LogDirectories:
         for log in self:
             yield
             if not log.is_deleted:
-                with contextlib.suppress(KafkaError):  # said where the dir failed
+                with contextlib.suppress(KafkaError):  # logged where the log dir failed
                     log.roll_if_overdue(now_ms)
 
     def release_idle(self) -> Work[None]:
-        """Give back what logs hold that were not appended to since the last call.
+        """Release resources of logs without an append since the last call.
 
-        Those of a failed dir are left alone: a thread may be loading them again.
+        Logs in a failed log dir are left alone: a thread may be loading them again.
         """
         for log in self:
             yield
@@ -364,15 +365,15 @@ class LogDirectories:
                     log.release_if_idle()
 
     def expire_producers(self, expiration_ms: int) -> Work[None]:
-        """Forget producers that have been silent for so long, in all logs."""
+        """Remove producers from all logs that have been idle for `expiration_ms`."""
         now_ms = self._clock.expiry.now_ms()
         for log in self:
             yield from log.producer_state.expire(now_ms, expiration_ms)
 
     def logs_to_flush(self) -> Work[list[PartitionLog]]:
-        """Logs that the background owes a `flush`, each to be called in a thread.
+        """The logs to flush in the background, each by `flush` in a thread.
 
-        Those with sealed segments, and those with records as old as `flush.ms`.
+        These are logs with sealed segments, and logs with records as old as `flush.ms`.
         """
         now_s = self._clock.monotonic()
         due = []
@@ -383,18 +384,18 @@ class LogDirectories:
                 due.append(log)
         return due
 
-    # -- now and then: in a thread -----------------------------------------------------
+    # -- periodic work in a thread -----------------------------------------------------
 
     def prepare_retention(self) -> None:
-        """Read what `delete_old_segments` will ask of files that rest since the start. Blocks."""
-        first_looks.prepare_retention(self, self._clock.expiry.now_ms())
+        """Read what `delete_old_segments` needs from idle files. Blocks."""
+        round_preparation.prepare_retention(self, self._clock.expiry.now_ms())
 
     def prepare_rolls(self) -> None:
-        """Read what `roll_overdue` will ask of files that rest since the start. Blocks."""
-        first_looks.prepare_rolls(self)
+        """Read what `roll_overdue` needs from idle files. Blocks."""
+        round_preparation.prepare_rolls(self)
 
     def remove_later(self, path: str, delay_ms: int) -> None:
-        """Remove a folder that a log has left."""
+        """Remove a folder later, after a log has moved out of it."""
         self._doomed.add([path], delay_ms)
 
     def remove_doomed(self) -> None:
@@ -404,9 +405,9 @@ class LogDirectories:
         self._doomed.remove_due()
 
     def write_checkpoints(self) -> None:
-        """Recovery points, log start offsets and high watermarks. Blocks.
+        """Write recovery points, log start offsets, high watermarks and the like. Blocks.
 
-        What was noted of logs that are deleted is forgotten.
+        Entries of deleted logs are dropped.
         """
         for directory in self.directories:
             if directory.is_online:
@@ -416,11 +417,11 @@ class LogDirectories:
                     directory.fail(error, f"write the checkpoints of {directory.path}")
 
     def mend(self, directory: LogDirectory) -> bool:
-        """Whether an offline dir works again and its logs are in order. Blocks.
+        """Repair the logs of an offline log dir; returns whether the log dir works again. Blocks.
 
-        After anything but a full device they are read again from their recovery points: what
-        a failed write left in memory is not what the device has. The dir stays offline until
-        `bring_back`: the leaders of its partitions may have to say first what was lost.
+        After any failure except a full device the logs are read again from their recovery points,
+        since after a failed write memory and device differ. The log dir stays offline until
+        `bring_back`: first, partitions that lost records may need a new leader epoch.
         """
         failure = directory.failure
         assert failure is not None
@@ -440,14 +441,14 @@ class LogDirectories:
         except (OSError, UnusableLogDirectory, UnsupportedFormat) as error:
             _logger.warning("Log dir %s stays offline: %s", directory.path, error)
             return False
-        except Exception:  # the other dirs are to be tried all the same
+        except Exception:  # the other log dirs must still be tried
             _logger.exception("Log dir %s stays offline", directory.path)
             return False
         directory.mended = failure
         return True
 
     def bring_back(self, directory: LogDirectory) -> bool:
-        """Have a mended dir online again, with logs in it that could not be loaded before. Blocks.
+        """Take a repaired log dir online, with logs that could not be loaded before. Blocks.
 
         Returns:
             Whether it is still online afterwards.
@@ -465,20 +466,20 @@ class LogDirectories:
         return directory.is_online
 
     def load_again(self, directory: LogDirectory) -> bool:
-        """Load what could not be loaded, but may be by now: a descriptor was missing. Blocks.
+        """Try again to load logs that could not be loaded for lack of descriptors. Blocks.
 
         Returns:
-            Whether there are more logs than before.
+            Whether any log was loaded.
         """
         found = load_missing(directory, self._config_for, self._logs)
         for log in found:
-            self._add(log)  # its topic may have been made anew meanwhile
+            self._add(log)  # maybe as a second log: its topic may have been created again meanwhile
         return bool(found)
 
     # -- stopping ----------------------------------------------------------------------
 
     def close(self, broker_epoch: int = NO_EPOCH) -> None:
-        """A clean stop, in this broker epoch: all is durable, and the next start knows. Blocks."""
+        """Make everything durable and mark a clean shutdown in this broker epoch. Blocks."""
         with ThreadPoolExecutor(self._threads * len(self.directories), "close") as pool:
             # The checkpoints will show which could not be.
             list(pool.map(PartitionLog.close_or_note, self))
@@ -492,7 +493,7 @@ class LogDirectories:
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the dirs as they are, as a crash would."""
+        """Release the log dirs as a crash would: nothing is flushed or marked."""
         for log in self:
             log.close_files()
         for directory in self.directories:

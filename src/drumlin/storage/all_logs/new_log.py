@@ -1,4 +1,4 @@
-"""Making the folder of a new partition: all of it, or nothing is left."""
+"""Creating the folder of a new partition, atomically: after an error nothing is left of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from drumlin.storage.segment.segment_list import SegmentList
 def new_log(
     directory: LogDirectory, topic: str, partition: int, topic_id: UUID, config: LogConfig
 ) -> PartitionLog:
-    """An empty log in a folder of its own.
+    """Create an empty log in a new folder.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.
@@ -27,7 +27,7 @@ def new_log(
     if directory.files.exists(path):
         raise storage_error(f"{path} is there, but could not be loaded")
     try:
-        # What an earlier topic of that name has left must not count for this one.
+        # Checkpoints of an earlier topic with this name must not apply to the new log.
         directory.recovery_points.lower((topic, partition), 0)
         directory.log_start_offsets.lower((topic, partition), 0)
         directory.cleaner_offsets.lower((topic, partition), 0)
@@ -49,7 +49,7 @@ def new_log(
 
 
 def _undo(directory: LogDirectory, path: str, key: tuple[str, int]) -> None:
-    """Remove what there is of the folder, by names: to list it, a descriptor would be needed."""
+    """Remove the files by their names, as listing the folder might fail for lack of descriptors."""
     files = directory.files
     with contextlib.suppress(OSError):
         for file in Segment(path, 0, directory.open_files, 0).all_files():

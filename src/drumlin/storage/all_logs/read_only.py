@@ -1,6 +1,6 @@
-"""The logs of a dir that no broker uses, opened for reading and never changed.
+"""Read-only access to the logs of a log dir, while no broker uses it. Never changes a file.
 
-Nothing is recovered or completed, unlike in `recovery.py`: a log that needs it is an error.
+Unlike `recovery.py` it recovers and completes nothing: a log that needs that is an error.
 A log opened here must not be appended to, nor cleaned.
 """
 
@@ -18,7 +18,7 @@ from drumlin.records.batch.batch import Buffer
 from drumlin.storage.directory.log_directory import LogDirectory
 from drumlin.storage.files.files import Files
 from drumlin.storage.files.open_files import OpenFiles
-from drumlin.storage.log.file_names import parse_file_name, say_strangers
+from drumlin.storage.log.file_names import log_foreign_files, parse_file_name
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.log.producer_replay import OFFSET_MAX, follow_segment, load_snapshot_up_to
 from drumlin.storage.log.swap_plan import FILE_NAME as SWAP_PLAN
@@ -30,7 +30,7 @@ from drumlin.storage.segment.segment_list import SegmentList
 
 
 class ReadOnlyFiles(Files):
-    """Files that can only be read: every call that would change one raises `OSError` (EROFS)."""
+    """Files that can only be read: calls that would change something raise `OSError` (EROFS)."""
 
     def open(self, path: str, *, create: bool = False) -> int:
         if create:
@@ -70,15 +70,15 @@ def _refuse(path: str | None) -> NoReturn:
 
 
 def open_read_only(path: str, clock: Clock) -> LogDirectory:
-    """A log dir opened for reading."""
+    """Open a log dir for reading."""
     return LogDirectory(path, OpenFiles(ReadOnlyFiles()), clock)
 
 
 def partitions_of(directory: LogDirectory) -> Iterator[tuple[str, int]]:
-    """Topics and partitions that have a folder in a dir, in order.
+    """Topics and partitions with a folder in a log dir, sorted.
 
     Raises:
-        OSError: it cannot be listed.
+        OSError: the log dir cannot be listed.
     """
     yield from sorted(partitions_in(directory))
 
@@ -86,18 +86,18 @@ def partitions_of(directory: LogDirectory) -> Iterator[tuple[str, int]]:
 def look_at_log(
     directory: LogDirectory, topic: str, partition: int, config: LogConfig
 ) -> PartitionLog:
-    """One log as it lies in its folder.
+    """Open one log as it is in its folder.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: there is no segment, or its broker has to be started first, to complete a swap.
+        OSError: the folder cannot be read.
+        ValueError: there is no segment, or a broker has to start first to complete a swap.
     """
     path, files = f"{directory.path}/{topic}-{partition}", directory.files
     names = files.list_directory(path)
     found = [each for each in map(parse_file_name, names) if each is not None]
     if SWAP_PLAN in names or any(each.state == SWAP_SUFFIX for each in found):
         raise ValueError(f"a cleaning of {topic}-{partition} is completed by the next start")
-    say_strangers(path, names)
+    log_foreign_files(path, names)
     segments = []
     for base_offset, *kind in found:
         if kind == [LOG_SUFFIX, ""]:

@@ -1,4 +1,4 @@
-"""A round of retention: the expired segments of all logs are deleted, log by log."""
+"""A round of retention: deletes the expired segments of all logs, log by log."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.turns import Work
 from drumlin.wire.error_codes import KafkaError
 
-#: Called with a log.
-Tell = Callable[[PartitionLog], object]
+#: Called with a log whose log start offset has advanced.
+Notify = Callable[[PartitionLog], object]
 
 
-def tell_nobody(_: PartitionLog) -> None:
-    """Ignore the log."""
+def notify_nobody(_: PartitionLog) -> None:
+    """Do nothing."""
 
 
 def delete_from_all(
-    logs: Iterable[PartitionLog], now_ms: int, doomed: DoomedFiles, tell: Tell
+    logs: Iterable[PartitionLog], now_ms: int, doomed: DoomedFiles, notify: Notify
 ) -> Work[None]:
-    """Delete old segments of all `logs`; call `tell` for each whose log start offset advances.
+    """Delete old segments of all `logs`; call `notify` for each whose log start offset advances.
 
-    What is appended meanwhile is left for the next round: it may be as old, and without this limit
-    a log that is being filled with old records would hold up the round.
+    Records appended during the round are left to the next one: a log that is being filled with old
+    records would never let the round end.
     """
     for log in logs:
-        if log.is_unserved:  # by whose rules?
+        if log.is_unserved:  # its topic, and so its configuration, is unknown
             continue
-        with contextlib.suppress(KafkaError):  # logged where the dir failed
+        with contextlib.suppress(KafkaError):  # logged where the log dir failed
             end_offset = log.log_end_offset
             while not log.is_deleted and log.segments.first.base_offset < end_offset:
-                paths = _delete_some(log, now_ms, tell)
+                paths = _delete_some(log, now_ms, notify)
                 if not paths:
                     break
                 doomed.add(paths, log.config.file_delete_delay_ms)
@@ -40,11 +40,11 @@ def delete_from_all(
         yield
 
 
-def _delete_some(log: PartitionLog, now_ms: int, tell: Tell) -> list[str]:
+def _delete_some(log: PartitionLog, now_ms: int, notify: Notify) -> list[str]:
     start_offset = log.log_start_offset
     try:
         return log.delete_old_segments(now_ms)
     finally:
-        # Also if a file could not be renamed: the log start offset has advanced all the same.
+        # Even if a file could not be renamed, the log start offset may have advanced.
         if log.log_start_offset != start_offset:
-            tell(log)
+            notify(log)

@@ -1,1 +1,1 @@
-"""One of the `log.dirs`: its owner, its id, its checkpoints, whether it works. Knows no log."""
+"""One of the `log.dirs`: its owner, id, checkpoints and health. Knows no log."""

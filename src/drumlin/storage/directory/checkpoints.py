@@ -1,7 +1,7 @@
-"""The offset checkpoints of a log dir: one small text file for each kind of offset.
+"""The offset checkpoints of a log dir: a small text file for each kind of offset.
 
-Kafka's format: version 0, the number of entries, then `topic partition offset` line by line. A
-file is replaced as a whole, so a crash leaves the old one or the new one.
+Kafka's format: version 0, the number of entries, then a line `topic partition offset` for each. A
+file is replaced atomically, so a crash leaves the old one or the new one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSET: Final = "cleaner-offset-checkpoint"
-#: Drumlin's own. Times in ms, of logs that are cleaned.
+#: Drumlin's own: the delete horizons of cleaned logs, in ms.
 DELETE_HORIZON: Final = "delete-horizon-checkpoint"
-#: Drumlin's own. It is never behind the recovery points, and written before deletions go.
+#: Drumlin's own. Written before the recovery points, and before deletions are removed.
 KEPT_DELETIONS: Final = "kept-deletions-checkpoint"
-#: Drumlin's own; only what a clean stop has written counts.
+#: Drumlin's own; only valid if written by a clean shutdown.
 EXACT_STATES: Final = "exact-states-checkpoint"
-#: Drumlin's own. Only which partitions are in it matters; usually there is no such file.
+#: Drumlin's own. Only its list of partitions matters; usually there is no such file.
 UNCLEAN: Final = "unclean-logs-checkpoint"
 _VERSION: Final = 0
 
@@ -40,10 +40,10 @@ def encode_checkpoint(offsets: PartitionOffsets) -> bytes:
 
 
 def decode_checkpoint(content: bytes) -> dict[tuple[str, int], int]:
-    """Read what `encode_checkpoint` wrote, or Kafka: its file is empty before its first entry.
+    """Decode a checkpoint of Drumlin or Kafka, whose file is empty before its first entry.
 
     Raises:
-        ValueError: the file is no checkpoint, or is cut off.
+        ValueError: the file is not a checkpoint, or is cut off.
     """
     if not content:
         return {}
@@ -60,7 +60,7 @@ def decode_checkpoint(content: bytes) -> dict[tuple[str, int], int]:
 
 
 class Checkpoint:
-    """One checkpoint file, and what it was last written with. Any thread may use it."""
+    """One checkpoint file, with its contents in memory. Thread-safe."""
 
     def __init__(self, directory: str, name: str, files: Files) -> None:
         self.path = f"{directory}/{name}"
@@ -70,16 +70,16 @@ class Checkpoint:
         self._is_behind = False  # the file lacks what `set` could not write
 
     def read(self) -> dict[tuple[str, int], int]:
-        """All offsets; nothing if the file is missing or broken (which is logged)."""
+        """All offsets; none if the file is missing or broken, which is logged."""
         with self._lock:
             return dict(self._current())
 
     def write(self, current: Callable[[], PartitionOffsets]) -> None:
-        """Replace the file durably, if anything in it changed.
+        """Replace the file durably, if its contents have changed.
 
         Args:
-            current: called while no other thread can change the file, so that its answer has all
-                that was raised or lowered until then.
+            current: returns the new contents; called while no other thread can change the file, so
+                that it sees all earlier changes.
         """
         with self._lock:
             offsets = current()
@@ -87,18 +87,18 @@ class Checkpoint:
                 self._replace(dict(offsets))
 
     def get(self, key: tuple[str, int]) -> int | None:
-        """One partition's offset; None if it is not known."""
+        """The offset of a partition; None if there is none."""
         with self._lock:
             return self._current().get(key)
 
     def set(self, key: tuple[str, int], offset: int, *, only_if: Callable[[], bool]) -> None:
-        """Store one partition's offset, durably.
+        """Store the offset of a partition, durably.
 
         After an `OSError` the offset is kept in memory, and written with the next change or `keep`.
 
         Args:
-            only_if: called while no other thread can change the file. A partition that is deleted
-                and created again has had its old offset removed by `lower`; it must not come back.
+            only_if: called while no other thread can change the file. If the partition was deleted
+                and created again, its old offset was removed by `lower`, and must not come back.
         """
         with self._lock:
             offsets = self._current()
@@ -106,14 +106,14 @@ class Checkpoint:
                 self._change(key, offset)
 
     def raise_to(self, key: tuple[str, int], offset: int, *, only_if: Callable[[], bool]) -> None:
-        """Store `offset`, durably, if it is above the one stored; else as `set`."""
+        """Store a larger offset durably, as `set` does; smaller ones are ignored."""
         with self._lock:
             offsets = self._current()
             if (offsets.get(key, 0) < offset or self._is_behind) and only_if():
                 self._change(key, max(offset, offsets.get(key, 0)))
 
     def keep(self, current: Callable[[], Container[tuple[str, int]]]) -> None:
-        """Drop all partitions but those that `current` returns; it is called as by `write`."""
+        """Drop all partitions except those that `current` returns, see `write`."""
         with self._lock:
             keys = current()
             offsets = self._current()
@@ -122,7 +122,7 @@ class Checkpoint:
                 self._replace(kept)
 
     def lower(self, key: tuple[str, int], offset: int) -> None:
-        """Store `offset`, durably, if it is below the one stored; else as `set`."""
+        """Store a smaller offset durably, as `set` does; larger ones are ignored."""
         with self._lock:
             offsets = self._current()
             if offsets.get(key, 0) > offset:

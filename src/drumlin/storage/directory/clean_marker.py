@@ -1,7 +1,7 @@
-"""`.kafka_cleanshutdown`: the mark of a clean stop, which names the broker epoch that has ended.
+"""The file `.kafka_cleanshutdown`, which marks a clean shutdown and names the broker epoch.
 
-A copy of a log dir has it, too. Put back later, the copy lacks what was written since: the epoch
-tells, as a broker has a new one each time it registers (KIP-966).
+A copy of a log dir includes the file. If it is restored later, it lacks records written since: the
+broker epoch shows that, as a broker gets a new one at each registration (KIP-966).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from drumlin.storage.files.files import Files
 
 FILE_NAME: Final = ".kafka_cleanshutdown"
-#: Of a broker without epochs, or one of which the epoch is not known.
+#: The epoch of a broker without epochs, or with an unknown one.
 NO_EPOCH: Final = -1
 
 
@@ -21,7 +21,7 @@ def encode_clean_marker(broker_epoch: int) -> bytes:
 
 
 def read_clean_marker(directory: str, files: Files) -> int | None:
-    """The broker epoch that it names, NO_EPOCH if that cannot be read; None: there is no marker."""
+    """The broker epoch in the marker, NO_EPOCH if it cannot be read; None without a marker."""
     path = f"{directory}/{FILE_NAME}"
     if not files.exists(path):
         return None

@@ -1,8 +1,8 @@
 """The `.lock` file of a log dir: one server at a time, Apache Kafka included.
 
-An "open file description" lock: it conflicts with Java's locks and those of other processes, and
-also with those of another server in this process. It ends when the descriptor is closed, and all
-that other processes have inherited of it.
+An "open file description" lock: it conflicts with Java's locks, with those of other processes, and
+with those of another server in this process. It ends when the descriptor and all of its inherited
+duplicates are closed.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ _WHOLE_FILE: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class DirectoryLock:
-    """Held from `acquire` until `release`, or until the process ends."""
+    """The lock, held from `acquire` until `release` or the end of the process."""
 
     def __init__(self, path: str, descriptor: int | None = None) -> None:
-        """`descriptor` holds it already, if it is given."""
+        """Take over a `descriptor` that holds the lock already, if one is given."""
         self._path = f"{path}/{FILE_NAME}"
         self._descriptor = descriptor
 
     @property
     def descriptor(self) -> int | None:
-        """What holds it; None: nothing does."""
+        """The descriptor that holds the lock; None if it is not held."""
         return self._descriptor
 
     def acquire(self) -> bool:
-        """Take the lock; whether the dir is ours now.
+        """Try to take the lock; returns whether it is held now.
 
         Raises:
             OSError: the file can't be opened.
@@ -53,7 +53,7 @@ class DirectoryLock:
 
 
 def is_locked(path: str) -> bool:
-    """Whether a server is using a dir. Changes nothing there.
+    """Whether a server is using a log dir. Changes nothing there.
 
     Raises:
         OSError: the lock file can't be read.

@@ -1,9 +1,9 @@
-"""One of the `log.dirs`: its owner, whether it works, and what its partitions share.
+"""One of the `log.dirs`: its owner, its health, and what its partitions share.
 
 A log dir fails as a whole: after an I/O error nothing on the device can be trusted, and a full
-device takes no append from any of its partitions. The other dirs stay in service, and this one
-comes back when a probe succeeds. While it is full, its records can still be read and deleted;
-after any other error they can't. A sync that fails is never a full device (see `Files.sync`).
+device takes no append from any of its partitions. The other log dirs stay in service, and this one
+goes online again when a probe succeeds. While it is full, records can still be read and deleted;
+after any other error they can't. A failed sync never counts as a full device (see `Files.sync`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 _logger = logging.getLogger(__name__)
 
 PROBE_NAME: Final = ".probe"
-#: Coming back with less room than this would only fail again at the next append.
+#: With less free space than this a full log dir would fail again at the next append.
 _PROBE_BYTES: Final = 1024 * 1024
 
 
 class UnusableLogDirectory(Exception):
-    """A server can't start on this dir; the message is for its operator."""
+    """A server can't start on this log dir; the message is for its operator."""
 
 
 class LogDirectory:
@@ -44,39 +44,40 @@ class LogDirectory:
         self.open_files = open_files
         self.files = open_files.files
         self.clock = clock
-        #: The last one; only `come_back` forgets it.
+        #: The last failure; only `come_back` clears it.
         self.failure: OSError | None = None
-        #: That failure, once its damage is undone.
+        #: That failure, once its damage is repaired.
         self.mended: OSError | None = None
         self._failing = threading.Lock()
         #: Partitions that have a folder here whose log could not be loaded.
         self.not_loaded: set[tuple[str, int]] = set()
-        #: Of these it is not known whether they are elsewhere by now, as a dir is offline.
+        #: Partitions of these that may be in another log dir, which is offline.
         self.undecided: set[tuple[str, int]] = set()
-        #: Whether it is known which folders in it count: it has been online (`moved_folders.py`).
+        #: Whether it is known which of its folders are valid, see `moved_folders.py`. False for a
+        #: log dir that has been offline since the start.
         self.is_sorted_out = False
-        #: By the monotonic clock: when that is worth another attempt.
+        #: The monotonic time of the next attempt to load them.
         self.load_again_at = -math.inf
         #: Partitions to be recovered at the next start, even after a clean shutdown.
         self.in_disorder: set[tuple[str, int]] = set()
         self.recovery_points = Checkpoint(path, checkpoints.RECOVERY_POINT, self.files)
         self.high_watermarks = Checkpoint(path, checkpoints.HIGH_WATERMARK, self.files)
         self.log_start_offsets = Checkpoint(path, checkpoints.LOG_START_OFFSET, self.files)
-        #: Up to where logs are clean; a log that is not in it is cleaned from its start.
+        #: The end of the clean part of each log; a log without an entry is cleaned from its start.
         self.cleaner_offsets = Checkpoint(path, checkpoints.CLEANER_OFFSET, self.files)
-        #: When the first tombstone or marker of what is clean may go. It may be too early.
+        #: The earliest delete horizon in the clean part of a log, or an earlier time.
         self.delete_horizons = Checkpoint(path, checkpoints.DELETE_HORIZON, self.files)
-        #: Of compacted logs: see `LogState.deletions_kept_from`.
+        #: For compacted logs, see `LogState.deletions_kept_from`.
         self.kept_deletions = Checkpoint(path, checkpoints.KEPT_DELETIONS, self.files)
         #: See `LogState.exact_from`.
         self.exact_states = Checkpoint(path, checkpoints.EXACT_STATES, self.files)
-        #: `in_disorder`, kept for the next start.
+        #: The partitions in `in_disorder`, for the next start.
         self.unclean_logs = Checkpoint(path, checkpoints.UNCLEAN, self.files)
-        #: Whether the last server shut down cleanly; a dir without partitions counts as clean.
+        #: Whether the last shutdown was clean; a log dir without partitions counts as clean.
         self.was_clean = True
-        #: Whether this is what that one left, rather than an older copy, as far as can be told.
+        #: Whether the log dir is as the last shutdown left it, rather than an older copy.
         self.is_current = True
-        #: It is known to be an older one: the broker has run since it was closed.
+        #: Whether it is known to be an older copy: the broker has run since it was closed.
         self.is_copy = False
         self.is_claimed = False
         self._left_folders: list[str] = []
@@ -86,13 +87,14 @@ class LogDirectory:
     # -- ownership ---------------------------------------------------------------------
 
     def claim(self, node_id: int, cluster_id: str, last_broker_epoch: int | None = None) -> None:
-        """Make the dir ours: create it, lock it and write our ids into it.
+        """Claim the log dir: create it, lock it and write our ids into it.
 
-        last_broker_epoch: in which this broker ran last; None: there is no telling.
+        Args:
+            last_broker_epoch: the broker epoch before this start; None if it is not known.
 
         Raises:
-            UnusableLogDirectory: it is in use, or belongs to another broker or cluster.
-            OSError: it can't be used now.
+            UnusableLogDirectory: the log dir is in use, or belongs to another broker or cluster.
+            OSError: it can't be used at the moment.
         """
         self.files.make_directory(self.path)
         if not self._lock.acquire():
@@ -116,7 +118,7 @@ class LogDirectory:
         directory_id = meta.directory_id or meta_properties.new_directory_id()
         ours = MetaProperties(cluster_id, node_id, directory_id)
         if is_known and None in (meta.cluster_id, meta.node_id):
-            _logger.warning("%s does not say whose log dir it is, and is rewritten", path)
+            _logger.warning("%s names no owner of the log dir, and is rewritten", path)
         if ours != meta:
             self.files.replace_file(path, meta_properties.encode_meta_properties(ours))
         self.in_disorder.update(self.unclean_logs.read())
@@ -132,9 +134,9 @@ class LogDirectory:
         self.is_claimed = False
 
     def _take_clean_marker(self, last_broker_epoch: int | None) -> None:
-        """See how it was left. Removes the marker: a crash from now on is not a clean stop.
+        """Check the marker of a clean shutdown, and remove it for the case of a crash.
 
-        The logs in a copy are in order, so they need no recovery; but records may be missing.
+        The logs in an older copy need no recovery, but may lack records.
         """
         epoch = clean_marker.read_clean_marker(self.path, self.files)
         self.was_clean = epoch is not None or not self._has_partitions()
@@ -150,7 +152,7 @@ class LogDirectory:
         if self.is_copy:
             _logger.warning(
                 "log dir %s is an older copy: it was closed in broker epoch %d, and this broker "
-                "has been in epoch %d since. What its logs lack, other brokers may have.",
+                "has been in epoch %d since. Other brokers may have the records that it lacks.",
                 self.path,
                 epoch,
                 last_broker_epoch,
@@ -159,21 +161,21 @@ class LogDirectory:
         self.files.sync_directory(self.path)
 
     def leave_clean_marker(self, broker_epoch: int = clean_marker.NO_EPOCH) -> None:
-        """Mark a clean shutdown: everything is on the device, so the next start skips recovery."""
+        """Mark a clean shutdown: everything is durable, so the next start skips recovery."""
         content = clean_marker.encode_clean_marker(broker_epoch)
         self.files.replace_file(f"{self.path}/{clean_marker.FILE_NAME}", content)
 
     def note_in_order(self, partition: tuple[str, int]) -> None:
-        """Its log is loaded, or new: forget what was noted of an earlier one."""
+        """Note that a partition's log is loaded or new: an earlier one is forgotten."""
         self.not_loaded.discard(partition)
         self.in_disorder.discard(partition)
 
     def leave(self, path: str) -> None:
-        """A folder is no log's any more, and is to be removed. Any thread may say so."""
+        """Add a folder that no log uses any longer, to be removed. Thread-safe."""
         self._left_folders.append(path)
 
     def take_left_folders(self) -> list[str]:
-        """Those that can be removed now. A full device needs their room."""
+        """Take the folders to remove now, as a full device needs the space."""
         left = self._left_folders
         return [left.pop() for _ in range(len(left))] if self.is_readable else []
 
@@ -188,10 +190,10 @@ class LogDirectory:
         return self.failure is None or self.failure.errno in DEVICE_FULL
 
     def fail(self, error: OSError, attempt: str) -> KafkaError:
-        """Note that `attempt` failed and take the dir offline. Any thread may call it.
+        """Note that `attempt` failed and take the log dir offline. Thread-safe.
 
         Returns:
-            The error to answer the client with.
+            The error for the client.
         """
         if error.errno in NO_DESCRIPTOR:
             _logger.error("No descriptor left to %s: %s", attempt, error)
@@ -200,7 +202,7 @@ class LogDirectory:
         return storage_error(f"{attempt}: {error}")
 
     def go_offline(self, error: OSError, attempt: str) -> None:
-        """Like `fail`, for what only a dir that comes back is tried again."""
+        """Take the log dir offline like `fail`, whatever the error."""
         with self._failing:
             is_worse = error.errno not in DEVICE_FULL
             is_news = self.failure is None or (self.is_readable and is_worse)
@@ -216,10 +218,10 @@ class LogDirectory:
             )
 
     def come_back(self) -> bool:
-        """Be online again, unless the dir has failed once more since it was mended.
+        """Go online again, unless the log dir has failed once more since its repair.
 
-        A sync that was under way may end with an error when the logs have been read again, from
-        pages that are lost now.
+        A sync that was in progress may still fail after the logs were read again, and mean pages
+        that are lost by now.
         """
         with self._failing:
             if self.failure is self.mended:
@@ -229,21 +231,21 @@ class LogDirectory:
         return False
 
     def fail_log(self, error: OSError, attempt: str) -> KafkaError:
-        """Like `fail`, unless the error concerns one file only: then the dir stays online."""
+        """Like `fail`, but the log dir stays online if the error concerns a single file."""
         if error.errno not in OF_ONE_FILE:
             return self.fail(error, attempt)
         said = f"{attempt}: {error}"
-        self.say_once(f"Failed to {said}")
+        self.log_once(f"Failed to {said}")
         return storage_error(said)
 
-    def say_once(self, message: str, *, level: int = logging.ERROR, exc_info: bool = False) -> None:
-        """Log what will be met again, as it is tried again."""
+    def log_once(self, message: str, *, level: int = logging.ERROR, exc_info: bool = False) -> None:
+        """Log a message once, although its cause is met at every retry."""
         if message not in self._said:
             self._said.add(message)
             _logger.log(level, "%s", message, exc_info=exc_info)
 
     def check_writable(self) -> None:
-        """Refuse while the dir is offline.
+        """Refuse while the log dir is offline.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -252,7 +254,7 @@ class LogDirectory:
             raise storage_error(f"log dir {self.path} is offline: {self.failure}")
 
     def check_readable(self) -> None:
-        """Refuse while the dir has failed, rather than being only full.
+        """Refuse while the log dir has failed; a full one can be read.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -261,7 +263,7 @@ class LogDirectory:
             raise storage_error(f"log dir {self.path} is offline: {self.failure}")
 
     def works(self) -> bool:
-        """Try to write, sync and remove a file. Blocks: call it in a thread."""
+        """Probe the log dir: write, sync and remove a file. Blocks: call it in a thread."""
         path = f"{self.path}/{PROBE_NAME}"
         try:
             self.files.create(path)

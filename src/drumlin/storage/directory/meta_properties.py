@@ -1,4 +1,4 @@
-"""The file `meta.properties` of a log dir: which broker of which cluster it belongs to."""
+"""The file `meta.properties` of a log dir, which names its broker and cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _READABLE_VERSIONS: Final = ("0", _VERSION)
 
 
 class MetaProperties(NamedTuple):
-    """Version 1; version 0, which ZooKeeper clusters wrote, has no directory id."""
+    """The fields of version 1; version 0, of ZooKeeper clusters, has no directory id."""
 
     cluster_id: str | None
     node_id: int | None
@@ -55,7 +55,7 @@ def decode_meta_properties(content: bytes) -> MetaProperties:
             fields[key.strip()] = value.strip().replace("\\", "")
     version = fields.get("version", _VERSION)
     if version not in _READABLE_VERSIONS:
-        raise ValueError(f"its version is {version!r}, and only 0 and 1 are known")
+        raise ValueError(f"its version is {version!r}, and only 0 and 1 are supported")
     node_id = fields.get("node.id", fields.get("broker.id"))
     return MetaProperties(
         cluster_id=fields.get("cluster.id"),
@@ -65,10 +65,10 @@ def decode_meta_properties(content: bytes) -> MetaProperties:
 
 
 def read_meta_properties(path: str, files: Files) -> MetaProperties | None:
-    """The file of one log dir, or None where there is none yet.
+    """The file of a log dir; None if it has none yet.
 
     Raises:
-        ValueError: it does not parse.
+        ValueError: it is malformed.
     """
     try:
         return decode_meta_properties(files.read_file(f"{path}/{FILE_NAME}"))

@@ -1,6 +1,6 @@
-"""The file `partition.metadata`: which topic, by id, a partition folder belongs to.
+"""The file `partition.metadata`, which names the topic id of a partition folder.
 
-A topic that was deleted and created again under the same name has another id.
+A topic that was deleted and created again with the same name has another id.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from drumlin.storage.files.files import Files
 
 _logger = logging.getLogger(__name__)
 
-#: The folder does not say to which topic it belongs.
+#: For a folder without a topic id.
 NO_TOPIC_ID: Final = UUID(int=0)
 FILE_NAME: Final = "partition.metadata"
 _VERSION: Final = "0"
 
 
 def encode_uuid(value: UUID) -> str:
-    """Kafka's text form: base64 for URLs, without padding."""
+    """Encode an id in Kafka's text form: base64 for URLs, without padding."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def decode_uuid(text: str) -> UUID:
-    """Read what `encode_uuid` wrote.
+    """Decode the text form of `encode_uuid`.
 
     Raises:
         ValueError: not 16 bytes in base64.
@@ -51,7 +51,7 @@ def decode_partition_metadata(content: bytes) -> UUID:
 
 
 def read_topic_id(path: str, files: Files) -> UUID:
-    """The topic id that a partition folder states; `NO_TOPIC_ID` if it is missing or unreadable.
+    """The topic id in a partition folder; `NO_TOPIC_ID` if it is missing or unreadable.
 
     Raises:
         OSError: the device fails.

@@ -1,4 +1,4 @@
-"""The door to the file system: descriptors, removal, and the names of folders.
+"""Access to the file system: descriptors, removal, and the names of folders.
 
-Nothing else in `storage` opens, renames or removes a file.
+No other module of `storage` may open, rename or remove a file.
 """

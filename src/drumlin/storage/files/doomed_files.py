@@ -1,6 +1,6 @@
-"""Files and folders to be removed later, when their readers have had time to finish.
+"""Files and folders to remove later, when their readers have had time to finish.
 
-They have a `.deleted` or `-delete` name already, so a restart finds and removes those left.
+Their names already end in `.deleted` or `-delete`, so a restart removes those that are left.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 def name_for_deleted(path: str, files: Files) -> str:
-    """The name of a file until it is removed; an earlier file of that name may still be there."""
+    """A free name for a file until it is removed, as earlier deleted files may still exist."""
     renamed, number = path + DELETED_SUFFIX, 1
     while files.exists(renamed):
         renamed, number = f"{path}.{number}{DELETED_SUFFIX}", number + 1
@@ -43,12 +43,12 @@ class DoomedFiles:
         self._due += [(due, path) for path in paths]
 
     def remove_due(self) -> None:
-        """Remove what is due; what can't be removed is tried again next time. Blocks."""
+        """Remove files that are due; those that can't be removed are retried later. Blocks."""
         now = self._clock.monotonic()
         for entry in [entry for entry in self._due if entry[0] <= now]:
             path = entry[1]
             try:
-                if path.endswith(FUTURE_SUFFIX):  # first: a crash must not lead to a rest of it
+                if path.endswith(FUTURE_SUFFIX):  # first, so that a crash leaves no partial log
                     folder_marker.unmark(path, self._files)
                 if path.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)):
                     self._files.remove_directory(path)

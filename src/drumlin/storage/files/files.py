@@ -1,8 +1,8 @@
-"""The one door to the file system: every call that the storage layer makes goes through `Files`.
+"""The only access to the file system: every call of the storage layer goes through `Files`.
 
-A test hands in a subclass whose calls fail, or that forgets what was never synced. Nothing here
-knows what a segment is, and nothing else in this layer calls `os` on a path or a descriptor.
-All methods raise `OSError`; threads may share one instance.
+Tests pass a subclass whose calls fail, or that loses data that was never synced. This module knows
+nothing of segments, and no other module of the layer may call `os` on a path or descriptor. All
+methods raise `OSError`. Thread-safe.
 """
 
 # A `Path` for every call would cost more than the call.
@@ -20,17 +20,17 @@ from typing import Final
 from drumlin.records.batch.batch import Buffer
 from drumlin.records.batch.varint import INT64_MAX
 
-#: The device is full: it may have room again, and what lies on it is sound. Never said by a sync.
+#: The device is full: it may have space again, and its contents are intact. Never raised by a sync.
 DEVICE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-#: The process or the machine is short of descriptors; the device is not to blame.
+#: The process or the machine is short of descriptors: no failure of the device.
 NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
-#: One file is in the way, or cannot be used: only its log fails, not the device.
+#: A single file is in the way, or cannot be used: only its log fails, not the device.
 OF_ONE_FILE: Final = frozenset(
     {errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO}
 )
 
-#: How bytes are read: `Files.read_at`, or `Files.read_resident_at` where nothing may block.
+#: A way to read bytes: `Files.read_at`, or `Files.read_resident_at` if it must not block.
 ReadAt = Callable[[int, int, int], bytes | bytearray]  # descriptor, length, position
 
 _FALLOC_FL_KEEP_SIZE: Final = 1
@@ -41,24 +41,24 @@ _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int6
 
 
 class Files:
-    """Calls on files and folders, each of them a point where a test can make it fail."""
+    """Operations on files and folders, each a point of failure for tests."""
 
     def __init__(self) -> None:
-        # Open files of file systems that live in memory (tmpfs): reading them never waits.
+        # Open files of file systems in memory (tmpfs), which never block on reading.
         self._always_resident: set[int] = set()
 
     # -- one open file -----------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False) -> int:
-        """A descriptor for reading and writing."""
+        """Open a file for reading and writing."""
         return _open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0))
 
     def create(self, path: str) -> None:
-        """An empty file, whatever was there before."""
+        """Create an empty file; an existing one is emptied."""
         os.close(_open_regular(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
 
     def close(self, descriptor: int) -> None:
-        """Network file systems write here what is left, so it may fail like `sync`."""
+        """Close a descriptor; may fail like `sync`, as network file systems write back here."""
         self._always_resident.discard(descriptor)
         with _as_lost("close"):
             os.close(descriptor)
@@ -73,7 +73,7 @@ class Files:
         os.utime(descriptor, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def read_at(self, descriptor: int, length: int, position: int) -> bytes:
-        """Up to `length` bytes; fewer only at the end of the file."""
+        """Read `length` bytes, or fewer at the end of the file."""
         data = os.pread(descriptor, length, position)
         while len(data) < length:
             rest = os.pread(descriptor, length - len(data), position + len(data))
@@ -83,7 +83,7 @@ class Files:
         return data
 
     def read_into(self, descriptor: int, buffer: memoryview, position: int) -> int:
-        """Fill `buffer` from the file; returns the number of bytes: fewer only at its end."""
+        """Fill `buffer` from the file; returns the size read, smaller only at the end of file."""
         count = 0
         while count < len(buffer):
             step = os.preadv(descriptor, (buffer[count:],), position + count)
@@ -93,7 +93,7 @@ class Files:
         return count
 
     def read_resident_at(self, descriptor: int, length: int, position: int) -> bytes | bytearray:
-        """Like `read_at`, from memory only.
+        """Read like `read_at`, but only from memory.
 
         Raises:
             BlockingIOError: the device would have to be read.
@@ -104,7 +104,7 @@ class Files:
         try:
             count = os.preadv(descriptor, (data,), position, os.RWF_NOWAIT)
         except OSError as error:
-            # File systems that have no device to wait for answer this.
+            # Raised by file systems without a device to wait for.
             if error.errno != errno.EOPNOTSUPP:
                 raise
             self._always_resident.add(descriptor)
@@ -121,18 +121,18 @@ class Files:
             return True
         try:
             self.read_resident_at(descriptor, 1, position)
-        except OSError:  # not in memory; or a failure, which the read itself will meet
+        except OSError:  # not in memory, or a failure, which the read itself will raise
             return False
         return True
 
     def write_at(self, descriptor: int, data: Buffer, position: int) -> None:
-        """All of `data`, or an error; after an error any part of it may have been written."""
+        """Write all of `data`; after an error any part of it may have been written."""
         written = os.pwrite(descriptor, data, position)
         while written < len(data):
             written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Cut to `size`; blocks that were set aside beyond it are given back."""
+        """Cut to `size`; reserved blocks beyond it are released."""
         os.ftruncate(descriptor, size)
 
     def set_aside(self, descriptor: int, position: int, length: int) -> None:
@@ -142,11 +142,11 @@ class Files:
             raise OSError(code, os.strerror(code))
 
     def sync(self, descriptor: int) -> None:
-        """Return when the file's content and size would survive a power failure.
+        """Make the file's contents and size durable.
 
         Raises:
-            OSError: EIO, whatever the reason was: what was written may be lost. Where that is no
-                matter, see `nothing_promised`.
+            OSError: EIO, whatever the cause: written data may be lost. See `losses_allowed` for
+                files where that does not matter.
         """
         with _as_lost("fdatasync"):
             self.fdatasync(descriptor)
@@ -161,7 +161,7 @@ class Files:
     # -- names -------------------------------------------------------------------------
 
     def sync_directory(self, path: str) -> None:
-        """Return when the names in a folder would survive a power failure; fails like `sync`."""
+        """Make the names in a folder durable; fails like `sync`."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with _as_lost("fsync"):
@@ -176,7 +176,7 @@ class Files:
         os.replace(source, target)
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is gone already is fine."""
+        """Remove a file, if it exists."""
         try:
             os.unlink(path)
         except FileNotFoundError:
@@ -188,17 +188,17 @@ class Files:
         return found.st_size
 
     def free_bytes(self, path: str) -> int:
-        """Room on the device of a folder, as far as it is known; a quota may allow less."""
+        """The free space on the device of a folder, if known; a quota may allow less."""
         found = os.statvfs(path)
         if not found.f_blocks:
-            return INT64_MAX  # the file system does not tell
+            return INT64_MAX  # the file system does not support it
         return found.f_bavail * found.f_frsize
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
     def room(self, path: str) -> tuple[int, int]:
-        """How many bytes are free on the device of a folder for us, and how many it has."""
+        """The free space for us on the device of a folder, and the total space."""
         found = os.statvfs(path)
         if not found.f_blocks:
             return INT64_MAX, INT64_MAX  # as above
@@ -221,10 +221,10 @@ class Files:
         self.remove_empty_directory(path)
 
     def remove_empty_directory(self, path: str) -> None:
-        """Remove a folder; unlike `remove_directory`, this needs no descriptor."""
+        """Remove an empty folder; unlike `remove_directory`, this needs no descriptor."""
         os.rmdir(path)
 
-    # -- small files, whole ------------------------------------------------------------
+    # -- whole small files -------------------------------------------------------------
 
     def read_file(self, path: str) -> bytes:
         descriptor = _open_regular(path, os.O_RDONLY)
@@ -234,8 +234,8 @@ class Files:
             os.close(descriptor)
 
     def write_file(self, path: str, content: bytes) -> None:
-        """A file with `content`, not durable yet."""
-        with nothing_promised():
+        """Write a file with `content`, not durably."""
+        with losses_allowed():
             descriptor = self.open(path, create=True)
             try:
                 self.truncate(descriptor, 0)
@@ -251,32 +251,32 @@ class Files:
             self.close(descriptor)
 
     def replace_file(self, path: str, content: bytes) -> None:
-        """Make `path` hold `content`, durably: a crash leaves the old content or the new."""
+        """Replace a file durably and atomically: a crash leaves the old content or the new."""
         temporary = path + TEMPORARY_SUFFIX
         self.write_file(temporary, content)
-        with nothing_promised():
+        with losses_allowed():
             self.sync_file(temporary)
         self.rename(temporary, path)
         self.sync_directory(os.path.dirname(path))
 
 
 @contextmanager
-def nothing_promised() -> Iterator[None]:
-    """For files on which nobody relies yet: a sync, or a close, may say that there is no room.
+def losses_allowed() -> Iterator[None]:
+    """Let sync and close raise ENOSPC, for files that nothing relies on yet.
 
-    What was written to them is lost, and that is no matter: it is as if the write had said so.
+    Their data is lost then, which does not matter: it is as if the write had failed.
     """
     try:
         yield
     except OSError as error:
-        reason = want_of_room(error)
+        reason = out_of_space(error)
         if reason is None or reason is error:
             raise
         raise reason from None
 
 
-def want_of_room(error: OSError) -> OSError | None:
-    """The device's word that it is full, or was found to be so too late; None: it is not that."""
+def out_of_space(error: OSError) -> OSError | None:
+    """The error of a full device, found by a write or later; None if it is another error."""
     found: BaseException | None = error
     while isinstance(found, OSError):
         if found.errno in DEVICE_FULL:
@@ -287,11 +287,11 @@ def want_of_room(error: OSError) -> OSError | None:
 
 @contextmanager
 def _as_lost(call: str) -> Iterator[None]:
-    """Tell what was found too late as what it is: a device that has lost what it had taken.
+    """Raise EIO for an ENOSPC that came too late: the device has lost data that it had accepted.
 
-    No room, or no right, said by a write or an open means that nothing was written. Said by a sync
-    it is about pages that a write had put into memory. The kernel says so once and lets them go:
-    the next sync succeeds without them.
+    If a write or an open raises ENOSPC, or EACCES, nothing was written. If a sync raises it, pages
+    of an earlier write are affected. The kernel reports that once and drops the pages: the next
+    sync succeeds without them.
     """
     try:
         yield
@@ -301,7 +301,7 @@ def _as_lost(call: str) -> Iterator[None]:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """A descriptor of an ordinary file; anything else is refused, and never waited for."""
+    """Open an ordinary file; anything else, such as a pipe, is refused without blocking."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     try:
         _check_regular(os.fstat(descriptor).st_mode, path)

@@ -1,6 +1,6 @@
-"""Files in a partition's folder that say which folder of the partition counts.
+"""Marker files in a partition's folders that show which of them is valid.
 
-Who puts them there, and what a start makes of them, is told in `moved_folders.py`.
+`moved_folders.py` explains when they are written, and how a start uses them.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from drumlin.storage.files.files import Files
 
-#: This one counts, and no other of the partition. Holds the name that the folder is to have.
+#: Marks the only valid folder of the partition. Contains the name that the folder should have.
 MARKER: Final = "drumlin-moved"
-#: There may be one in another log dir that counts.
+#: Marks a folder that is invalid if a folder in another log dir has the first marker.
 LEAVING: Final = "drumlin-leaving"
 
 
 def mark(path: str, topic: str, partition: int, files: Files) -> None:
-    """From now on this folder counts, durably."""
+    """Mark a folder as the only valid one, durably."""
     files.sync_directory(path)
     files.replace_file(f"{path}/{MARKER}", f"{topic}-{partition}".encode())
 
 
 def unmark(path: str, files: Files) -> None:
-    """There is no other folder of the partition any more."""
+    """Remove the mark, once there is no other folder of the partition."""
     marker = f"{path}/{MARKER}"
     if files.exists(marker):
         files.remove(marker)
@@ -31,17 +31,17 @@ def unmark(path: str, files: Files) -> None:
 
 
 def announce_leaving(path: str, files: Files) -> None:
-    """From now on there may be another folder that counts."""
+    """Mark a folder that another one is about to replace."""
     files.replace_file(f"{path}/{LEAVING}", b"")
 
 
 def may_have_left(path: str, files: Files) -> bool:
-    """Whether only a folder in another log dir can tell if this one counts."""
+    """Whether a folder in another log dir may be the valid one."""
     return files.exists(f"{path}/{LEAVING}") and not files.exists(f"{path}/{MARKER}")
 
 
 def stay(path: str, files: Files) -> None:
-    """There is no other that counts."""
+    """Remove the mark of `announce_leaving`: no other folder is valid."""
     leaving = f"{path}/{LEAVING}"
     if files.exists(leaving):
         files.remove(leaving)

@@ -1,8 +1,8 @@
-"""Files that are open only while there is room for them: a budget of descriptors.
+"""Files that are opened and closed as needed, within a budget of descriptors.
 
-A broker has more files than a process may hold open. A `LogFile` opens when it is used, stays
-open while the budget lasts, and is closed again when another file needs the descriptor and it is
-not in use. Any thread may use one:
+A broker has more files than a process may keep open. A `LogFile` opens when it is used, stays open
+within the budget, and is closed when another file needs the descriptor and no lease is held.
+Thread-safe:
 
     with log_file as descriptor:
         files.write_at(descriptor, data, position)
@@ -26,14 +26,14 @@ from drumlin.storage.files.files import NO_DESCRIPTOR, Files
 _logger = logging.getLogger(__name__)
 
 _CLOSED: Final = -1
-#: The rest of the process's descriptors is for connections.
+#: The other descriptors of the process are for connections.
 _SHARE_OF_DESCRIPTORS: Final = 0.6
-#: Files in use that are passed over before one of them is closed after all.
+#: The number of recently used files that are spared before one of them is closed.
 _SPARED_MAX: Final = 64
 
 
 def default_budget() -> int:
-    """How many log files may be open under this process's `ulimit -n`."""
+    """The number of log files that may be open under the process's `ulimit -n`."""
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft_limit == resource.RLIM_INFINITY:
         return 1 << 20
@@ -41,7 +41,7 @@ def default_budget() -> int:
 
 
 class LogFile:
-    """A file by its name, with a descriptor when there is one."""
+    """A file by its name, with a descriptor while it is open."""
 
     __slots__ = (
         "_descriptor",
@@ -55,18 +55,18 @@ class LogFile:
 
     def __init__(self, path: str, open_files: OpenFiles) -> None:
         self.path = path
-        self.was_used = False  # since the last look for files to close
+        self.was_used = False  # since the last search for files to close
         self._open_files = open_files
         self._descriptor = _CLOSED
         self._is_discarded = False
-        self._loss: OSError | None = None  # by a close
+        self._loss: OSError | None = None  # a failure of close, for the next sync
         # One entry per user. A list because append and pop are atomic between threads.
         self._leases: list[None] = []
 
     def acquire(self) -> int:
-        """A descriptor that stays valid until `release`."""
-        # Announce first, look second: `take_descriptor` does it the other way round, so one of
-        # the two always sees the other.
+        """Begin a lease: the descriptor stays valid until `release`."""
+        # Add the lease first, then read the descriptor: `take_descriptor` does it in the opposite
+        # order, so one of the two always sees the other.
         self._leases.append(None)
         self.was_used = True
         descriptor = self._descriptor
@@ -79,7 +79,7 @@ class LogFile:
             raise
 
     def release(self) -> None:
-        """End a lease. A finalizer may call it, wherever its thread is."""
+        """End a lease. May be called by a finalizer, at any point of a thread."""
         self._leases.pop()
         if self._is_discarded:
             self._open_files.close_soon(self)
@@ -100,23 +100,23 @@ class LogFile:
         return self._descriptor >= 0
 
     def sync(self) -> None:
-        """Make durable what was written so far. Blocks."""
+        """Make everything written so far durable. Blocks."""
         with self as descriptor:
             self._open_files.files.sync(descriptor)
             if self._loss is not None:  # for good: the log is to be loaded again
                 raise OSError(*self._loss.args) from self._loss
 
     def close(self) -> None:
-        """Close now if no lease is held; the next use opens it again."""
+        """Close the file if no lease is held; the next use opens it again."""
         self._open_files.close(self)
 
     def discard(self) -> None:
-        """Close for good as soon as the last lease ends: the file is to be deleted.
+        """Close the file for good as soon as the last lease ends: it is to be deleted.
 
-        It is never opened again, as its name may have become another file's.
+        It is never opened again, as its name may belong to another file by then.
         """
         self._is_discarded = True
-        if self._descriptor >= 0:  # a thread that is opening it has a lease, and closes it then
+        if self._descriptor >= 0:  # a thread that is opening it holds a lease, and will close it
             self._open_files.close(self)
 
     def rename(self, path: str) -> None:
@@ -124,7 +124,7 @@ class LogFile:
         self._open_files.rename(self, path)
 
     def open_descriptor(self, files: Files) -> int:
-        """The descriptor, opened if need be. Called by `OpenFiles` under its lock."""
+        """The descriptor, opened if necessary. Called by `OpenFiles` under its lock."""
         if self._descriptor < 0:
             if self._is_discarded:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
@@ -132,11 +132,11 @@ class LogFile:
         return self._descriptor
 
     def note_loss(self, loss: OSError) -> None:
-        """Closing it has failed: have the next `sync` say so, as no other will."""
+        """Store a failure of close, so that the next `sync` raises it."""
         self._loss = loss
 
     def take_descriptor(self) -> int:
-        """Give up the descriptor unless a lease is held. Called under the same lock."""
+        """Take the descriptor away unless a lease is held. Called under the same lock."""
         descriptor, self._descriptor = self._descriptor, _CLOSED
         if self._leases:
             self._descriptor = descriptor
@@ -145,12 +145,12 @@ class LogFile:
 
 
 class OpenFiles:
-    """The budget, and which files to close when it is spent: those unused for longest."""
+    """The budget: when it is used up, files that have not been used for longest are closed."""
 
     def __init__(self, files: Files, budget: int | None = None) -> None:
         self.files = files
         self.budget = default_budget() if budget is None else budget
-        # Not a dict: finding its first entry walks over all that were removed before it.
+        # Not a dict, which walks over all removed entries to find its first one.
         self._open: OrderedDict[LogFile, None] = OrderedDict()
         self._lock = threading.Lock()
         self._to_close: deque[LogFile] = deque()
@@ -164,7 +164,7 @@ class OpenFiles:
         return LogFile(path, self)
 
     def open(self, file: LogFile) -> int:
-        """Open for a thread that holds a lease already."""
+        """Open a file for a thread that already holds a lease."""
         try:
             return self._open_file(file)
         finally:
@@ -184,7 +184,7 @@ class OpenFiles:
                 self._close_unused(max(8, len(self._open) // 4))
                 descriptor = file.open_descriptor(self.files)
             self._open[file] = None
-            file.was_used = False  # its second use counts: a scan does not push out the rest
+            file.was_used = False  # only a second use counts: a scan must not evict the others
             return descriptor
 
     def rename(self, file: LogFile, path: str) -> None:
@@ -202,22 +202,21 @@ class OpenFiles:
         self._close_those_that_wait()
 
     def close(self, file: LogFile) -> None:
-        """Close now, unless a lease is held: then the end of that lease calls again."""
+        """Close a file, unless a lease is held: then the end of the lease calls this again."""
         with self._lock:
             self._close(file)
         self._close_those_that_wait()
 
     def close_soon(self, file: LogFile) -> None:
-        """`close`, now or by the thread that holds the lock, which may be this one.
+        """Close a file, now or later by the thread that holds the lock, which may be this one.
 
-        The interpreter calls finalizers at any point. One that waited for the lock could wait for
-        its own thread.
+        Finalizers may run at any point: one that waited for the lock could wait for its own thread.
         """
         self._to_close.append(file)
         self._close_those_that_wait()
 
     def _close_those_that_wait(self) -> None:
-        # If the lock is taken, its holder calls this after releasing it, and sees the file.
+        # If the lock is held, its holder calls this after releasing it, and sees the file.
         while self._to_close and self._lock.acquire(blocking=False):
             try:
                 while self._to_close:
@@ -232,14 +231,14 @@ class OpenFiles:
         del self._open[file]
         try:
             self.files.close(descriptor)
-        except OSError as error:  # the descriptor is gone all the same
+        except OSError as error:  # the descriptor is closed nevertheless
             file.note_loss(error)
         return True
 
     def _close_unused(self, wanted: int) -> None:
-        """Second chance: a file used since the last look goes to the end of the queue once.
+        """Close files by the second-chance rule: a file used since the last search is spared once.
 
-        Only a limited number is spared, as the thread that opens a file waits for this.
+        Only a limited number is spared, as the thread that opens a file waits for it.
         """
         for looked_at in range(2 * len(self._open)):
             if wanted <= 0 or not self._open:
@@ -256,7 +255,7 @@ class OpenFiles:
         if not self._has_warned:
             self._has_warned = True
             _logger.warning(
-                "Only %d log files may be open at once: files that rest are closed, and opened "
-                "again when they are needed. A higher `ulimit -n` makes the broker faster.",
+                "Only %d log files may be open at once: idle files are closed, and opened again "
+                "when they are needed. A higher `ulimit -n` makes the broker faster.",
                 self.budget,
             )

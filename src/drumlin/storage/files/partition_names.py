@@ -1,9 +1,10 @@
-"""Names of partition folders: `topic-partition`, once deleted `topic-partition.<hex>-delete`.
+"""Names of partition folders: `topic-partition`, after deletion `topic-partition.<hex>-delete`.
 
-`topic-partition.<hex>-future` is on its way to the log dir that it is in (`log_move.py`), and
-`topic-partition.<hex>-stray`, as in Apache Kafka, a folder of no known topic: kept, not served.
+`topic-partition.<hex>-future` is a copy in progress (`log_move.py`, `log_copy.py`), and
+`topic-partition.<hex>-stray`, as in Apache Kafka, a folder of no known topic: it is kept but not
+served.
 
-Only a name in exactly this form is one: a folder that is called otherwise is not ours.
+A folder whose name has none of these forms exactly is not ours.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def directory_name(topic: str, partition: int) -> str:
 
 
 def parse_directory_name(name: str) -> tuple[str, int] | None:
-    """Topic and partition, or None if the folder is not a live partition's."""
+    """Topic and partition; None if it is not the folder of a live partition."""
     found = _LIVE.fullmatch(name)
     if found is None or int(found[2]) > _INDEX_MAX:
         return None
@@ -36,29 +37,29 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
 
 
 def looks_like_one(name: str) -> bool:
-    """Whether one may take it for a partition's folder, which it is not."""
+    """Whether a name could be mistaken for that of a partition's folder."""
     _, dash, partition = name.rpartition("-")
     return bool(dash) and partition.isdigit() and parse_directory_name(name) is None
 
 
 def is_left_as(name: str, suffix: str) -> bool:
-    """Whether a folder was called so by a broker, with one of the suffixes above."""
+    """Whether a broker gave a folder this name, with one of the suffixes above."""
     found = _LEFT.fullmatch(name)
     return found is not None and found[3] == suffix
 
 
 def deleted_directory_name(topic: str, partition: int) -> str:
-    """A name that no topic can have; a long topic's name is cut to fit."""
+    """A name for a deleted folder, which no topic can have; long topic names are cut."""
     return _unique_name(topic, partition, DELETE_SUFFIX)
 
 
 def stray_directory_name(topic: str, partition: int) -> str:
-    """Like `deleted_directory_name`, for a folder that is to be kept."""
+    """A name like `deleted_directory_name`, for a folder that is kept."""
     return _unique_name(topic, partition, STRAY_SUFFIX)
 
 
 def future_directory_name(topic: str, partition: int) -> str:
-    """The same, for a log on its way to another log dir."""
+    """A name like `deleted_directory_name`, for a copy in progress."""
     return _unique_name(topic, partition, FUTURE_SUFFIX)
 
 

@@ -1,1 +1,1 @@
-"""One partition's log: append, read, flush, retention, truncation. Loads and repairs nothing."""
+"""One partition's log: append, read, flush, retention, truncation. Must not load or repair it."""

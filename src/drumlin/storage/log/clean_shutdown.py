@@ -1,4 +1,4 @@
-"""The clean shutdown of one log: the next start can load it without recovery."""
+"""The clean shutdown of one log, after which the next start loads it without recovery."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _CHEAP_TO_REPLAY_BYTES: Final = 16 * 1024
 
 
 def complete(log: LogState) -> None:
-    """Make the active segment and the producer state ready for the last flush.
+    """Prepare the active segment and the producer state for the last flush.
 
-    Producers and timestamps at the end of a small segment are found again by reading it, unless
-    records of theirs were deleted; an idle partition need not spend disk blocks on them.
+    For a small segment no snapshot and time index entry is written, to save disk blocks: the next
+    start finds producers and timestamps by reading it, unless their records were deleted.
     """
     active, end_offset = log.segments.active, log.log_end_offset
     is_small = active.size <= _CHEAP_TO_REPLAY_BYTES
@@ -28,7 +28,7 @@ def complete(log: LogState) -> None:
 
 
 def _are_producers_found(log: LogState) -> bool:
-    """Whether the active segment, and a snapshot at its start, hold the whole producer state."""
+    """Whether the active segment and a snapshot at its start determine the producer state."""
     base_offset = log.segments.active.base_offset
     if log.log_start_offset > base_offset:
         return False
@@ -36,6 +36,6 @@ def _are_producers_found(log: LogState) -> bool:
 
 
 def _has_snapshot(log: LogState, offset: int) -> bool:
-    """A snapshot that is only noted counts too: the last flush writes it."""
+    """Whether there is a snapshot, or one is noted, which the last flush writes."""
     path = snapshot_path(log.path, offset)
     return log.durability.has_noted_snapshot(offset) or log.log_directory.files.exists(path)

@@ -1,4 +1,4 @@
-"""A snapshot of a log for its cleaner, taken on the thread that changes the log."""
+"""A consistent view of a log for its cleaner, taken on the thread that changes the log."""
 
 from __future__ import annotations
 
@@ -10,51 +10,50 @@ from drumlin.storage.log.log_state import LogState
 from drumlin.storage.producers.producer_table import FrozenProducers
 from drumlin.storage.segment.segment import Segment
 
-#: A delete horizon that never comes.
+#: Stands for "no delete horizon".
 NO_HORIZON: Final = INT64_MAX
 
 
 class CleaningView(NamedTuple):
-    """A log at one moment. Sealed segments stay readable for as long as they are not deleted."""
+    """A log at one moment. Sealed segments stay readable until they are deleted."""
 
-    #: In order; the last one is active.
+    #: In ascending order; the last one is active.
     segments: tuple[Segment, ...]
     log_start_offset: int
     log_end_offset: int
     #: The first offset of an undecided transaction, or the high watermark.
     last_stable_offset: int
     producers: FrozenProducers
-    #: How often the log was truncated so far: a cleaning begun before a truncation must be dropped.
+    #: The number of truncations so far: a cleaning that began before the last one must be dropped.
     truncations: int
     config: LogConfig
-    #: No tombstone and no marker may go now: a follower has still to get some of them.
+    #: Whether no tombstone or marker may be removed, as a follower has not got all of them yet.
     keeps_deletions: bool
 
     @property
     def last_data_offsets(self) -> dict[int, int]:
-        """Producer id -> last offset of its last data batch, which must stay to detect duplicates.
+        """Producer id -> last offset of its last data batch, which is kept to detect duplicates.
 
-        Computed on first use, in the thread of that use.
+        Computed on first use, in the calling thread.
         """
         return self.producers.last_data_offsets
 
     @property
     def epochs_without_data(self) -> dict[int, int]:
-        """Producer id -> epoch, if it has no data batch: a control batch keeps it alive."""
+        """Producer id -> epoch, of producers without a data batch: a control batch is kept."""
         return self.producers.epochs_without_data
 
 
 def note_cleaned(
     log: LogState, view: CleaningView, end_offset: int, delete_horizon_ms: int = NO_HORIZON
 ) -> None:
-    """Store in the cleaner checkpoint that the log is clean up to `end_offset`.
+    """Advance the cleaner checkpoint to `end_offset`.
 
-    Before that, in another, that its first tombstones or markers may go at `delete_horizon_ms`:
-    after a crash between the two it is cleaned once more. Does nothing if the log was truncated
-    since `view` was taken.
+    The earliest delete horizon is stored before, in another checkpoint: after a crash between the
+    two the log is cleaned once more. Does nothing if the log was truncated since `view`.
 
     Raises:
-        OSError: it could not be written.
+        OSError: a checkpoint could not be written.
     """
     with log.swaps.lock:  # a truncation lowers it under the same lock
         if log.truncations == view.truncations and not log.is_deleted:
@@ -63,12 +62,12 @@ def note_cleaned(
                 directory.delete_horizons.set(
                     key, delete_horizon_ms, only_if=lambda: not log.is_deleted
                 )
-            finally:  # what is not written is known in memory
+            finally:  # even if it is not written it is in memory
                 directory.cleaner_offsets.set(key, end_offset, only_if=lambda: not log.is_deleted)
 
 
 def cleaning_view(log: LogState) -> CleaningView:
-    """The log as it is now. Only on the thread that changes it."""
+    """The view of a log at this moment. Only on the thread that changes the log."""
     stable = log.high_watermark
     first_undecided = log.producer_state.first_undecided_offset
     if first_undecided is not None:

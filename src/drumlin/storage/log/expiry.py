@@ -1,4 +1,4 @@
-"""Deleting the old segments of a log that retention no longer keeps."""
+"""Deleting the expired segments of a log."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from drumlin.storage.log.log_state import LogState
 from drumlin.storage.log.retention import deletable_segments
 from drumlin.storage.producers.producer_snapshot import snapshot_path
 
-#: Deleting a segment renames a handful of files: this many take half a turn of the loop.
+#: Deleting a segment renames several files: this many segments take half a turn of the loop.
 _AT_ONCE: Final = 4
 
 
 def delete_old_segments(
     log: LogState, now_ms: int, end_offset: int | None, roll: Callable[[int, int], object]
 ) -> list[str]:
-    """Delete some of the expired segments up to `end_offset` (default: the high watermark).
+    """Delete some expired segments below `end_offset` (default: the high watermark).
 
-    Each takes some renames, and there may be thousands: the caller repeats this until none is
-    left. None is deleted while a swap is under way: after a crash the swapped-in segments would
-    bring the deleted records back. Nor is one while the log is being truncated.
+    There may be thousands: the caller repeats this until none is left. Nothing is deleted while a
+    swap is pending, as after a crash the swapped-in segments would bring deleted records back, nor
+    while the log is being truncated.
 
     Args:
-        roll: begins a new segment at an offset, if the active one is deleted too.
+        roll: begins a new segment at an offset, if the active one is deleted, too.
 
     Returns:
-        Files to be removed later: at least one of each deleted segment.
+        Files to be removed later, at least one of each deleted segment.
     """
     if not log.swaps.lock.acquire(blocking=False):
         log.swaps.retention_waits = True

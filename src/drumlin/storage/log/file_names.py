@@ -1,11 +1,11 @@
-"""Names of the files in a partition's folder, in the exact form in which a broker gives them.
+"""Names of the files in a partition's folder, in the exact form that a broker uses.
 
-    00000000000000001000.log        20 digits of an offset, and what it is
-    00000000000000001000.log.swap   ... and what is being done with it
-    leader-epoch-checkpoint         and some others
+    00000000000000001000.log        20 digits of an offset, and the kind of file
+    00000000000000001000.log.swap   ... and its state
+    leader-epoch-checkpoint         and some others without an offset
 
-Whatever is called otherwise is not ours, however much it looks like it (`… (copy).log`, `5.log`):
-somebody has put it there, and it is never read, renamed or removed.
+A file with any other name is not ours, however similar it looks (`… (copy).log`, `5.log`), and
+must never be read, renamed or removed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SAID_MAX: Final = 5
 
 
 class FileName(NamedTuple):
-    """What the name of a file says that has an offset in it.
+    """The parts of a file name with an offset.
 
     `kind` is its suffix; `state` is empty, `.cleaned`, `.swap` or `.deleted`.
     """
@@ -61,7 +61,7 @@ class FileName(NamedTuple):
 
 
 def parse_file_name(name: str) -> FileName | None:
-    """None: it is no file with an offset in its name, or is not ours."""
+    """The parts of a name; None if it has no offset, or is not ours."""
     found = _NUMBERED.fullmatch(name)
     if found is None:
         return None
@@ -72,23 +72,23 @@ def parse_file_name(name: str) -> FileName | None:
 
 
 def offset_of(name: str, kind: str) -> int | None:
-    """The offset in the name of a file of that kind, with which nothing is being done."""
+    """The offset in the name of a file of this kind without a state; else None."""
     found = parse_file_name(name)
     return found.offset if found is not None and found[1:] == (kind, "") else None
 
 
 def is_temporary(name: str) -> bool:
-    """Whether it is what one of our files was to be replaced with."""
+    """Whether it is a temporary file, which was to replace one of ours."""
     found = _TEMPORARY.fullmatch(name)
     return found is not None and _is_whole(found[1])
 
 
-def say_strangers(path: str, names: Iterable[str]) -> None:
-    """Say which files in a partition's folder are not ours, if there are any."""
+def log_foreign_files(path: str, names: Iterable[str]) -> None:
+    """Log the files in a partition's folder that are not ours, if there are any."""
     strange = sorted(each for each in names if not (_is_whole(each) or is_temporary(each)))
     if strange:
         _logger.warning(
-            "%s: left alone, as no broker calls a file like that: %s%s",
+            "%s contains files that no broker names like that, and which are left alone: %s%s",
             path,
             ", ".join(strange[:_SAID_MAX]),
             f" and {len(strange) - _SAID_MAX} more" if len(strange) > _SAID_MAX else "",

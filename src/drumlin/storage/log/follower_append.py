@@ -1,8 +1,8 @@
-"""Appending what a leader sent: its batches as they are, with the offsets that it gave them.
+"""Appending a leader's batches to a follower's log, unchanged and with the leader's offsets.
 
-Owns what is checked before any of it gets into the log. Nothing of a batch that is not sound is
-appended, and nothing after it; those before it count. Batches that need nothing in between are
-written with one call. One call of `append_next` is a small part of a turn of the loop.
+Owns the checks before anything is written. A bad batch and everything after it is not appended; the
+batches before it are. Ordinary batches are written several with one call. A call of `append_next`
+takes a small part of a turn of the loop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from drumlin.storage.producers.producer_state import TransactionMarker
 from drumlin.storage.segment.segment import Segment
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Written with one call, unless a single batch is larger.
+#: The size of batches written with one call, unless a single batch is larger.
 _GROUP_BYTES_MAX: Final = 512 * 1024
 _GROUP_BATCHES_MAX: Final = 64
 
@@ -36,17 +36,17 @@ Roll = Callable[[int, int], Segment]
 def append_next(
     log: LogState, records: memoryview, position: int, now_ms: int, leader_epoch: int, roll: Roll
 ) -> int:
-    """Append the batches that begin at `position`: some, or one.
+    """Append one or several of the batches that begin at `position`.
 
-    Those written in a later leader epoch than `leader_epoch` stay out: an answer to a request of
-    before may have them, and it is unknown whether the log agrees with them.
+    Batches of later leader epochs than `leader_epoch` are left out: the answer to an older request
+    may contain them, and it is not known whether this log agrees with the leader's up to there.
 
     Returns:
-        Where the rest begins. That is `position` where no whole batch to append is left.
+        The position of the rest, which is `position` if no whole batch to append is left.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE.
-        OSError: nothing is appended.
+        OSError: nothing was appended.
     """
     offset = log.log_end_offset
     first = _next_sound(log, records, position, offset, leader_epoch)
@@ -64,7 +64,7 @@ def append_next(
         try:
             header = _next_sound(log, records, end, headers[-1].end_offset, leader_epoch)
         except KafkaError:
-            break  # the next call meets it first
+            break  # the next call raises the error
         if header is None or header.attributes & CONTROL_MASK:
             break
         after = end + header.size
@@ -87,9 +87,9 @@ def append_next(
 def _next_sound(
     log: LogState, records: memoryview, position: int, offset: int, leader_epoch: int
 ) -> BatchHeader | None:
-    """The header of the batch at `position`, which is sound and may be appended at `offset`.
+    """The header of the batch at `position`, after checking that it may be appended at `offset`.
 
-    None if there is none that is whole, or it is of a later leader epoch.
+    None if no whole batch is left, or it is of a later leader epoch.
     """
     left = len(records) - position
     if left < HEADER_SIZE:
@@ -126,7 +126,7 @@ def _corrupt(log: LogState, offset: int, what: str) -> KafkaError:
 def _append_control(
     log: LogState, segment: Segment, records: memoryview, position: int, header: BatchHeader
 ) -> int:
-    """Append a control batch by itself: what it ends depends on all batches before it."""
+    """Append a control batch by itself, as its effect depends on all batches before it."""
     end = position + header.size
     batch = records[position:end]
     try:
@@ -136,9 +136,9 @@ def _append_control(
     aborted = None
     if marker is not None:
         aborted = log.producer_state.aborted_by(header, marker, header.base_offset)
-    if aborted is not None:  # before the marker: readers go by the marker
+    if aborted is not None:  # before the marker, at which readers expect it
         segment.transaction_index.append(aborted)
-        log.durability.note_new_names()  # it has no file before the first one
+        log.durability.note_new_names()  # the first entry creates the file
     try:
         segment.append_all(batch, (header,), log.config.index_interval_bytes)
     except OSError:
@@ -154,18 +154,18 @@ def _count(
     headers: list[BatchHeader] | tuple[BatchHeader],
     marker: TransactionMarker | None,
 ) -> None:
-    """Count batches that were written, and take over what they say of epochs and producers."""
+    """Update offsets, leader epochs and producers after batches were written."""
     epochs, state, end_offset = log.leader_epochs, log.producer_state, log.log_end_offset
     try:
         for header in headers:
             if header.leader_epoch > epochs.latest_epoch:
                 # Not at its base offset: the first batches of the epoch may have been cleaned away.
                 epochs.assign(header.leader_epoch, end_offset)
-            if header.record_count < header.end_offset - end_offset:  # the leader has cleaned there
+            if header.record_count < header.end_offset - end_offset:  # the leader has compacted it
                 log.note_deletions_dropped(header.end_offset)
                 log.note_states_lost()
             end_offset = header.end_offset
             if header.producer_id >= 0:
                 state.follow(header, marker)
-    finally:  # whatever happens: they are in the file
+    finally:  # in any case, since the batches are in the file
         log.log_end_offset = headers[-1].end_offset

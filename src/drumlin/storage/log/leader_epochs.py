@@ -1,4 +1,4 @@
-"""Where each leader epoch begins in a log: how a follower finds out what to truncate.
+"""The start offset of each leader epoch in a log, by which a follower finds where to truncate.
 
 Entries ascend in both epoch and start offset. The file `leader-epoch-checkpoint` is Kafka's
 text: version 0, the number of entries, then `epoch start_offset` line by line.
@@ -22,14 +22,14 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """Where the records of an epoch end; (-1, -1) if that is not known."""
+    """The end offset of an epoch; (-1, -1) if it is not known."""
 
     epoch: int
     end_offset: int
 
 
 class LeaderEpochs:
-    """The epochs that have records in this log, or just began."""
+    """The epochs with records in this log, and the latest one even without records."""
 
     __slots__ = ("_entries", "latest_epoch", "unsaved")
 
@@ -39,8 +39,8 @@ class LeaderEpochs:
         self.unsaved = SyncCount()
 
     def reaches_back_to(self, epoch: int) -> bool:
-        """Whether anything is known of an epoch, or of one before it."""
-        entries = self._entries  # of one moment
+        """Whether an epoch or an earlier one is known."""
+        entries = self._entries  # read once, as the log may change concurrently
         return bool(entries) and entries[0].epoch <= epoch
 
     @property
@@ -58,17 +58,17 @@ class LeaderEpochs:
             if entry.epoch <= epoch and entry.start_offset <= start_offset
         ]
         while kept and kept[-1].start_offset == start_offset and kept[-1].epoch < epoch:
-            kept.pop()  # it began, and got no record
+            kept.pop()  # an epoch that began, and got no record
         if not kept or kept[-1].epoch < epoch:
             kept.append(EpochEntry(epoch, start_offset))
         self._change(tuple(kept))
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """The largest epoch not above `epoch`, and the offset where its records end.
+        """The largest epoch up to `epoch`, with its end offset.
 
-        That is where a follower that last saw `epoch` has to truncate.
+        A follower whose last epoch is `epoch` has to truncate there.
         """
-        entries = self._entries  # of one moment: a thread may ask while the log changes
+        entries = self._entries  # read once, as the log may change concurrently
         latest_epoch = entries[-1].epoch if entries else UNDEFINED
         if epoch == UNDEFINED or epoch > latest_epoch:
             return EpochEnd(UNDEFINED, UNDEFINED)
@@ -80,7 +80,7 @@ class LeaderEpochs:
         return EpochEnd(floor, above.start_offset)
 
     def epoch_for(self, offset: int) -> int:
-        """The epoch that the record at `offset` was written in, or -1."""
+        """The epoch of the record at `offset`; -1 if it is not known."""
         epoch = UNDEFINED
         for entry in self._entries:
             if entry.start_offset > offset:
@@ -89,11 +89,11 @@ class LeaderEpochs:
         return epoch
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Nothing at or after `end_offset` is in the log any more."""
+        """Drop epochs at or after `end_offset`, after a truncation."""
         self._change(tuple(e for e in self._entries if e.start_offset < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Nothing before `start_offset` is in the log any more."""
+        """Drop epochs before `start_offset`, after records were deleted."""
         gone = [entry for entry in self._entries if entry.start_offset <= start_offset]
         if gone:
             first = EpochEntry(gone[-1].epoch, start_offset)
@@ -111,17 +111,17 @@ class LeaderEpochs:
     # -- the file ----------------------------------------------------------------------
 
     def encode(self) -> bytes:
-        entries = self._entries  # of one moment: another thread may change them
+        entries = self._entries  # read once, as the log may change concurrently
         lines = [str(_VERSION), str(len(entries))]
         lines += [f"{entry.epoch} {entry.start_offset}" for entry in entries]
         return ("\n".join(lines) + "\n").encode()
 
     @classmethod
     def decode(cls, content: bytes) -> LeaderEpochs:
-        """Read what `encode` wrote.
+        """Decode a checkpoint file.
 
         Raises:
-            ValueError: the file is no leader epoch checkpoint.
+            ValueError: it is not a leader epoch checkpoint.
         """
         lines = content.decode("ascii").split("\n")
         if len(lines) < 2 or int(lines[0]) != _VERSION:

@@ -1,4 +1,4 @@
-"""Reading the whole of a log, as coordinators do when they load their state."""
+"""Reading a whole log, as coordinators do when they load their state."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _READ_BYTES: Final = 1 << 20
 
 
 def batches_of(log: PartitionLog) -> Iterator[bytes]:
-    """All whole batches of a log, in pieces. Blocks.
+    """The bytes of all whole batches of a log, in chunks. Blocks.
 
     Raises:
-        CorruptRecord: no whole batch is where one should be, or one does not follow the one before
-            it: there would be no end.
-        KafkaError: the log cannot be read, or not as batches.
+        CorruptRecord: there is no whole batch where one should be, or it precedes the one before.
+        KafkaError: the log cannot be read, or contains no batches.
     """
     offset = log.log_start_offset
     while offset < log.log_end_offset:

@@ -1,7 +1,7 @@
 """The state of one partition's log: its segments, its offsets, its producers.
 
-Owns no file operation. `PartitionLog` has those; the large ones (truncation, expiry, the swap of
-segments, a clean shutdown) have files of their own, which work on this state.
+Owns no file operation. `PartitionLog` has those; the large ones (truncation, expiry, segment swap,
+clean shutdown) are modules of their own, which work on this state.
 """
 
 from __future__ import annotations
@@ -24,25 +24,27 @@ from drumlin.wire.exact_from import UNKNOWN_YET
 _DROPS_BITS: Final = 32
 
 
-def _nobody(_: int) -> bool:
+def _no_follower(_: int) -> bool:
     return False
 
 
-class Anew(NamedTuple):
-    """What a leader has, of which nothing is known to be in a log that follows it."""
+class Refetch(NamedTuple):
+    """The reason to fetch a whole log anew from its leader."""
 
-    #: Its id and its leader epoch.
+    #: The leader's id, and its leader epoch.
     leader: tuple[int, int]
+    #: The leader's log start offset.
     begins_at: int
-    #: All that was committed before this leader epoch is below.
+    #: An offset above all records that were committed before this leader epoch.
     goal: int
     why: str
-    #: It has deleted all that the log has: then that gives way where there is no room for two.
+    #: Whether the leader has deleted all records of this log, so that it may be dropped at once if
+    #: there is no space for two logs.
     is_deleted: bool = False
 
 
 class LogState:
-    """See the module. Changed only on the thread that changes the log."""
+    """The state, which only one thread, the broker's loop, may change."""
 
     def __init__(
         self,
@@ -63,43 +65,43 @@ class LogState:
         self.segments = segments
         self.log_start_offset = 0
         self.log_end_offset = 0
-        #: None: no other replica has to have a record, so the high watermark is the log's end.
+        #: None without other replicas: then the high watermark is the log end offset.
         self._high_watermark: int | None = None
         self._high_watermark_before: int | None = None
-        #: Whether more may have been committed than it says: it was noted some time before a crash.
+        #: Whether more may be committed, as the high watermark is from a checkpoint before a crash.
         self.is_high_watermark_old = False
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
         self.is_deleted = False
-        #: Of a topic that nobody knows: nothing of it is removed.
+        #: Whether its topic is unknown: nothing of it is removed.
         self.is_unserved = False
-        #: From here on, every tombstone and every marker that was ever in the log is there. Whoever
-        #: has records from before may not know of all that they have ended; see `compaction.md`.
+        #: From this offset on, no tombstone or marker has ever been removed from the log. A replica
+        #: that ends before it may lack deletions of its records; see `compaction.md`.
         self.deletions_kept_from = 0
-        #: The same of a log beside it, to which a crash may lead (`log_copy.py`).
+        #: The same for the copy that a crash may make the log (`log_copy.py`).
         self.deletions_kept_beside = 0
-        #: Another number after each time that some were dropped. It begins anywhere: after a
-        #: restart it is to be none of those before.
+        #: Changes whenever tombstones or markers are removed. It starts at a random number, to
+        #: differ from all values before a restart.
         self.deletion_drops = secrets.randbits(_DROPS_BITS)
-        #: From this end offset on, every state that the log had can be read off it as it is now;
+        #: From this end offset on, every past state can be computed from the log as it is now;
         #: `UNKNOWN_YET` until it is led (`settle_exact_states`). See `compaction.md`.
         self.exact_from = 0
-        #: Whether a follower that is on its way here has not got to an offset yet.
-        self.has_follower_below: Callable[[int], bool] = _nobody
-        #: Where a new leader epoch has to begin before the log is served, because records are lost.
+        #: Whether a follower that is catching up is still below an offset.
+        self.has_follower_below: Callable[[int], bool] = _no_follower
+        #: The start of a new leader epoch that is needed before serving, because records are lost.
         self.epoch_due_at: int | None = None
-        #: Why all is to be fetched anew. Until that is done, nothing is fetched into this log in
-        #: that leader epoch: the leader believes of a follower that is ahead of where it was last
-        #: that it has fetched all in between, and that may be in a copy which was dropped.
-        self.anew: Anew | None = None
+        #: The reason to fetch the whole log anew. In that leader epoch nothing may be fetched into
+        #: this log: a leader assumes that a follower has fetched everything up to its position,
+        #: but some of it may have been in a copy that was dropped.
+        self.refetch: Refetch | None = None
         self.swaps = SegmentSwaps()
         self.truncations = 0
-        #: Whether it was cut, or replaced, and the rest of that is still to come.
+        #: Whether it was cut or replaced, and the remaining steps are still to come.
         self.is_being_cut = False
-        #: Whether it changes its log dir just now, and takes no batch (`log_move.py`).
+        #: Whether it is changing its log dir, so that appends must wait (`log_move.py`).
         self.is_moving = False
         self.durability = Durability(path, log_directory.files)
-        #: Whether it has sealed segments that wait to be flushed in the background.
+        #: Whether sealed segments wait for the background flush.
         self.awaits_flush = False
         self.config = config
 
@@ -118,14 +120,14 @@ class LogState:
 
     @property
     def high_watermark(self) -> int:
-        """First offset that not all in-sync replicas have; any thread may ask.
+        """The first offset that some in-sync replica lacks. Thread-safe.
 
-        Records from here on may still vanish: no consumer reads them, and nothing cleans or expires
-        them. The replication layer says where it is.
+        Records from here on may still be lost: consumers must not read them, nor may compaction or
+        retention remove them. The replication layer sets it.
         """
         known = self._high_watermark
         if known is None:
-            known = self._high_watermark_before  # as long as nobody says whether there are others
+            known = self._high_watermark_before  # until replication says if there are others
             if known is None:
                 return self.log_end_offset
             return min(max(known, self.log_start_offset), self.log_end_offset)
@@ -137,56 +139,57 @@ class LogState:
         self.is_high_watermark_old = False
 
     def high_watermark_is_at_most(self, end_offset: int) -> None:
-        """The log has lost what was from `end_offset` on."""
+        """Lower the high watermark, after records from `end_offset` on were lost."""
         if self._high_watermark is not None:
             known = min(self._high_watermark, end_offset)
             self._high_watermark = max(known, self.log_start_offset)
 
     def load_high_watermark(self, checkpoint: int) -> None:
-        """Take note of where it was when that was last written down."""
+        """Load the high watermark from its checkpoint."""
         self._high_watermark_before = checkpoint
 
     def expect_replicas(self) -> None:
-        """Other brokers have replicas: only what was known to be everywhere counts at first."""
+        """Start with other replicas: at first the last known high watermark counts."""
         if self._high_watermark is None:
             known = self._high_watermark_before
-            if known is None:  # all of it was committed while there was no other
+            if known is None:  # everything is committed, as there was no other replica
                 known = self.log_end_offset
             self._high_watermark = min(max(known, self.log_start_offset), self.log_end_offset)
 
     def forget_replicas(self) -> None:
-        """No other broker has a replica: from now on the high watermark is the log's end."""
+        """Go on without other replicas: the high watermark is the log end offset."""
         self._high_watermark = self._high_watermark_before = None
-        self.awaits_nobody()
+        self.forget_followers()
 
-    def awaits_nobody(self) -> None:
-        """No follower is on its way here."""
-        self.has_follower_below = _nobody
+    def forget_followers(self) -> None:
+        """Forget followers that are catching up: another broker leads now."""
+        self.has_follower_below = _no_follower
 
     def note_deletions_dropped(self, end_offset: int) -> None:
-        """Tombstones or markers may be gone that were before `end_offset`."""
+        """Note that tombstones or markers before `end_offset` may have been removed."""
         self.deletions_kept_from = max(self.deletions_kept_from, end_offset)
         self.deletion_drops += 1
 
     @property
     def deletions_kept_after_crash(self) -> int:
-        """`deletions_kept_from` of what a crash leaves now: it may complete a swap under way."""
-        pending = self.swaps.pending  # before: it is noted here before it is not pending any more
+        """The `deletions_kept_from` after a crash now, which may complete a pending swap."""
+        pending = self.swaps.pending  # read first: a swap is noted here before it stops pending
         dropped_before = 0 if pending is None else pending.drops_deletions_before
         return max(self.deletions_kept_from, dropped_before, self.deletions_kept_beside)
 
     def note_states_cleaned(self, round_end_offset: int) -> None:
-        """Records are gone which others took the place of, or deleted, before this offset."""
+        """Note that records superseded or deleted before this offset were removed."""
         self.exact_from = max(self.exact_from, round_end_offset)
 
     def note_states_lost(self) -> None:
-        """Records are gone, and nothing here tells up to where that changes what the log tells."""
+        """Note that records were lost, so that no past state is known to be exact."""
         self.exact_from = UNKNOWN_YET
 
     def settle_exact_states(self) -> None:
-        """The log is led: states that it will have from now on are exact, whatever was lost.
+        """Guarantee exact states from the last stable offset on: this broker leads the log now.
 
-        Whoever led it before has cleaned only what was decided, and all of that is here.
+        Earlier leaders have only cleaned records below their last stable offset, and the log has
+        everything up to there.
         """
         undecided = self.producer_state.first_undecided_offset
         stable_end = self.log_end_offset if undecided is None else undecided
@@ -198,13 +201,13 @@ class LogState:
 
     @property
     def recovery_point(self) -> int:
-        """Everything below this offset is on the device."""
+        """The offset below which everything is durable."""
         return self.durability.recovery_point
 
     def delete_records_before(self, offset: int) -> None:
-        """Advance the log start offset; the next retention deletes the segments below it.
+        """Advance the log start offset; the next retention round deletes the segments below it.
 
-        Leader epochs stay as long as their records: after a crash the log may start before.
+        Leader epochs stay as long as their records, since after a crash the log may start earlier.
         """
         if offset > self.log_start_offset:
             self.log_start_offset = offset

@@ -1,7 +1,7 @@
 """One partition's log: offsets over segments.
 
-Owns which segment takes an append, which offsets exist, and what is durable. One thread (the
-broker's loop) changes it; `flush`, `read` and the searches may run in others.
+Owns the choice of the segment for an append, the assignment of offsets, and what is durable. Only
+one thread, the broker's loop, may change it; `flush`, `read` and the searches may run in others.
 
     log start offset <= log end offset; the recovery point is at or below the log end offset
     segments:  [base, base) [base, base) ... [base of the active one, log end offset)
@@ -45,9 +45,9 @@ _EPOCH_MAX: Final = 2**31 - 1
 
 
 class PartitionLog(LogState):
-    """See the module. Built by `recovery.load_log` and `LogDirectories.create` only.
+    """A log. Only `recovery.load_log` and `LogDirectories.create` create one.
 
-    Whatever needs the disk raises `KafkaError` KAFKA_STORAGE_ERROR when that fails.
+    Every access to the disk raises `KafkaError` KAFKA_STORAGE_ERROR when it fails.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class PartitionLog(LogState):
         return Path(self.path)
 
     def write_topic_id(self, topic_id: UUID) -> None:
-        """Say in the folder which topic this is a partition of; durable with the next flush."""
+        """Write the topic id into the folder; durable with the next flush."""
         path = f"{self.path}/{partition_metadata.FILE_NAME}"
         with self._failing_as("name"):
             self._files.write_file(path, partition_metadata.encode_partition_metadata(topic_id))
@@ -81,7 +81,7 @@ class PartitionLog(LogState):
     # -- failures ----------------------------------------------------------------------
 
     def _failed(self, error: OSError, attempt: str) -> KafkaError:
-        """What to raise for `error`; a log that was deleted meanwhile blames no device."""
+        """The exception for `error`, which is no failure of the device if the log was deleted."""
         if self.is_deleted:
             return storage_error(f"{self.name} was deleted")
         return self.log_directory.fail_log(error, f"{attempt} {self.name}")
@@ -102,9 +102,9 @@ class PartitionLog(LogState):
         now_ms: int,
         verification: Verification | None = NOT_REQUIRED,
     ) -> AppendResult:
-        """Append a client's batch, or find out that it is here already.
+        """Append a client's batch, unless it is a duplicate.
 
-        `verification` is what `ProducerState.check_client_batch` wants of it.
+        `verification`: see `ProducerState.check_client_batch`.
 
         Raises:
             KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
@@ -120,7 +120,7 @@ class PartitionLog(LogState):
                 state = self.producer_state
                 duplicate = state.check_client_batch(header, base_offset, verification)
             except KafkaError:
-                # Out of order as those before it could not be written: they will come again.
+                # Out of order because earlier ones could not be written; the producer retries them.
                 self.log_directory.check_writable()
                 raise
             if duplicate is not None:
@@ -133,7 +133,7 @@ class PartitionLog(LogState):
         try:
             if has_producer:
                 self.producer_state.update(header, base_offset, timestamp)
-        finally:  # last, so that readers of it know what is undecided; and whatever happens
+        finally:  # last, so that readers up to there see open transactions; and after any error
             self.log_end_offset = last_offset + 1
         return result_of(
             (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
@@ -148,7 +148,7 @@ class PartitionLog(LogState):
         verification: Verification | None = NOT_REQUIRED,
         transaction_version: int = 0,
     ) -> AppendResult:
-        """Append one batch that a coordinator of this broker has built, markers included.
+        """Append a batch, or a marker, that a coordinator on this broker has built.
 
         `verification` is for batches in transactions, `transaction_version` for markers.
         Raises:
@@ -186,11 +186,11 @@ class PartitionLog(LogState):
         return AppendResult(base_offset, header.last_offset, -1, self.log_start_offset)
 
     def append_as_follower(self, batches: memoryview, now_ms: int) -> None:
-        """Append what a leader sent, up to a batch that is cut off.
+        """Append a leader's batches, up to one that is cut off.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE where they do not follow the log's
-                end, KAFKA_STORAGE_ERROR. What came before is appended.
+            KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE if a batch does not continue the log,
+                KAFKA_STORAGE_ERROR. The batches before it are appended.
         """
         position, end = -1, 0
         while end > position:
@@ -199,9 +199,9 @@ class PartitionLog(LogState):
     def append_next(
         self, batches: memoryview, position: int, now_ms: int, leader_epoch: int = _EPOCH_MAX
     ) -> int:
-        """A step of `append_as_follower`, for answers that take longer than a turn of the loop.
+        """Do a step of `append_as_follower`, for answers that take longer than a turn of the loop.
 
-        See `follower_append.append_next`; after an error nothing of the step is appended.
+        See `follower_append.append_next`. After an error nothing of the step is appended.
         """
         self._check_appendable()
         with self._failing_as("append to"):
@@ -210,7 +210,7 @@ class PartitionLog(LogState):
             )
 
     def start_leader_epoch(self, leader_epoch: int) -> None:
-        """This broker leads from here on; its records will carry this epoch."""
+        """Start a leader epoch of this broker at the log end offset."""
         if leader_epoch > self.leader_epochs.latest_epoch:
             due_at = self.log_end_offset if self.epoch_due_at is None else self.epoch_due_at
             self.leader_epochs.assign(leader_epoch, due_at)
@@ -233,16 +233,16 @@ class PartitionLog(LogState):
         now_ms: int,
         aborted: AbortedTransaction | None = None,
     ) -> None:
-        """Write a batch at the log's end. Everything in an append that can fail is here."""
+        """Write a batch at the end of the log: the only part of an append that can fail."""
         if self.log_directory.failure is not None or self.is_moving:
             self._check_appendable()
         try:
             segment = self.segments.active
             if self.roll_rule.applies(segment, len(batch), last_offset, timestamp, now_ms):
                 segment = self._roll(base_offset, now_ms)
-            if aborted is not None:  # before the marker: readers go by the marker
+            if aborted is not None:  # before the marker, at which readers expect it
                 segment.transaction_index.append(aborted)
-                self.durability.note_new_names()  # it has no file before the first one
+                self.durability.note_new_names()  # the first entry creates the file
             segment.append(batch, last_offset, timestamp, self._config.index_interval_bytes)
         except OSError as error:
             if aborted is not None:
@@ -252,18 +252,19 @@ class PartitionLog(LogState):
             self.leader_epochs.assign(leader_epoch, base_offset)
 
     def _check_appendable(self) -> None:
-        """
+        """Refuse appends while the log dir is offline, or the log is changing its log dir.
+
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER in the moment in which the log
-                changes its log dir: whoever could pass others by coming again waits before.
+            KafkaError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER for a moment while the log
+                changes its log dir. Appends whose order matters wait before they come here.
         """
         self.log_directory.check_writable()
         if self.is_moving:
-            message = f"{self.name} changes its log dir"
+            message = f"{self.name} is changing its log dir"
             raise KafkaError(ErrorCode.not_leader_or_follower, message)
 
     def _follow(self, header: BatchHeader, marker: TransactionMarker | None) -> None:
-        """Count a batch that was written, and take over what it says of its producer."""
+        """Update offsets and producer state after a batch was written."""
         try:
             if header.has_producer_id:
                 self.producer_state.follow(header, marker)
@@ -273,7 +274,7 @@ class PartitionLog(LogState):
     # -- rolling -----------------------------------------------------------------------
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment, unless the active one is empty or the log is being cut."""
+        """Roll a new segment, unless the active one is empty or the log is being cut."""
         self.log_directory.check_writable()
         if self.segments.active.size and not (self.is_being_cut or self.is_moving):
             with self._failing_as("roll"):
@@ -281,10 +282,10 @@ class PartitionLog(LogState):
 
     def _roll(self, base_offset: int, now_ms: int) -> Segment:
         """Seal the active segment and add a new one after it, starting at `base_offset`."""
-        if self.is_deleted:  # another log of that name may have the folder by now, and this file
+        if self.is_deleted:  # the folder may belong to another log with this name by now
             raise storage_error(f"{self.name} was deleted")
         active = self.segments.active
-        if active.size == 0:  # its relative offsets would overflow: it has none yet
+        if active.size == 0:  # the relative offset would overflow: the segment is replaced
             segment = Segment.create(self.path, base_offset, self._open_files, now_ms)
             self.segments.replace((active,), (segment,))
             active.remove_files()
@@ -300,7 +301,7 @@ class PartitionLog(LogState):
         return segment
 
     def roll_if_overdue(self, now_ms: int) -> None:
-        """Begin a new segment where records wait too long to be cleaned."""
+        """Roll a new segment if records have waited too long for compaction."""
         if is_overdue(self.segments.active, self._config, now_ms):
             self.roll(now_ms)
 
@@ -308,20 +309,20 @@ class PartitionLog(LogState):
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether an acknowledgement must wait for `flush` (`flush.messages`)."""
+        """Whether acknowledgements must wait for `flush` (`flush.messages`)."""
         return self.log_end_offset - self.durability.recovery_point >= self._config.flush_messages
 
     def flush(self, up_to_offset: int | None = None) -> None:
-        """Return when everything below `up_to_offset` (default: all) is durable.
+        """Make everything below `up_to_offset` (default: all) durable. Blocks.
 
-        Any thread may call it; callers that come together share one sync.
+        Thread-safe; concurrent callers share a sync.
         """
         if up_to_offset is not None and up_to_offset <= self.recovery_point:
             return
         self.log_directory.check_writable()
         durability = self.durability
         with self._failing_as("flush"), durability.lock:
-            self.awaits_flush = False  # before: what is sealed meanwhile waits again
+            self.awaits_flush = False  # before the sync, as segments may be sealed meanwhile
             try:
                 durability.sync(self.segments, self.leader_epochs, self.log_end_offset)
             except BaseException:
@@ -330,14 +331,14 @@ class PartitionLog(LogState):
         self._last_flush_s = self.log_directory.clock.monotonic()
 
     def is_flush_overdue(self, now_s: float) -> bool:
-        """Whether records have waited for the device as long as `flush.ms` allows."""
+        """Whether records have waited for a flush as long as `flush.ms` allows."""
         return (
             now_s - self._last_flush_s >= self._config.flush_ms / 1000
             and self.recovery_point < self.log_end_offset
         )
 
     def close(self) -> None:
-        """Make all durable and close the files: a clean stop."""
+        """Make everything durable and close the files, for a clean shutdown."""
         self.log_directory.check_writable()
         with self._failing_as("close"):
             clean_shutdown.complete(self)
@@ -345,22 +346,22 @@ class PartitionLog(LogState):
         self.close_files()
 
     def close_or_note(self) -> None:
-        """`close`; where that fails, the next start is to recover the log."""
+        """Close the log; if that fails, the next start has to recover it."""
         if self.log_directory.is_online:
             try:
                 self.close()
-            except KafkaError:  # said where it failed
+            except KafkaError:  # logged where it failed
                 self.log_directory.in_disorder.add((self.topic, self.partition))
 
     def release_if_idle(self) -> None:
-        """Give back what is held for appends if there was none since the last call."""
+        """Release what is held for appends, if there was none since the last call."""
         if self.log_end_offset == self._end_offset_when_last_looked:
             with self._failing_as("complete the files of"):
                 self.segments.active.rest()
         self._end_offset_when_last_looked = self.log_end_offset
 
     def mark_deleted(self) -> None:
-        """The folder is about to go: readers keep what they hold, all else stops."""
+        """Mark the log deleted: readers keep the slices that they hold, everything else stops."""
         self.is_deleted = True
         self.durability.give_up()
         self.awaits_flush = False
@@ -368,7 +369,7 @@ class PartitionLog(LogState):
             segment.discard()
 
     def close_files(self) -> None:
-        """Give back descriptors and unused blocks; the next use opens what it needs."""
+        """Release descriptors and unused blocks; the next use opens the files again."""
         for segment in self.segments:
             segment.close()
 
@@ -383,10 +384,10 @@ class PartitionLog(LogState):
         *,
         may_block: bool = True,
     ) -> ReadResult:
-        """Batches from the one that holds `start_offset`, those below `end_offset` only.
+        """Read batches from the one that holds `start_offset`, only below `end_offset`.
 
-        What has been cleaned away is passed over. The last batch may be cut at `max_bytes`;
-        the first is returned whole (`minimum_one_batch`) or not at all.
+        Offsets that were compacted away are skipped. The last batch may be cut at `max_bytes`; the
+        first is returned whole (`minimum_one_batch`) or not at all.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -395,7 +396,7 @@ class PartitionLog(LogState):
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.offset_out_of_range,
-                f"offset {start_offset} of {self.name}, which has {self.log_start_offset} up to "
+                f"offset {start_offset} of {self.name}, which has {self.log_start_offset} to "
                 f"{self.log_end_offset}",
             )
         how = self._files.read_at if may_block else self._files.read_resident_at
@@ -415,7 +416,7 @@ class PartitionLog(LogState):
     def aborted_transactions(
         self, start_offset: int, end_offset: int, *, may_block: bool = True
     ) -> list[AbortedTransaction]:
-        """Aborted transactions with records in the range, for a READ_COMMITTED reader."""
+        """The aborted transactions with records in the range, for a READ_COMMITTED reader."""
         return self.look(
             lambda: self.segments.aborted_transactions(start_offset, end_offset, may_block)
         )
@@ -423,26 +424,26 @@ class PartitionLog(LogState):
     def aborted_in(
         self, piece: FileSlice, start_offset: int, end_offset: int, *, may_block: bool = True
     ) -> list[AbortedTransaction]:
-        """Aborted transactions with offsets in `piece`, which was read from `start_offset` on."""
+        """The aborted transactions with offsets in `piece`, read from `start_offset` on."""
         how = self._files.read_at if may_block else self._files.read_resident_at
         return self.look(
             lambda: self.segments.aborted_in(piece, start_offset, end_offset, how, may_block)
         )
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
-        """The first record at or after a time."""
+        """The first record with this timestamp or a later one."""
         return self.look(lambda: find_timestamp(self.segments, timestamp, self.log_start_offset))
 
     def max_timestamp_offset(self) -> OffsetFound | None:
-        """The first record that has the largest timestamp of all."""
+        """The first record with the largest timestamp."""
         return self.look(lambda: find_max_timestamp(self.segments, self.log_start_offset))
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
-        """The largest epoch up to `leader_epoch`, and where its records end."""
+        """The largest epoch up to `leader_epoch`, with its end offset."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     def look(self, attempt: Callable[[], T]) -> T:
-        """Look something up in the files, in any thread; again, if segments were deleted."""
+        """Look something up in the files; again, if segments were deleted. Thread-safe."""
         self.log_directory.check_readable()
         while True:
             segments = self.segments.snapshot()
@@ -455,19 +456,19 @@ class PartitionLog(LogState):
                     raise self._failed(error, "read") from error
 
     def _has_changed(self, segments: tuple[Segment, ...], error: OSError) -> bool:
-        """Whether a segment was deleted under our hands: then one has to look again."""
+        """Whether a segment was deleted during a look-up, which must be repeated then."""
         return isinstance(error, FileNotFoundError) and self.segments.snapshot() != segments
 
     # -- removing ----------------------------------------------------------------------
 
     def delete_old_segments(self, now_ms: int, end_offset: int | None = None) -> list[str]:
-        """Let go of segments that retention no longer keeps, up to `end_offset` (default: all).
+        """Delete expired segments below `end_offset` (default: all).
 
-        A few at a time: to be called until there are no more. It reads nothing, so those go whose
-        times are known.
+        Deletes a few at a time: call it until none is left. It reads no file, so only segments with
+        known timestamps expire.
 
         Returns:
-            Files that are to be removed after `file.delete.delay.ms`.
+            Files to be removed after `file.delete.delay.ms`.
         """
         self.log_directory.check_readable()
         with self._failing_as("delete segments of"):
@@ -477,9 +478,9 @@ class PartitionLog(LogState):
         return cleaning_view(self)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove every batch that reaches to `offset` or beyond. Blocks."""
+        """Remove all batches with an offset at or after `offset`. Blocks."""
         truncation.truncate(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything; the next record gets `offset`. Blocks."""
-        truncation.start_anew(self, offset)
+        truncation.truncate_fully(self, offset)

@@ -1,6 +1,6 @@
-"""The swap of a log's segments that is under way, and the lock to begin, end or undo one.
+"""The pending segment swap of a log, and the lock to begin, end or undo one.
 
-Knows nothing of how it is done: see `segment_swap.py`.
+How a swap works is up to `segment_swap.py`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ class PendingSwap(Protocol):
     """A swap whose plan is on the device, or may be."""
 
     is_applied: bool
-    #: Tombstones or markers from before this offset may be gone with it.
+    #: Tombstones or markers before this offset may be removed by the swap.
     drops_deletions_before: int
 
     def settle(self) -> None:
-        """Finish the swap if it was applied, else undo it. The caller holds the lock."""
+        """Finish the swap if it was applied, else undo it. The caller must hold the lock."""
 
 
 class SegmentSwaps:
-    """The swaps of one log. `lock` is held to begin or end one, and to truncate the log."""
+    """The swaps of one log. `lock` must be held to begin or end one, and to truncate the log."""
 
     __slots__ = ("lock", "pending", "retention_waits")
 
@@ -29,19 +29,19 @@ class SegmentSwaps:
         self.lock = threading.RLock()
         #: The swap whose plan is on the device, or may be.
         self.pending: PendingSwap | None = None
-        #: Retention found a swap under way, and is to be tried again soon.
+        #: Whether retention found a pending swap, and has to be tried again soon.
         self.retention_waits = False
 
     @property
     def holds_segments(self) -> bool:
-        """Whether segments that are deleted now would come back after a crash."""
+        """Whether segments deleted now could come back after a crash."""
         return self.pending is not None and not self.pending.is_applied
 
     def settle(self) -> None:
-        """Leave no plan on the device: finish the swap if it was applied, else undo it.
+        """Remove the plan from the device: finish the swap if it was applied, else undo it.
 
         Raises:
-            OSError: that is not possible now.
+            OSError: that is not possible at the moment.
         """
         with self.lock:
             if self.pending is not None:

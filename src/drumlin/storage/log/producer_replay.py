@@ -1,4 +1,4 @@
-"""Producer state from what is on disk: the latest snapshot, and the batches after it."""
+"""Loading producer state from disk: the latest snapshot, and the batches after it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OFFSET_MAX: Final = 2**63 - 1
 
 
 def snapshot_offsets(path: str, files: Files) -> list[int]:
-    """The offsets that a partition folder has snapshots for, ascending."""
+    """The offsets of the snapshots in a partition folder, ascending."""
     found = (offset_of(name, SUFFIX) for name in files.list_directory(path))
     return sorted(each for each in found if each is not None)
 
@@ -32,9 +32,9 @@ def snapshot_offsets(path: str, files: Files) -> list[int]:
 def load_latest_snapshot(
     state: ProducerState, path: str, files: Files, start_offset: int, offset_max: int
 ) -> None:
-    """Load the latest sound snapshot up to `offset_max`, or an empty state at `start_offset`.
+    """Load the latest valid snapshot up to `offset_max`, or an empty state at `start_offset`.
 
-    Later snapshots, and those that can't be read, are removed.
+    Removes later snapshots and unreadable ones.
     """
     for offset in reversed(snapshot_offsets(path, files)):
         file_path = snapshot_path(path, offset)
@@ -51,7 +51,7 @@ def load_latest_snapshot(
 def load_snapshot_up_to(
     offset_max: int, state: ProducerState, path: str, files: Files, start_offset: int
 ) -> None:
-    """Load the latest sound snapshot up to `offset_max`, or an empty state. Removes none."""
+    """Load the latest valid snapshot up to `offset_max`, or an empty state. Removes nothing."""
     for offset in reversed(snapshot_offsets(path, files)):
         if offset <= offset_max:
             try:
@@ -63,14 +63,14 @@ def load_snapshot_up_to(
 
 
 def remove_stray_snapshots(path: str, files: Files, base_offsets: Container[int]) -> None:
-    """Keep those at a segment's base offset, and the latest; clean shutdowns leave others."""
+    """Remove snapshots of old clean shutdowns, except the latest and those at base offsets."""
     for offset in snapshot_offsets(path, files)[:-1]:
         if offset not in base_offsets:
             files.remove(snapshot_path(path, offset))
 
 
 def follow_segment(state: ProducerState, segment: Segment) -> None:
-    """Catch up with the batches in a segment, by their headers."""
+    """Update the state by the headers of the batches in a segment."""
     for place in segment.walk(segment.offset_index.lookup(state.end_offset)):
         follow_batch(state, segment, place)
     state.end_offset = max(state.end_offset, segment.base_offset)
@@ -79,7 +79,7 @@ def follow_segment(state: ProducerState, segment: Segment) -> None:
 def follow_batch(
     state: ProducerState, segment: Segment, place: BatchPlace, *, writes_index: bool = False
 ) -> None:
-    """Catch up with one batch in the log, unless the state has it already."""
+    """Update the state by one batch in the log, unless the state has it already."""
     header = place.header
     if header.last_offset < state.end_offset:
         return

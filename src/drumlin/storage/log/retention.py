@@ -1,4 +1,4 @@
-"""Which old segments retention deletes: by age, size and log start offset. Decides only."""
+"""The choice of segments to delete, by age, size and log start offset. Deletes nothing itself."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def deletable_segments(
     may_block: bool = True,
     may_be_active: bool = True,
 ) -> list[Segment]:
-    """The oldest segments to delete, in order; maybe all of them, the active one included.
+    """The oldest segments to delete, in order; maybe all of them, including the active one.
 
-    Only whole segments below `end_offset`, which consumers can see, are deleted. Age and size count
-    if the cleanup policy says delete; segments below the log start offset are deleted anyway.
+    Only whole segments below `end_offset`, which consumers can read, are deleted. Age and size
+    matter with cleanup.policy=delete; segments below the log start offset are always deleted.
 
     Args:
-        most: at most this many (default: all).
-        may_block: whether unknown timestamps may be read from the files; if not, a segment whose
-            timestamps are not known yet counts as young.
+        most: the maximum number (default: all).
+        may_block: whether unknown timestamps may be read from the files; if not, a segment without
+            known timestamps has not expired.
     """
     deletes = "delete" in config.cleanup_policy
     retention_ms = config.retention_ms if deletes else _UNLIMITED
@@ -59,7 +59,7 @@ def deletable_segments(
 
 
 def is_expired(segment: Segment, retention_ms: int, now_ms: int) -> bool:
-    """Whether the youngest record is too old; without timestamps the file's own time counts."""
+    """Whether the newest record is too old; without timestamps the file's time counts."""
     if retention_ms == _UNLIMITED:
         return False
     youngest_ms = segment.largest_timestamp.timestamp

@@ -1,17 +1,17 @@
-"""The file `segment-swap`: the plan of a swap of segments, written before the swap begins.
+"""The file `segment-swap`, the plan of a segment swap, which is written before the swap begins.
 
-Once the plan is on the device the swap counts as done, and a start after a crash completes it;
-until then no old segment is touched. So it does not matter which of the renames reached the device,
-nor in which order. All files that the plan names were synced before. A plan in the folder of
-another topic (of the same name, created again at that moment) is ignored.
+Once the plan is durable the swap counts as done, and a start after a crash completes it; until then
+no old segment is changed. So it does not matter which of the renames are durable, nor their order.
+All files in the plan were synced before. A plan in the folder of another topic (with the same name,
+created again at that moment) is ignored.
 
     0                             version
     ABEiM0RVZneImaq7zN3u_w        id of the topic, as in `partition.metadata`
-    2 3                           the numbers of base offsets and file names that follow
+    2 3                           the numbers of base offsets and of file names that follow
     0                             base offsets of the old segments
     1000
-    00000000000000000000.log      files of the new ones: beside the log as `.cleaned` or `.swap`,
-    00000000000000000000.index    or in their place already
+    00000000000000000000.log      files of the new segments: still named `.cleaned` or `.swap`,
+    00000000000000000000.index    or renamed already
     00000000000000000000.timeindex
 """
 
@@ -44,7 +44,7 @@ _SUFFIXES: Final = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, Transactio
 
 
 class SwapPlan(NamedTuple):
-    """Segments with `old_base_offsets` give way to the ones that `new_files` make up."""
+    """A plan to replace the segments at `old_base_offsets` by those made of `new_files`."""
 
     topic_id: UUID
     old_base_offsets: tuple[int, ...]
@@ -58,7 +58,7 @@ class SwapPlan(NamedTuple):
 
     @classmethod
     def decode(cls, content: bytes) -> SwapPlan:
-        """Read what `encode` wrote.
+        """Decode a plan.
 
         Raises:
             ValueError: the file is not a plan, or is cut off.
@@ -71,11 +71,11 @@ class SwapPlan(NamedTuple):
         return cls(decode_uuid(topic_id), tuple(map(int, old)), tuple(new))
 
     def is_of(self, topic_id: UUID) -> bool:
-        """Whether it was made for this topic; an unknown id on either side matches."""
+        """Whether the plan belongs to this topic; an unknown id on either side matches."""
         return NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
 
     def gone_base_offsets(self) -> list[int]:
-        """The old base offsets at which no segment begins any more."""
+        """The old base offsets at which no new segment begins."""
         return [
             offset
             for offset in self.old_base_offsets
@@ -84,15 +84,15 @@ class SwapPlan(NamedTuple):
 
 
 def remove_snapshots(path: str, plan: SwapPlan, files: Files) -> None:
-    """Remove the producer snapshots at base offsets where no segment begins any more."""
+    """Remove the producer snapshots at `gone_base_offsets`."""
     for offset in plan.gone_base_offsets():
         files.remove(snapshot_path(path, offset))
 
 
 def complete_swap(path: str, files: Files) -> bool:
-    """Complete the plan in a partition folder, if there is one; then remove it.
+    """Complete the plan in a partition folder, if there is one, and remove it.
 
-    After a crash on the way the next start does the same again.
+    If a crash interrupts this, the next start does the same again.
 
     Returns:
         Whether there was a plan to complete.
@@ -106,7 +106,7 @@ def complete_swap(path: str, files: Files) -> bool:
         _logger.error("%s is passed over: %s", plan_path, error)
         return False
     if not plan.is_of(read_topic_id(path, files)):
-        _logger.warning("%s is of an earlier topic of that name, and is removed", plan_path)
+        _logger.warning("%s belongs to an earlier topic of that name, and is removed", plan_path)
         files.remove(plan_path)
         files.sync_directory(path)
         return False

@@ -1,14 +1,14 @@
 """Truncating a log, as a follower does when its records differ from its leader's.
 
-    prepare   a thread            a swap under way is taken back; recovery point and other
-                                  checkpoints are lowered, durably: after a crash, what is written
-                                  later in place of the removed records must not be trusted
-    cut       the log's thread    the records are gone, for readers too
-    rebuild   a thread            old files are removed, producers are found again
-    finish    the log's thread    records may be appended again
+    prepare   a thread            a pending swap is undone; recovery point and other checkpoints
+                                  are lowered durably, so that after a crash they do not cover
+                                  records written in place of the removed ones
+    cut       the log's thread    the records are removed, for readers too
+    rebuild   a thread            old files are removed, the producer state is rebuilt
+    finish    the log's thread    appends are possible again
 
-Between `prepare` and `cut` the log lives on; what makes the preparation worthless has `cut` refuse.
-Between `cut` and `finish` nothing may be appended, and no segment begins or goes.
+Between `prepare` and `cut` the log stays in use; `cut` refuses if the preparation does not fit any
+longer. Between `cut` and `finish` nothing may be appended, and no segment rolled or deleted.
 """
 
 from __future__ import annotations
@@ -33,35 +33,38 @@ from drumlin.wire.exact_from import UNKNOWN_YET
 
 
 class _Place(NamedTuple):
-    """Where a log is to be cut, as it was when that was looked up."""
+    """The place of a cut, with the facts about the log when it was looked up."""
 
-    offset: int  # of the first batch that goes, or where it was asked for
-    end_offset: int  # of the batches that stay
+    offset: int  # the base offset of the first removed batch, or the requested offset
+    end_offset: int  # the end offset of the batches that stay
     segment: Segment
     size: int
-    first: BatchPlace | None  # that goes, of this segment
+    first: BatchPlace | None  # the first removed batch of this segment
 
 
 class Truncation:
-    """One truncation. An error of `cut` or `rebuild` takes the log dir offline, to be loaded again.
+    """One truncation. An error of `cut` or `rebuild` takes the log dir offline.
 
     All steps raise `KafkaError` KAFKA_STORAGE_ERROR when the disk fails, or the log is deleted.
     """
 
-    def __init__(self, log: LogState, offset: int, *, is_anew: bool = False) -> None:
-        """Remove every batch that reaches to `offset` or beyond; anew: all, to begin there."""
+    def __init__(self, log: LogState, offset: int, *, is_full: bool = False) -> None:
+        """Remove all batches with an offset at or after `offset`.
+
+        With `is_full` all batches are removed, and the log starts at `offset`.
+        """
         self.log = log
         self.is_cut = False
         self._offset = offset
-        self._is_anew = is_anew
-        self._place: _Place | None = None  # None: all goes
+        self._is_anew = is_full
+        self._place: _Place | None = None  # None: everything is removed
         self._begins_at = offset
         self._doomed: list[str] = []
         self._rebuilding = threading.Lock()
         self._state: ProducerState | None = None
 
     def run(self) -> None:
-        """All of it, on the log's thread. Blocks."""
+        """Carry out all steps, on the log's thread. Blocks."""
         is_cut = False
         while not is_cut:
             self.prepare()
@@ -71,7 +74,7 @@ class Truncation:
     # -- the steps ---------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Blocks, in any thread. To be followed by `cut` or `abandon`."""
+        """Lower the checkpoints. Blocks, in any thread. `cut` or `abandon` must follow."""
         log = self.log
         with _failing(log, is_halfway=False), log.swaps.lock, log.durability.lock:
             if log.is_deleted:
@@ -79,16 +82,16 @@ class Truncation:
             log.swaps.settle()
             self._look_up()
             offset = self._begins_at if self._place is None else self._place.end_offset
-            # First: a checkpoint that is written meanwhile takes it from here.
+            # First, as a checkpoint written meanwhile takes its offset from there.
             log.durability.hold_at(offset, self)
             _lower_checkpoints(log, offset)
 
     def abandon(self) -> None:
         """Leave the log as it is."""
-        self.log.durability.let_go(self)
+        self.log.durability.release(self)
 
     def cut(self, *, may_block: bool = False) -> bool:
-        """On the log's thread only. False: it is to be prepared again."""
+        """Cut the log, on its thread only. False if it has to be prepared again."""
         log = self.log
         if log.is_deleted:
             raise storage_error(f"{log.name} was deleted")
@@ -98,7 +101,7 @@ class Truncation:
             if log.is_moving or log.swaps.pending is not None or not self._is_place_right():
                 return False
             self.is_cut = log.is_being_cut = True
-            log.truncations += 1  # a cleaning under way is worthless
+            log.truncations += 1  # invalidates a cleaning in progress
             with _failing(log, is_halfway=True):
                 if self._place is None:
                     self._cut_all()
@@ -109,7 +112,7 @@ class Truncation:
         return True
 
     def rebuild(self) -> None:
-        """Blocks, in any thread."""
+        """Remove old files and rebuild the producer state. Blocks, in any thread."""
         log = self.log
         with self._rebuilding, _failing(log, is_halfway=True), log.durability.lock:
             if self._state is None and log.is_deleted:
@@ -119,15 +122,15 @@ class Truncation:
                 self._state = _rebuilt(log)
 
     def finish(self) -> None:
-        """On the log's thread only. It waits for `rebuild`, or does it itself."""
+        """End the truncation, on the log's thread only. Waits for `rebuild`, or calls it."""
         self.rebuild()
         assert self._state is not None
         self.log.producer_state = self._state
         self.log.is_being_cut = False
-        self.log.epoch_due_at = None  # what was lost is gone, or will come again
-        self.log.durability.let_go(self)
+        self.log.epoch_due_at = None  # lost records are removed, or fetched again
+        self.log.durability.release(self)
 
-    # -- where to cut ------------------------------------------------------------------
+    # -- the place to cut --------------------------------------------------------------
 
     def _look_up(self) -> None:
         log, offset = self.log, self._offset
@@ -142,7 +145,7 @@ class Truncation:
             position, offset = found.position, min(offset, found.header.base_offset)
         end_offset = segment.end_offset_at(position)
         if end_offset < log.log_start_offset:
-            # No readable record is left. Offsets below the log start must not be given out again.
+            # No readable record is left. Offsets below the log start must not be assigned again.
             self._begins_at = log.log_start_offset
             return
         segment.transaction_index.load()
@@ -165,25 +168,25 @@ class Truncation:
         log.durability.note_unsealed(segment)
         if place.first is not None:
             segment.cut(place.first)
-        for each in reversed(gone):  # so that a crash in between leaves no hole
+        for each in reversed(gone):  # so that a crash in between leaves no gap
             self._doomed += each.mark_deleted()
 
     def _cut_all(self) -> None:
         log, begins_at = self.log, self._begins_at
         gone = list(log.segments)
-        for each in reversed(gone):  # first: the new one may have names of theirs
+        for each in reversed(gone):  # before the new segment, which may have the same names
             self._doomed += each.rename_as_deleted()
         created_ms = log.log_directory.clock.wall_ms()
         segment = Segment.create(log.path, begins_at, log.log_directory.open_files, created_ms)
         log.log_start_offset = begins_at
         log.exact_from = 0 if begins_at == 0 else UNKNOWN_YET
         self._settle(gone, begins_at)
-        log.leader_epochs.clear()  # the leader's log may end the same epochs before this offset
+        log.leader_epochs.clear()  # the leader may end these epochs before this offset
         log.segments.replace(gone, (segment,))
         for each in gone:
             each.discard()
         if self._is_anew:
-            log.anew = None
+            log.refetch = None
 
     def _settle(self, gone: list[Segment], end_offset: int) -> None:
         log = self.log
@@ -198,9 +201,9 @@ class Truncation:
     # -- afterwards --------------------------------------------------------------------
 
     def _remove_old_files(self) -> None:
-        """Remove what is left of the records that are gone, step by step, durably.
+        """Remove the files of removed records, step by step, durably.
 
-        Whatever a crash leaves has no hole, and what is appended next is followed by nothing old.
+        A crash at any point leaves no gap, and no old record after new ones.
         """
         log, files = self.log, self.log.log_directory.files
         files.sync_directory(log.path)
@@ -216,21 +219,21 @@ class Truncation:
 
 
 def truncate(log: LogState, offset: int) -> None:
-    """Remove every batch that reaches to `offset` or beyond. Blocks, on the log's thread."""
+    """Remove all batches with an offset at or after `offset`. Blocks, on the log's thread."""
     if offset < log.log_end_offset:
         Truncation(log, offset).run()
-    else:  # an epoch that just began has no record
+    else:  # only an epoch without records may be dropped
         log.leader_epochs.truncate_from_end(log.log_end_offset)
 
 
-def start_anew(log: LogState, offset: int) -> None:
-    """Remove everything; the next record gets `offset`. Blocks, on the log's thread."""
-    Truncation(log, offset, is_anew=True).run()
+def truncate_fully(log: LogState, offset: int) -> None:
+    """Remove everything; the log starts at `offset`. Blocks, on the log's thread."""
+    Truncation(log, offset, is_full=True).run()
 
 
 @contextmanager
 def _failing(log: LogState, *, is_halfway: bool) -> Iterator[None]:
-    """Report what the disk refuses. Halfway, the log is not what its files are any more."""
+    """Report errors of the disk. Halfway, files and memory differ: the log dir goes offline."""
     try:
         yield
     except OSError as error:
@@ -252,7 +255,7 @@ def _lower_checkpoints(log: LogState, offset: int) -> None:
 
 
 def _rebuilt(log: LogState) -> ProducerState:
-    """The producers as the records tell that are left."""
+    """The producer state, rebuilt from the remaining records."""
     state, end_offset = ProducerState(), log.log_end_offset
     files = log.log_directory.files
     load_snapshot_up_to(end_offset, state, log.path, files, log.log_start_offset)
@@ -260,14 +263,14 @@ def _rebuilt(log: LogState) -> ProducerState:
         follow_segment(state, segment)
     state.end_offset = end_offset
     active = log.segments.active
-    _ = active.first_timestamp, active.largest_timestamp  # so that the first append need not read
+    _ = active.first_timestamp, active.largest_timestamp  # read here, not by the first append
     return state
 
 
 def skip_to(log: LogState, offset: int) -> None:
-    """Give the next record `offset`, durably: the offsets below were given out before, and lost."""
+    """Make `offset` the next one, durably: those below were assigned before, and lost."""
     if log.size_bytes == 0:
-        start_anew(log, offset)
+        truncate_fully(log, offset)
     else:
         files, active = log.log_directory.files, log.segments.active
         created_ms = log.log_directory.clock.wall_ms()
@@ -285,7 +288,7 @@ def skip_to(log: LogState, offset: int) -> None:
 
 
 def settle(log: LogState, end_offset: int, recovery_point: int) -> None:
-    """Set the log end offset, found by loading or truncating, and what depends on it."""
+    """Set the log end offset after loading or truncating, and everything that depends on it."""
     log.log_end_offset = log.producer_state.end_offset = end_offset
     log.high_watermark_is_at_most(end_offset)
     log.durability.recovery_point = min(recovery_point, end_offset)
@@ -293,4 +296,4 @@ def settle(log: LogState, end_offset: int, recovery_point: int) -> None:
     log.log_directory.cleaner_offsets.lower((log.topic, log.partition), end_offset)
     if end_offset < log.log_start_offset:
         # No readable record is left. Offsets below the log start must not be given out again.
-        start_anew(log, log.log_start_offset)
+        truncate_fully(log, log.log_start_offset)

@@ -1,1 +1,1 @@
-"""A log's state of its producers: sequences, epochs, open transactions. Does not know the log."""
+"""The state of a log's producers: sequences, epochs, open transactions. Must not know the log."""

@@ -9,7 +9,7 @@ from drumlin.tuples import from_tuple
 
 
 class AppendResult(NamedTuple):
-    """Where a batch lies in the log; for a duplicate, where it was put the first time."""
+    """The offsets of a batch in the log; for a duplicate, those of the first append."""
 
     base_offset: int
     last_offset: int

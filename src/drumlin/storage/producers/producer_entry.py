@@ -1,8 +1,8 @@
-"""One producer in one log: its epoch, its last batches, and where its open transaction begins.
+"""The entry of a producer in one log: its epoch, last batches, and open transaction.
 
-There may be millions (each start of a client makes a new one in every partition it writes to), so
-an entry is kept as bytes, which the garbage collector ignores. It never changes: a batch makes a
-new one. Nothing here knows what a producer may do.
+There may be millions (each start of a client creates one in every partition that it writes to), so
+an entry is stored as bytes, which the garbage collector ignores. Entries are immutable. What a
+producer may do is decided elsewhere.
 
     47  epoch; sequence, offset and delta of the last batch; the last timestamp, coordinator epoch,
         first offset of the open transaction; timestamp of the last batch (a marker has one too);
@@ -34,7 +34,7 @@ _LAST_TIMESTAMP: Final = struct.Struct("=18xq4xq")
 _unpack_head: Final = _HEAD.unpack_from
 _pack_with_older: Final = _HEAD_AND_OLDER.pack
 _HEAD_BYTES: Final = _HEAD.size
-_OLDER_KEPT: Final = BATCHES_REMEMBERED - 2  # beside the last one, when another comes
+_OLDER_KEPT: Final = BATCHES_REMEMBERED - 2  # besides the last one, when a batch is added
 _OLDER_END: Final = _HEAD.size + _OLDER_KEPT * _OLDER.size
 
 #: Producer epoch and last sequence.
@@ -44,7 +44,7 @@ times_of = _LAST_TIMESTAMP.unpack_from
 
 
 class SequenceRange(NamedTuple):
-    """One batch of a producer: what is needed to recognise and answer a duplicate of it."""
+    """The facts about a batch that are needed to detect and answer a duplicate of it."""
 
     last_sequence: int
     last_offset: int
@@ -61,14 +61,14 @@ class SequenceRange(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """An entry, unpacked."""
+    """An unpacked entry."""
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     last_timestamp: int = _NO_TIMESTAMP
     transaction_first_offset: int | None = None
-    #: Of this epoch, oldest first.
+    #: The last batches of this epoch, oldest first.
     batches: tuple[SequenceRange, ...] = ()
 
     @property
@@ -85,10 +85,10 @@ def add_batch(
     timestamp: int,
     first_offset: int,
 ) -> bytes:
-    """The entry after another batch, given by its last sequence, last offset and offset delta.
+    """The entry after another batch, which is given by its last sequence, last offset and delta.
 
     `first_offset` is the first offset of the open transaction, or `NO_OFFSET`. Batches of another
-    epoch are dropped: what follows can't be a duplicate of them.
+    epoch are dropped, since later batches can't be duplicates of them.
     """
     coordinator_epoch = NO_COORDINATOR_EPOCH
     if packed is not None:
@@ -121,7 +121,7 @@ def with_head(
     last_timestamp: int,
     coordinator_epoch: int | None = None,
 ) -> bytes:
-    """The entry after a control batch: no transaction is open."""
+    """The entry after a control batch, without an open transaction."""
     if packed is None:
         packed = _HEAD.pack(
             producer_epoch, NO_SEQUENCE, NO_OFFSET, 0, _NO_TIMESTAMP, NO_COORDINATOR_EPOCH,
@@ -187,19 +187,19 @@ def unpack(producer_id: int, packed: bytes) -> ProducerEntry:
 
 
 def snapshot_row(packed: bytes) -> tuple[int, ...]:
-    """The fields of a snapshot entry after the producer id: only the last batch is kept."""
+    """The fields of a snapshot entry after the producer id, with only the last batch."""
     row: tuple[int, ...] = _unpack_head(packed)[:-2]
     return row
 
 
 def last_batch_offset_of(packed: bytes) -> int:
-    """Last offset of the last batch of records; `NO_OFFSET` if there is none."""
+    """The last offset of the last data batch; `NO_OFFSET` without one."""
     offset: int = _unpack_head(packed)[2]
     return offset
 
 
 def _batches(packed: bytes) -> tuple[SequenceRange, ...]:
-    """Oldest first."""
+    """The batches, oldest first."""
     _, sequence, offset, delta, _, _, _, timestamp, in_full = _unpack_head(packed)
     if offset == NO_OFFSET:
         return ()

@@ -1,13 +1,13 @@
-"""The file `%020d.snapshot`: producer state up to the offset in its name, in Kafka's format.
+"""The file `%020d.snapshot`, the producer state up to the offset in its name, in Kafka's format.
 
     version    int16   1
-    crc        uint32  CRC32C over all that follows
+    crc        uint32  CRC32C of the rest
     count      int32
     entries    producer id int64, producer epoch int16, last sequence int32, last offset int64,
                offset delta int32, timestamp int64, coordinator epoch int32,
                first offset of the open transaction int64 (-1: none)
 
-Only the last of the remembered batches is kept, as in Kafka.
+As in Kafka, only the last batch of each producer is stored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 
 class CorruptSnapshot(ValueError):
-    """The file is not a snapshot, or was not written completely."""
+    """The file is not a snapshot, or is incomplete."""
 
 
 def encode_snapshot(producers: FrozenProducers) -> bytes:
@@ -55,7 +55,7 @@ def decode_snapshot(content: bytes) -> list[ProducerEntry]:
         CorruptSnapshot: another version, a wrong CRC, or too few bytes.
     """
     if len(content) < _HEADER.size:
-        raise CorruptSnapshot(f"{len(content)} bytes are no snapshot")
+        raise CorruptSnapshot(f"{len(content)} bytes are not a snapshot")
     version, crc, count = _HEADER.unpack_from(content)
     if version != _VERSION:
         raise CorruptSnapshot(f"snapshot of version {version}")

@@ -1,8 +1,8 @@
-"""A log's state of the producers that write to it: sequences, epochs, open transactions.
+"""The state of a log's producers: sequences, epochs, open transactions.
 
 An idempotent producer numbers its records per partition. The last five batches of each are
-remembered, so that one sent again is answered with the offsets that it has already, and one out
-of order is refused. Plain state: it is given time and headers, and touches no file.
+remembered, so that a duplicate is answered with its first offsets, and a batch out of order is
+refused. Plain state, which is given time and headers, and must never access a file.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from drumlin.storage.segment.transaction_index import AbortedTransaction
 from drumlin.turns import Work
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: From this version of transactions on, a marker has an epoch of its own (KIP-890).
+#: From this transaction version on, each transaction has its own producer epoch (KIP-890).
 _EPOCH_PER_TRANSACTION: Final = 2
 _PRODUCER_EPOCH_MAX: Final = 2**15 - 1
 
 
 class TransactionMarker(NamedTuple):
-    """The end of a transaction, as its coordinator wrote it into the partition."""
+    """The end of a transaction, written into a partition by its coordinator."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -58,13 +58,13 @@ class ProducerState:
 
     def __init__(self) -> None:
         self.end_offset = 0
-        #: Where the earliest open transaction begins: READ_COMMITTED consumers stop there. Other
-        #: threads read it too, and see the value before or after a change.
+        #: The first offset of the earliest open transaction, where READ_COMMITTED consumers stop.
+        #: Other threads may read it, and see the value before or after a change.
         self.first_undecided_offset: int | None = None
         self._producers = ProducerTable()
-        # Producer id -> first offset; ascending, as transactions open in the order of offsets.
+        # Producer id -> first offset, ascending, as transactions open in the order of offsets.
         self._open_transactions: dict[int, int] = {}
-        # Producer id -> verification under way (KIP-890). Only in memory: lost with a restart.
+        # Producer id -> verification in progress (KIP-890). Only in memory: lost by a restart.
         self._verifications: dict[int, Verification] = {}
 
     def __len__(self) -> int:
@@ -72,11 +72,11 @@ class ProducerState:
 
     @property
     def verification_count(self) -> int:
-        """The number of producers that are verified, and have not appended since."""
+        """The number of producers with a verification that no append has used yet."""
         return len(self._verifications)
 
     def freeze(self) -> FrozenProducers:
-        """All producers as they are now, for any thread; costs next to nothing."""
+        """An immutable snapshot of all producers, for any thread; costs next to nothing."""
         return self._producers.freeze()
 
     def get(self, producer_id: int) -> ProducerEntry | None:
@@ -101,7 +101,7 @@ class ProducerState:
         *,
         supports_epoch_bump: bool,
     ) -> Verification | None:
-        """To be called before the coordinator is asked about a batch; None if it need not be asked.
+        """Begin to verify a batch with the coordinator; None if that is not needed.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH.
@@ -122,25 +122,25 @@ class ProducerState:
     def withdraw_verification(self, producer_id: int, verification: Verification) -> None:
         """End a verification that the coordinator did not confirm.
 
-        It stays while other batches of the same producer are still being verified with it.
+        It remains while other batches of the producer are still being verified with it.
         """
         if self._verifications.get(producer_id) is verification:
             verification.askers -= 1
             if not verification.askers:
                 del self._verifications[producer_id]
 
-    # -- checks: nothing changes -------------------------------------------------------
+    # -- checks, which change nothing --------------------------------------------------
 
     def check_client_batch(
         self, header: BatchHeader, offset: int, verification: Verification | None = NOT_REQUIRED
     ) -> SequenceRange | None:
-        """Whether a client's batch may be appended at `offset`.
+        """Check that a client's batch may be appended at `offset`.
 
-        `verification` is the one that the coordinator confirmed for a transactional batch: needed
-        where its transaction is not open in the log yet.
+        `verification` is the one that the coordinator has confirmed for a transactional batch; it
+        is needed if the transaction is not open in the log yet.
 
         Returns:
-            The earlier batch, if this one is a duplicate.
+            The original batch, if this one is a duplicate.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or
@@ -151,7 +151,7 @@ class ProducerState:
         entry, follows = None, False
         if packed is not None:
             epoch, last_sequence = last_sequence_of(packed)
-            # It nearly always does: then the rest of the entry need not be unpacked.
+            # Nearly always true: then the rest of the entry need not be unpacked.
             follows = (
                 header.producer_epoch == epoch
                 and header.base_sequence == (last_sequence + 1) % SEQUENCE_MODULO
@@ -170,7 +170,7 @@ class ProducerState:
         if asked is not None:
             _check_first_sequence(self.get(producer_id), asked, header, offset)
         if packed is None:
-            # The producer is new here, or all its records are gone: any sequence may come first.
+            # The producer is new here, or its records are deleted: any sequence may come first.
             return None
         if entry is not None:
             self.check_epoch(header)
@@ -184,7 +184,7 @@ class ProducerState:
         return None
 
     def check_transaction(self, header: BatchHeader, verification: Verification | None) -> None:
-        """Refuse a transactional batch that belongs to no transaction.
+        """Refuse a transactional batch without an open transaction.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE.
@@ -219,7 +219,7 @@ class ProducerState:
         marker: TransactionMarker,
         transaction_version: int = 0,
     ) -> None:
-        """Refuse the end of a transaction that is not the open one, or not from its coordinator.
+        """Refuse a marker that does not end the open transaction, or is not from its coordinator.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
@@ -231,15 +231,15 @@ class ProducerState:
         if (
             transaction_version >= _EPOCH_PER_TRANSACTION
             and header.producer_epoch == entry.producer_epoch
-            # The marker of the last transaction has this epoch too, and may be sent again. And when
-            # no epoch is left to raise, the open transaction itself has it.
+            # The marker of the last transaction has this epoch, too, and may be sent again. And if
+            # the epoch could not be bumped further, the open transaction itself has it.
             and entry.transaction_first_offset is not None
             and header.producer_epoch != _PRODUCER_EPOCH_MAX
         ):
             raise KafkaError(
                 ErrorCode.invalid_producer_epoch,
-                f"a marker with epoch {header.producer_epoch} is of the transaction before the "
-                f"one that producer {header.producer_id} has open",
+                f"a marker with epoch {header.producer_epoch} belongs to the transaction before "
+                f"the one that producer {header.producer_id} has open",
             )
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
@@ -266,7 +266,7 @@ class ProducerState:
     # -- changes -----------------------------------------------------------------------
 
     def update(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
-        """A batch of records by a producer is in the log from `base_offset` on."""
+        """Update the state by a data batch, which is in the log at `base_offset`."""
         producer_id, delta = header.producer_id, header.last_offset_delta
         sequence = header.base_sequence
         if sequence != NO_SEQUENCE:
@@ -298,7 +298,7 @@ class ProducerState:
     def aborted_by(
         self, header: BatchHeader, marker: TransactionMarker, offset: int
     ) -> AbortedTransaction | None:
-        """The transaction index entry for a marker at `offset`, if it needs one."""
+        """The transaction index entry for a marker at `offset`; None for a commit."""
         first_offset = self._open_transactions.get(header.producer_id)
         if marker.is_commit or first_offset is None:
             return None
@@ -311,7 +311,7 @@ class ProducerState:
         return AbortedTransaction(header.producer_id, first_offset, offset, last_stable_offset)
 
     def end_transaction(self, header: BatchHeader, marker: TransactionMarker) -> None:
-        """A marker is in the log."""
+        """Update the state by a marker in the log."""
         producer_id, epoch = header.producer_id, header.producer_epoch
         packed = with_head(
             self._producers.get(producer_id),
@@ -326,7 +326,7 @@ class ProducerState:
             del self._verifications[header.producer_id]
 
     def follow(self, header: BatchHeader, marker: TransactionMarker | None) -> None:
-        """A batch by a producer is in the log, its offsets in place."""
+        """Update the state by a batch or marker in the log."""
         if marker is not None:
             self.end_transaction(header, marker)
         elif header.is_control:
@@ -335,10 +335,10 @@ class ProducerState:
             self.update(header, header.base_offset, header.max_timestamp)
 
     def _note_emptied_marker(self, header: BatchHeader) -> None:
-        """A control batch is in the log whose marker was cleaned away.
+        """Update the state by a control batch whose marker was removed by compaction.
 
-        Its transaction was decided long ago, so it opens none. If a transaction is open here, by a
-        snapshot taken before its records were removed, this batch ended it.
+        It opens no transaction, as its own ended long ago. If a transaction is open here, from a
+        snapshot taken before its records were removed, this batch has ended it.
         """
         producer_id, last_timestamp = header.producer_id, header.max_timestamp
         packed = self._producers.get(producer_id)
@@ -356,12 +356,12 @@ class ProducerState:
         self.first_undecided_offset = next(iter(self._open_transactions.values()), None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> Work[int]:
-        """Forget producers that have long been idle; not those with an open transaction.
+        """Remove idle producers, except those with an open transaction.
 
-        Stops when `load` replaces the producers meanwhile.
+        Stops if `load` replaces the producers meanwhile.
 
         Returns:
-            The number of producers forgotten.
+            The number of removed producers.
         """
         count, producers = 0, self._producers
         for shard in producers.walk():
@@ -384,7 +384,7 @@ class ProducerState:
         return count
 
     def load(self, entries: list[ProducerEntry], end_offset: int) -> None:
-        """Replace the state by that of a snapshot at `end_offset`."""
+        """Replace the state by a snapshot at `end_offset`."""
         self._producers = table_of(entries)
         opened = [
             (entry.transaction_first_offset, entry.producer_id)
@@ -410,7 +410,7 @@ def _find_duplicate(entry: ProducerEntry, header: BatchHeader) -> SequenceRange 
 def _check_first_sequence(
     entry: ProducerEntry | None, asked: Verification, header: BatchHeader, offset: int
 ) -> None:
-    """Refuse a batch while an earlier one is still being verified, or was refused."""
+    """Refuse a first batch if an earlier one is still being verified, or was refused."""
     sequence = header.base_sequence
     if asked.supports_epoch_bump and sequence != 0 and (entry is None or not entry.batches):
         raise _out_of_order(

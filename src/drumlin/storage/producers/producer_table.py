@@ -1,8 +1,8 @@
-"""The producers of one log by id, kept so that a snapshot of them costs next to nothing.
+"""The producers of one log by id, in a table whose snapshots cost next to nothing.
 
-They lie in shards, each a range of ids. `freeze` hands out the shards themselves; a later change
-copies its shard first (copy-on-write). Only the thread that owns the log, usually the loop, calls
-the table; any thread may use a frozen one.
+The table consists of shards, each with a range of ids. `freeze` returns the shards themselves; a
+later change copies its shard first (copy-on-write). Only the thread that owns the log, usually the
+loop, may call the table; any thread may use a frozen one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from drumlin.storage.producers.producer_entry import (
     unpack,
 )
 
-#: As many as fit into a dict before its memory doubles; half of them fit into the size below.
+#: The size of a dict before its memory doubles; after a split, each half fits a smaller one.
 _SHARD_MOST: Final = 682
 _IDS_SHARED_MOST: Final = 65_536
 
@@ -32,7 +32,7 @@ Shard = dict[int, bytes]
 
 
 class FrozenProducers:
-    """The producers at one moment. Never changed."""
+    """An immutable snapshot of the producers."""
 
     def __init__(self, shards: tuple[Shard, ...]) -> None:
         self._shards = shards
@@ -50,7 +50,7 @@ class FrozenProducers:
 
     @cached_property
     def last_data_offsets(self) -> dict[int, int]:
-        """Producer id -> last offset of its last data batch, for those that have one."""
+        """Producer id -> last offset of its last data batch, for those with one."""
         offsets = ((key, last_batch_offset_of(packed)) for key, packed in self.items())
         return {key: offset for key, offset in offsets if offset != NO_OFFSET}
 
@@ -71,8 +71,8 @@ class ProducerTable:
 
     def __init__(self) -> None:
         self.count = 0
-        #: A shard has the ids from its bound (the first one has none) up to the next one's. May be
-        #: read from outside, but changed by the methods only.
+        #: The smallest id of each shard but the first. May be read from outside, but must only be
+        #: changed by the methods.
         self.bounds: list[int] = []
         self.shards: list[Shard] = [{}]
         self._is_frozen = [False]
@@ -81,7 +81,7 @@ class ProducerTable:
         return self.shards[bisect_right(self.bounds, producer_id)].get(producer_id)
 
     def shard_of(self, producer_id: int) -> Shard:
-        """The shard of a producer id: for changing an entry in it, not for adding one."""
+        """The shard of a producer id, to change an entry in it, but not to add one."""
         number = bisect_right(self.bounds, producer_id)
         return self._thaw(number) if self._is_frozen[number] else self.shards[number]
 
@@ -96,12 +96,12 @@ class ProducerTable:
         shard[producer_id] = packed
 
     def freeze(self) -> FrozenProducers:
-        """All producers as they are now."""
+        """A snapshot of all producers."""
         self._is_frozen = [True] * len(self.shards)
         return FrozenProducers(tuple(self.shards))
 
     def walk(self) -> Iterator[Shard]:
-        """All shards, one by one. They may change in between: every producer that stays is met."""
+        """All shards, one by one. They may change in between: every producer that stays is seen."""
         number = 0
         while True:
             next_bound = self.bounds[number] if number < len(self.bounds) else None
@@ -111,7 +111,7 @@ class ProducerTable:
             number = bisect_right(self.bounds, next_bound)
 
     def remove(self, producer_ids: list[int]) -> None:
-        """Remove producers of one shard; it is rebuilt to take no more room than needed."""
+        """Remove producers of one shard, which is rebuilt with minimal size."""
         if producer_ids:
             number = bisect_right(self.bounds, producer_ids[0])
             gone = set(producer_ids)
@@ -119,7 +119,7 @@ class ProducerTable:
             kept = {key: packed for key, packed in shard.items() if key not in gone}
             self.count -= len(shard) - len(kept)
             self.shards[number], self._is_frozen[number] = kept, False
-            if not kept and self.bounds:  # its neighbour has the range from now on
+            if not kept and self.bounds:  # a neighbour takes over the range
                 del self.shards[number], self._is_frozen[number], self.bounds[max(0, number - 1)]
 
     def _thaw(self, number: int) -> Shard:
@@ -128,7 +128,7 @@ class ProducerTable:
         return shard
 
     def _split(self, number: int) -> None:
-        """Split the upper half of a shard off into a new shard after it."""
+        """Move the upper half of a shard into a new shard after it."""
         shard = self.shards[number]
         keys = sorted(shard)
         middle = len(keys) // 2

@@ -1,10 +1,9 @@
 """The verification of a transaction before its first batch enters the log (KIP-890).
 
-A transactional batch needs a transaction: one that is open in the log, or one that the
-coordinator has just confirmed as ongoing. Between that answer and the append a marker may end the
-transaction, and the next one may not include the partition. So the answer is valid only while the
-verification that it was requested for is still the producer's: a marker removes it, and so does the
-first batch that is appended.
+A transactional batch needs a transaction: one that is open in the log, or one that the coordinator
+has just confirmed as ongoing. Between that answer and the append a marker may end the transaction,
+and the next transaction may not include the partition. So the answer is only valid while its
+verification is still the producer's: a marker removes it, and so does the first append.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ class Verification:
         self.producer_epoch = producer_epoch
         self.lowest_sequence = sequence
         self.supports_epoch_bump = supports_epoch_bump
-        """Transactions v2: every transaction has its own epoch, and begins with sequence 0."""
+        """Whether it is transactions v2: each has its own epoch, and starts with sequence 0."""
         self.began_ms = began_ms
         self.askers = 1
-        """How many batches were asked about, without those whose asking was withdrawn."""
+        """The number of batches that are being verified, without withdrawn ones."""
 
     def ask_again(self, producer_epoch: int, sequence: int) -> None:
-        """Another batch is to be verified: the one with the lowest sequence has to come first."""
+        """Verify another batch as well: the one with the lowest sequence must be appended first."""
         self.askers += 1
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
@@ -46,12 +45,12 @@ class Verification:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
 
     def is_ended_by_marker(self, producer_epoch: int) -> bool:
-        """Whether a marker of that epoch may have ended the transaction being verified.
+        """Whether a marker with this epoch may have ended the transaction being verified.
 
-        In transactions v2 it ends the transaction of the epoch before, not of its own.
+        In transactions v2 a marker ends the transaction of the previous epoch.
         """
         return not (self.supports_epoch_bump and producer_epoch == self.producer_epoch)
 
 
-#: For batches that need no verification: it is off, or was done elsewhere.
+#: Stands for no verification: it is disabled, or was done elsewhere.
 NOT_REQUIRED: Final = Verification(-1, _ANY_SEQUENCE, supports_epoch_bump=False, began_ms=0)

@@ -1,1 +1,1 @@
-"""Loading logs after a start: checked, and repaired where a crash has broken them."""
+"""Loading logs at a start: checking them, and repairing the damage of a crash."""

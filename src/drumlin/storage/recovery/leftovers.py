@@ -1,12 +1,12 @@
-"""Files that the last server left half done, sorted out before a log is loaded.
+"""Completing or removing unfinished files of the last server, before a log is loaded.
 
-segment-swap     a swap of segments that counts as done: completed (`swap_plan.py`)
-.deleted .tmp    to be removed
-.cleaned         a cleaning that was not completed: removed, the old segments stand
-.index           without a .log of its name: removed, like any other index. Its records are lost,
-                 or a crash interrupted their deletion
+segment-swap     a segment swap that counts as done: completed (`swap_plan.py`)
+.deleted .tmp    removed
+.cleaned         an unfinished cleaning: removed, the old segments stay valid
+.index           without a .log of the same name: removed, like any other index. Its records are
+                 lost, or a crash interrupted their deletion
 .swap            a completed cleaning of Apache Kafka: it replaces all segments in its range,
-                 unless a `.cleaned` file beside it shows that its siblings are not complete
+                 unless a `.cleaned` file shows that other segments of the swap are incomplete
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from drumlin.storage.log.file_names import (
     INDEX_SUFFIXES,
     FileName,
     is_temporary,
+    log_foreign_files,
     parse_file_name,
-    say_strangers,
 )
 from drumlin.storage.log.swap_plan import CLEANED_SUFFIX, SWAP_SUFFIX, complete_swap
 from drumlin.storage.producers.producer_snapshot import SUFFIX as SNAPSHOT_SUFFIX
@@ -32,14 +32,14 @@ _logger = logging.getLogger(__name__)
 
 
 def sort_out_leftovers(path: str, files: Files) -> Sequence[str]:
-    """Remove or complete what was left half done.
+    """Remove or complete unfinished files.
 
     Returns:
-        The names of the files that make up the log; among them there may be some that are not ours.
+        The names of the remaining files in the folder, which may include some that are not ours.
     """
     complete_swap(path, files)
     names = _complete_leftovers(path, files)
-    say_strangers(path, names)
+    log_foreign_files(path, names)
     found = {name: parse_file_name(name) for name in names}
     logs = {each.offset for each in found.values() if each is not None and each.kind == LOG_SUFFIX}
     orphans = [
@@ -48,7 +48,7 @@ def sort_out_leftovers(path: str, files: Files) -> Sequence[str]:
         if each is not None and each.kind in INDEX_SUFFIXES and each.offset not in logs
     ]
     for name in orphans:
-        _logger.warning("%s/%s is removed: there is no log of that name", path, name)
+        _logger.warning("%s/%s is removed: it has no log file", path, name)
         files.remove(f"{path}/{name}")
     return [name for name in names if name not in orphans]
 
@@ -78,7 +78,7 @@ def _complete_leftovers(path: str, files: Files) -> Sequence[str]:
 
 
 def _complete_swap(path: str, files: Files, swaps: Mapping[str, FileName]) -> None:
-    """Remove the segments that the swapped ones replace, then give those their names."""
+    """Remove the segments that the `.swap` files replace, then rename those."""
     logs = [name for name, each in swaps.items() if each.kind == LOG_SUFFIX]
     if logs:
         first = min(swaps[name].offset for name in logs)
@@ -90,7 +90,7 @@ def _complete_swap(path: str, files: Files, swaps: Mapping[str, FileName]) -> No
             if first <= each.offset < end:
                 files.remove(f"{path}/{name}")
         files.sync_directory(path)  # replaced segments must not come back after a crash
-    # Logs first: an index renamed before its log would be removed as an orphan by the next start.
+    # Logs first: the next start would remove an index that was renamed before its log.
     for part in (logs, [name for name in swaps if name not in logs]):
         for name in part:
             files.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")

@@ -1,4 +1,4 @@
-"""Loading all logs of all log dirs at start: one job for each log, some threads for each dir."""
+"""Loading all logs of all log dirs at a start: one job per log, several threads per log dir."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.recovery.recovery import LoadRequest, load_log
 from drumlin.storage.recovery.segment_recovery import UnsupportedFormat
 
-#: A KRaft broker keeps its metadata log beside the partitions: never to be touched.
+#: The metadata log of a KRaft broker is beside the partitions: it must never be touched.
 _KRAFT_METADATA: Final = "__cluster_metadata"
 
 _logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def load_all(
     threads: int,
     is_loaded: IsLoaded,
 ) -> list[PartitionLog]:
-    """Load all logs that can be loaded and are not yet. A dir that fails meanwhile goes offline."""
+    """Load all logs that are not loaded yet, if possible. A log dir that fails goes offline."""
     started = time.monotonic()
     jobs: list[Future[PartitionLog | None]] = []
     with ExitStack() as pools:
@@ -59,7 +59,7 @@ def load_all(
 def load_missing(
     directory: LogDirectory, config_for: ConfigFor, logs: Container[tuple[str, int]]
 ) -> list[PartitionLog]:
-    """Load what could not be loaded, and has no log by now. Takes a tenth of the time at most."""
+    """Try again to load logs that could not be loaded. Uses at most a tenth of the time."""
     missing = {key for key in directory.not_loaded - directory.undecided if key not in logs}
     now_s = directory.clock.monotonic()
     if not missing or now_s < directory.load_again_at:
@@ -67,7 +67,7 @@ def load_missing(
     try:
         wanted = list(_requests(directory, config_for, lambda key, _: key not in missing))
     except OSError as error:
-        directory.say_once(f"{directory.path} cannot be listed: {error}")
+        directory.log_once(f"{directory.path} cannot be listed: {error}")
         return []
     gone = missing.difference((each.topic, each.partition) for each in wanted)
     directory.not_loaded.difference_update(gone)
@@ -92,7 +92,7 @@ def _requests(
             continue
         if (topic, partition) in directory.undecided:
             directory.not_loaded.add((topic, partition))
-            directory.say_once(f"{path} is not loaded: the log may be in a dir that is offline")
+            directory.log_once(f"{path} is not loaded: the log may be in a log dir that is offline")
             continue
         yield LoadRequest(
             topic,
@@ -104,7 +104,7 @@ def _requests(
             high_watermarks.get((topic, partition), 0),
             kept_deletions.get((topic, partition)),
             exact_states.get((topic, partition)),
-            # A partition missing from the checkpoint was put there since.
+            # A partition that the checkpoint lacks was moved there after the shutdown.
             directory.was_clean
             and (topic, partition) in recovery_points
             and (topic, partition) not in directory.in_disorder,
@@ -112,11 +112,11 @@ def _requests(
 
 
 def partitions_in(directory: LogDirectory) -> list[tuple[str, int]]:
-    """The partitions that have a folder in a dir."""
+    """The partitions with a folder in a log dir."""
     names = directory.files.list_directory(directory.path)
     for name in filter(looks_like_one, names):
-        directory.say_once(
-            f"{directory.path}/{name} is left alone, as no broker calls a folder like that",
+        directory.log_once(
+            f"{directory.path}/{name} is left alone, as no broker names a folder like that",
             level=logging.WARNING,
         )
     found = [parse_directory_name(name) for name in names]
@@ -124,7 +124,7 @@ def partitions_in(directory: LogDirectory) -> list[tuple[str, int]]:
 
 
 def deleted_folders_in(directory: LogDirectory) -> list[str]:
-    """Folders of deleted partitions that are not removed yet."""
+    """The folders of deleted partitions that are not removed yet."""
     names = directory.files.list_directory(directory.path)
     return [f"{directory.path}/{name}" for name in names if is_left_as(name, DELETE_SUFFIX)]
 
@@ -136,20 +136,20 @@ def _load(directory: LogDirectory, request: LoadRequest) -> PartitionLog | None:
     directory.not_loaded.add(key)
     try:
         log = load_log(directory, request, directory.clock.wall_ms())
-        log.close_files()  # most logs are idle: they open again when they are used
+        log.close_files()  # most logs are idle: their files open again on use
         directory.note_in_order(key)
         if directory.was_clean and not request.was_clean and log.epoch_due_at is None:
-            log.epoch_due_at = log.log_end_offset  # it alone was not clean, and may lack records
+            log.epoch_due_at = log.log_end_offset  # this log was not closed, and may lack records
         return log
     except OSError as error:
         if error.errno in NO_DESCRIPTOR | OF_ONE_FILE or error.errno == errno.ENOENT:
-            directory.say_once(f"{request.path} is not loaded: {error}")
+            directory.log_once(f"{request.path} is not loaded: {error}")
         else:
             directory.fail(error, f"load {request.path}")
     except UnsupportedFormat as error:
-        directory.say_once(f"{request.path} is not loaded: {error}")
-    except Exception:  # noqa: BLE001  an unforeseen error in one log must not stop the others
-        directory.say_once(f"{request.path} is not loaded", exc_info=True)
+        directory.log_once(f"{request.path} is not loaded: {error}")
+    except Exception:  # noqa: BLE001  an unexpected error in one log must not stop the others
+        directory.log_once(f"{request.path} is not loaded", exc_info=True)
     if not request.was_clean:
         directory.in_disorder.add(key)
     return None

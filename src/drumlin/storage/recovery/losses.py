@@ -1,11 +1,11 @@
-"""Records that a log has lost, found when it is loaded: at its end, or between two segments.
+"""Detection of lost records when a log is loaded: at its end, or between two segments.
 
-Nothing here brings a record back. A loss is logged, with its offsets, and the log asks for a new
-leader epoch, by which consumers detect it (KIP-320). No offset is given out twice: a log that ends
-below its recovery point continues at that point. Its new epoch begins where the records end, so a
-consumer that had read further is given that very offset. An empty batch, as cleaning leaves them,
-covers the missing offsets, so that all other consumers get past them. An empty batch in a gap
-between segments also shows the next start that this loss was reported already.
+Nothing is restored here. A loss is logged with its offsets, and the log needs a new leader epoch,
+by which consumers detect it (KIP-320). No offset is assigned twice: a log that ends below its
+recovery point continues at that point. The new epoch begins where the records end, so a consumer
+that had read further is told that offset. An empty batch, as compaction leaves them, covers the
+missing offsets, so that other consumers get past them. An empty batch in a gap between segments
+also shows the next start that this loss was already reported.
 
 Missing offsets between segments are normal in a compacted log.
 """
@@ -29,10 +29,10 @@ _logger = logging.getLogger(__name__)
 
 
 def find_losses(log: PartitionLog, recovery_point: int) -> None:
-    """Check the ends of all segments; everything below `recovery_point` was on the device once.
+    """Check the ends of all segments; everything below `recovery_point` was durable.
 
     Raises:
-        OSError: the files can't be read or mended.
+        OSError: the files can't be read or repaired.
     """
     _remove_empty_ends(log)
     for segment, following in pairwise(log.segments.snapshot()):
@@ -58,15 +58,15 @@ def _begin_epoch_at(log: PartitionLog, offset: int) -> None:
 
 
 def _note_states_lost(log: PartitionLog) -> None:
-    """Durably, before an empty batch hides the loss from the next start."""
+    """Record durably that states are not exact, before an empty batch hides the loss."""
     log.note_states_lost()
     key = log.topic, log.partition
-    with contextlib.suppress(OSError):  # known in memory, and written with the next change
+    with contextlib.suppress(OSError):  # kept in memory, and written with the next change
         log.log_directory.exact_states.set(key, log.exact_from, only_if=lambda: True)
 
 
 def _remove_empty_ends(log: PartitionLog) -> None:
-    """Keep only the last of several empty segments at the end: it has the log end offset."""
+    """Remove empty segments at the end except the last one, which has the log end offset."""
     *others, active = log.segments.snapshot()
     if active.size:
         return
@@ -78,7 +78,7 @@ def _remove_empty_ends(log: PartitionLog) -> None:
 
 
 def close_losses(logs: Iterable[PartitionLog]) -> None:
-    """Make the new leader epochs durable, and fill lost ends. Blocks; the logs are not served yet.
+    """Make the new leader epochs durable, and fill lost ends. Blocks; before the logs are served.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.
@@ -95,7 +95,7 @@ def close_losses(logs: Iterable[PartitionLog]) -> None:
 
 
 def _fill_lost_end(log: PartitionLog) -> None:
-    """Append an empty batch after the last record, up to the active segment, which is empty."""
+    """Append an empty batch that covers the offsets up to the active segment, which is empty."""
     *_, last, active = (None, *log.segments.snapshot())
     if last is None or active is None or active.size or not log.leader_epochs.entries:
         return
@@ -117,14 +117,14 @@ def _append_empty(
 
 
 def _look_behind(log: PartitionLog, segment: Segment, next_offset: int) -> None:
-    """Check that the batches of a sealed segment reach up to the next one; report it if not."""
+    """Check that the batches of a sealed segment reach the next one, and report a loss."""
     is_cut = _is_cut(segment)
     end_offset, end = _end_of(log, segment)
     rest = segment.size - end
     if end_offset >= next_offset:
         if rest:
             _logger.warning(
-                "%s: the last %d bytes, from offset %d on, are no batches and are passed over",
+                "%s: the last %d bytes, from offset %d on, are not batches, and are ignored",
                 segment.log_file.path,
                 rest,
                 end_offset,
@@ -133,7 +133,7 @@ def _look_behind(log: PartitionLog, segment: Segment, next_offset: int) -> None:
     elif rest:
         segment.is_damaged = True
         _logger.error(
-            "%s: the last %d bytes are no batches. Fetches of the offsets from %d to %d fail with "
+            "%s: the last %d bytes are not batches. Fetches of the offsets %d to %d fail with "
             "CORRUPT_MESSAGE.",
             segment.log_file.path,
             rest,
@@ -146,7 +146,7 @@ def _look_behind(log: PartitionLog, segment: Segment, next_offset: int) -> None:
 
 
 def _end_of(log: PartitionLog, segment: Segment) -> tuple[int, int]:
-    """Offset and position after the last batch. A wrong index is rebuilt."""
+    """The offset and position after the last batch. A wrong index is rebuilt."""
     found = segment.end_of_batches(segment.offset_index.last_position)
     if found[1] == segment.size and not _is_cut(segment):
         return found
@@ -162,7 +162,7 @@ def _end_of(log: PartitionLog, segment: Segment) -> tuple[int, int]:
 
 
 def _is_cut(segment: Segment) -> bool:
-    """Whether the index knows of batches that are not in the file."""
+    """Whether the index has batches that the file does not have."""
     entry = segment.offset_index.last_entry
     return entry is not None and entry[1] >= segment.size
 
@@ -175,13 +175,14 @@ def _compacted_up_to(log: PartitionLog) -> int:
 
 def _note_gap(log: PartitionLog, segment: Segment, end_offset: int, next_offset: int) -> None:
     is_beginning = end_offset <= log.log_start_offset
-    is_end = next_offset == log.log_end_offset  # a crash came before the new epoch began
+    is_end = next_offset == log.log_end_offset  # a crash came before the new leader epoch
     starts = [entry.start_offset for entry in log.leader_epochs.entries]
     if not is_beginning and not is_end and (end_offset in starts or next_offset in starts):
         _logger.info("%s has no records from %d to %d", log.path, end_offset, next_offset - 1)
-        return  # a lost end of an earlier start: its epoch has told consumers
+        return  # a lost end found by an earlier start, whose leader epoch informs consumers
     _logger.error(
-        "%s has lost the records from offset %d to %d: no file has them. Consumers continue at %d.",
+        "%s has lost the records from offset %d to %d: no file contains them. Consumers continue "
+        "at %d.",
         log.path,
         end_offset,
         next_offset - 1,
@@ -191,7 +192,7 @@ def _note_gap(log: PartitionLog, segment: Segment, end_offset: int, next_offset:
     _begin_epoch_at(log, end_offset if is_end else log.log_end_offset)
     if not is_end and next_offset - 1 <= segment.base_offset + RELATIVE_OFFSET_MAX:
         epoch = log.leader_epochs.epoch_for(end_offset)
-        with contextlib.suppress(OSError):  # a full device: the next start reports it again
+        with contextlib.suppress(OSError):  # on a full device the next start reports it again
             _append_empty(log, segment, end_offset, next_offset - 1, epoch)
     if is_beginning:  # the log starts after it: consumers get OFFSET_OUT_OF_RANGE
         log.delete_records_before(next_offset)

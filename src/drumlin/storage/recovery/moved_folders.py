@@ -1,10 +1,11 @@
-"""Folders of logs that a crash has caught on their way to another log dir, or beside the old one.
+"""Resolving several folders of a partition, after a crash during a move or a copy of its log.
 
-A folder with the marker counts, and any other one of its partition does not. A `-future` folder
-without it is a copy that was not completed (`log_move.py`, `log_copy.py`): the log is what it was.
+A folder with the marker is the valid one, and all others of the partition are removed. A `-future`
+folder without it is an incomplete copy (`log_move.py`, `log_copy.py`), and is removed.
 
-A dir may be offline at the start. What was about to leave for it is not loaded then, as the log may
-be there by now. What is served meanwhile counts, whatever that dir has of it when it comes back.
+A log dir may be offline at the start. A log that was about to move there is not loaded then, as it
+may be there already. A log that is being served stays valid, whatever that log dir has of it when
+it is online again.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ def complete_moves(
     served: Container[Partition] = frozenset(),
     back: LogDirectory | None = None,
 ) -> None:
-    """Complete what was left to do: at a start, and when a dir is back that was offline then.
+    """Complete interrupted moves, at a start and when a log dir that was offline then is back.
 
-    A dir that fails meanwhile goes offline. Markers stay while one is, as an old folder may be
-    there.
+    A log dir that fails meanwhile goes offline. Markers stay while any log dir is offline, as it
+    may contain an old folder.
 
     Args:
-        served: partitions of which there is a log in use; nothing of that is touched.
-        back: the dir that is about to be online.
+        served: partitions whose logs are in use, and are not touched.
+        back: the log dir that is about to go online.
     """
     for step in (_rename_futures, _drop_old_ones):
         for directory, online in _each(directories, back):
@@ -61,7 +62,7 @@ def complete_moves(
 def _each(
     directories: Sequence[LogDirectory], back: LogDirectory | None
 ) -> Iterator[tuple[LogDirectory, list[LogDirectory]]]:
-    """Each that is online, with all that are."""
+    """Each log dir that is online, with all that are."""
     for directory in directories:
         online = [each for each in directories if each.is_online or each is back]
         if directory in online:
@@ -80,7 +81,7 @@ def _rename_futures(
     directory: LogDirectory, directories: Sequence[LogDirectory], served: Container[Partition]
 ) -> None:
     if directory.is_sorted_out:
-        return  # what is there is being made
+        return  # a copy in progress
     files = directory.files
     others = [each for each in directories if each is not directory]
     for name in files.list_directory(directory.path):
@@ -88,7 +89,7 @@ def _rename_futures(
             continue
         path = f"{directory.path}/{name}"
         final = _marked(path, files)
-        # A log with the marker has gone on without its copy, which could not be removed.
+        # The log was served without its copy, which has the marker and could not be removed.
         if (
             final is None
             or parse_directory_name(final) in served
@@ -105,7 +106,7 @@ def _rename_futures(
 
 
 def complete_move_of(log: LogState) -> None:
-    """Have a log's folder be there, after a failure between two renames."""
+    """Complete the renames of a log's folder, after a failure between the two."""
     directory, files = log.log_directory, log.log_directory.files
     if files.exists(log.path):
         return
@@ -120,7 +121,7 @@ def complete_move_of(log: LogState) -> None:
 def _drop_old_ones(
     directory: LogDirectory, directories: Sequence[LogDirectory], served: Container[Partition]
 ) -> None:
-    """Of a partition with several folders, the one with the marker counts, or that is in use."""
+    """Remove invalid folders of partitions with several: all except the marked or used one."""
     files = directory.files
     names = files.list_directory(directory.path)
     others = [each for each in directories if each is not directory]
@@ -135,11 +136,11 @@ def _drop_old_ones(
         if is_elsewhere and (is_new_here or not is_in_use):
             _delete(directory, name, "the log was moved to another log dir")
         elif is_new_here and _marked(f"{directory.path}/{name}", files):
-            _delete(directory, name, "the log has gone on in another log dir")
+            _delete(directory, name, "the log is served from another log dir")
 
 
 def _decide(directory: LogDirectory, served: Container[Partition], *, are_all_there: bool) -> None:
-    """See which folders may be loaded. Once all dirs are there, each counts that is left."""
+    """Decide which folders may be loaded: once all log dirs are online, all that are left."""
     files, undecided = directory.files, set()
     for name in files.list_directory(directory.path):
         partition, path = parse_directory_name(name), f"{directory.path}/{name}"
@@ -164,7 +165,7 @@ def _delete(directory: LogDirectory, name: str, why: str) -> None:
 
 
 def _marked(path: str, files: Files) -> str | None:
-    """The name that a folder is to have, if it counts."""
+    """The name in a folder's marker; None without a marker."""
     marker = f"{path}/{MARKER}"
     if not files.exists(marker):
         return None

@@ -1,8 +1,8 @@
-"""Loading a log from a partition folder: checking it, and repairing it where it is broken.
+"""Loading a log from a partition folder: checking it, and repairing it.
 
 After a clean shutdown only the end of the active segment is checked. Otherwise everything from the
-recovery point on is read again with its CRC: indexes, leader epochs and producer state are rebuilt
-from it, and the tail from the first broken batch on is cut off.
+recovery point on is read and checked by CRC: indexes, leader epochs and producer state are rebuilt
+from it, and the log is cut off at the first invalid batch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _logger = logging.getLogger(__name__)
 
 
 class LoadRequest(NamedTuple):
-    """What is known of a log before its folder is looked into."""
+    """The facts about a log, from the checkpoints, before its folder is read."""
 
     topic: str
     partition: int
@@ -51,15 +51,15 @@ class LoadRequest(NamedTuple):
     recovery_point: int
     log_start_offset: int
     high_watermark: int
-    #: None: that is not known.
+    #: None if not known.
     deletions_kept_from: int | None
-    #: None: it is not known, or 0.
+    #: None if not known, or 0.
     exact_from: int | None
     was_clean: bool
 
 
 def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> PartitionLog:
-    """The log in a partition folder.
+    """Load the log in a partition folder.
 
     Raises:
         OSError: the folder can't be read or repaired.
@@ -81,12 +81,12 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
     _recover(log, request, unindexed)
     high_watermark = request.high_watermark
     if not request.was_clean:
-        # Beyond the recovery point there may be records again that had been truncated.
+        # Above the recovery point there may be records that had been truncated before the crash.
         high_watermark = min(high_watermark, request.recovery_point)
     log.load_high_watermark(high_watermark)
     log.is_high_watermark_old = not request.was_clean
     _find_what_was_cleaned(log, request)
-    with contextlib.suppress(OSError):  # the append will meet the error, and report it
+    with contextlib.suppress(OSError):  # the append will raise and report the error
         _prepare_appends(log.segments.active)
     return log
 
@@ -98,19 +98,19 @@ def _find_what_was_cleaned(log: PartitionLog, request: LoadRequest) -> None:
     if is_cleaned or request.deletions_kept_from:
         log.deletions_kept_from = min(_find_kept_deletions(log, request), log.log_end_offset)
     if exact_from is None or not request.was_clean:
-        # Where it was noted, even as 0, the log was compacted: it may be cleaned by now.
+        # If it was noted, even as 0, the log was compacted: it may have been cleaned since.
         has_lost = is_cleaned or exact_from is not None or log.log_start_offset
         exact_from = UNKNOWN_YET if has_lost else 0
-    # An Apache Kafka that had the folder meanwhile has noted its cleanings, and nothing else; and
-    # what recovery has found to be lost stays so.
+    # Apache Kafka, if it used the folder since, has noted its cleanings only; and losses found by
+    # recovery remain.
     log.exact_from = max(log.exact_from, exact_from, clean_up_to or 0)
 
 
 def _find_kept_deletions(log: PartitionLog, request: LoadRequest) -> int:
-    """From where on no tombstone and no marker is gone.
+    """The offset from which no tombstone or marker has been removed.
 
-    The checkpoint tells it of what is below the recovery point. Above it there may be batches with
-    gaps that came from a leader. Where all is above it, there need be no checkpoint yet.
+    The checkpoint covers the log below the recovery point. Above it there may be batches with gaps,
+    fetched from a leader. A log that is all above its recovery point may have no checkpoint yet.
     """
     known = request.deletions_kept_from
     if known is None:
@@ -121,7 +121,7 @@ def _find_kept_deletions(log: PartitionLog, request: LoadRequest) -> int:
 
 
 def _end_of_gaps(log: PartitionLog, from_offset: int) -> int:
-    """The end of the last batch that lacks records, or follows a gap; 0: there is none."""
+    """The end offset of the last batch that lacks records or follows a gap; 0 without one."""
     segments = log.segments.from_offset(from_offset)
     found, end_offset = 0, segments[0].base_offset
     for segment in segments:
@@ -133,7 +133,7 @@ def _end_of_gaps(log: PartitionLog, from_offset: int) -> int:
 
 
 def _prepare_appends(segment: Segment) -> None:
-    """Read what the first append needs from the files, as that runs on the loop."""
+    """Read the facts that the first append needs, as it must not read files on the loop."""
     segment.offset_index.load()
     segment.time_index.load()
     segment.transaction_index.load()
@@ -141,11 +141,11 @@ def _prepare_appends(segment: Segment) -> None:
 
 
 def reload_log(log: PartitionLog) -> None:
-    """Load a log again from what is on the device, as after a crash.
+    """Load a log again from the device, as after a crash.
 
     Raises:
         OSError: the device still fails.
-        UnsupportedFormat: the batches on the device are of an old format.
+        UnsupportedFormat: the batches on the device have an old format.
     """
     for segment in log.segments.from_offset(log.recovery_point):
         with segment.log_file as descriptor:
@@ -172,7 +172,7 @@ def reload_log(log: PartitionLog) -> None:
 
 
 def take_over(log: PartitionLog, fresh: PartitionLog) -> None:
-    """Replace the state of a log by that of another one, which has its folder from now on."""
+    """Replace the state of a log by that of `fresh`, which owns the folder from now on."""
     before = log.segments
     log.durability.give_up()
     log.segments = fresh.segments
@@ -192,13 +192,13 @@ def take_over(log: PartitionLog, fresh: PartitionLog) -> None:
         segment.discard()
 
 
-# -- reading what is there ---------------------------------------------------------------------
+# -- reading the folder ------------------------------------------------------------------------
 
 
 def _open_segments(
     directory: LogDirectory, request: LoadRequest, now_ms: int
 ) -> tuple[list[Segment], list[Segment]]:
-    """All segments, and those of them that lack an index."""
+    """All segments, and those without one of their indexes."""
     files, segments, unindexed = directory.files, [], []
     names = set(sort_out_leftovers(request.path, files))
     for name in names:
@@ -223,7 +223,7 @@ def _open_segments(
 def _read_leader_epochs(directory: LogDirectory, path: str) -> LeaderEpochs | None:
     try:
         content = directory.files.read_file(f"{path}/{leader_epochs.FILE_NAME}")
-        # Kafka's is empty as long as it has no entry.
+        # Kafka's file is empty as long as it has no entry.
         return LeaderEpochs.decode(content) if content else None
     except FileNotFoundError:
         return None
@@ -233,12 +233,12 @@ def _read_leader_epochs(directory: LogDirectory, path: str) -> LeaderEpochs | No
 
 
 def _found_epochs(log: PartitionLog) -> LeaderEpochs:
-    """The epochs that the batches have. By them, a follower agrees with its leader."""
+    """The leader epochs in the batches, by which a follower truncates."""
     epochs, end_offset = LeaderEpochs(), log.segments.first.base_offset
     for segment in log.segments:
         for _, header in segment.walk(0):
             if header.magic == MAGIC and header.leader_epoch > epochs.latest_epoch:
-                # Its first batches may have been cleaned away: it began where those before end.
+                # Its first batches may have been compacted away: it begins where the last one ends.
                 epochs.assign(header.leader_epoch, end_offset)
             end_offset = header.end_offset
     return epochs
@@ -259,7 +259,7 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
         end_offset = None
         recover_from = segments.from_offset(request.recovery_point)[0].base_offset
     for segment in sorted(unindexed, key=lambda each: each.base_offset):
-        if segment.base_offset < recover_from:  # later segments are read again anyway
+        if segment.base_offset < recover_from:  # later segments are read anyway
             _index_anew(log, segment)
     load_latest_snapshot(
         log.producer_state,
@@ -268,7 +268,7 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
         log.log_start_offset,
         recover_from if end_offset is None else end_offset,
     )
-    log.leader_epochs.truncate_from_end(recover_from)  # the batches give them again
+    log.leader_epochs.truncate_from_end(recover_from)  # later epochs are read from the batches
     if log.producer_state.end_offset != end_offset:
         replay(log, recover_from)
     if end_offset is None:
@@ -286,7 +286,7 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
 
 
 def _note_mended(log: PartitionLog, recovered_from: int) -> None:
-    """Have sealed segments flushed again whose indexes were rebuilt."""
+    """Note sealed segments whose indexes were rebuilt, to be flushed again."""
     active = log.segments.active
     for segment in log.segments.from_offset(recovered_from):
         if segment is not active and segment.base_offset >= recovered_from:
@@ -300,7 +300,7 @@ def _have_flushed(log: PartitionLog, sealed: Segment) -> None:
 
 
 def _index_anew(log: PartitionLog, segment: Segment) -> None:
-    """Build all indexes of a sealed segment, from its headers and markers.
+    """Rebuild all indexes of a sealed segment from its headers and markers.
 
     Aborted transactions are found by replaying the producer state before the segment.
     """
@@ -325,7 +325,7 @@ def _index_anew(log: PartitionLog, segment: Segment) -> None:
 
 
 def replay(log: PartitionLog, recover_from: int) -> None:
-    """Replay the log from where the producer state ends; recover it from `recover_from` on."""
+    """Replay the log from the end of the producer state; recover it from `recover_from` on."""
     segments = log.segments.from_offset(min(log.producer_state.end_offset, recover_from))
     end_offset = recover_from
     for number, segment in enumerate(segments):
@@ -344,7 +344,7 @@ def replay(log: PartitionLog, recover_from: int) -> None:
 
 
 def _end_offset_max(segments: Sequence[Segment], number: int) -> int:
-    """The limit for offsets in a segment: no CRC covers them, but they end at the next segment."""
+    """The limit of offsets in a segment, which no CRC covers: the next segment's base offset."""
     if number + 1 < len(segments):
         return segments[number + 1].base_offset
     return segments[number].base_offset + RELATIVE_OFFSET_MAX + 1

@@ -1,7 +1,7 @@
-"""Reading a segment again, batch by batch with its CRC: the main work of a recovery.
+"""Reading and checking a segment batch by batch: the main work of a recovery.
 
-Indexes, leader epochs and producer state are built from the sound batches. A kernel handles the
-ordinary batches; the others, and all of them where there are no kernels, are checked here.
+Indexes, leader epochs and producer state are built from the valid batches. A kernel handles the
+ordinary batches; the others, or all of them without kernels, are checked here.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ _logger = logging.getLogger(__name__)
 
 _STEP_BYTES: Final = 1024 * 1024
 _OLD_MAGICS: Final = (0, 1)
-#: The size of a message without key and value; a run of zeros claims a smaller one.
+#: The size of an old message without key and value; zeros would mean a smaller one.
 _OLD_SIZE_MIN: Final = LOG_OVERHEAD + 14
 
 
 class UnsupportedFormat(Exception):
-    """Record batches from before Kafka 0.11: they are left as they are."""
+    """The log has record batches from before Kafka 0.11; it is left unchanged."""
 
 
 def recover_segment(
     log: PartitionLog, segment: Segment, end_offset_max: int, end_offset: int
 ) -> int | None:
-    """Read all batches below `end_offset_max`, rebuild indexes, cut after the last sound batch.
+    """Read all batches below `end_offset_max`, rebuild indexes, cut after the last valid batch.
 
-    `end_offset` is where the batches before it end.
+    `end_offset` is the end offset of the previous segment's batches.
 
     Returns:
-        Where its batches end; None: not the whole file was sound.
+        The end offset of its batches; None if the file was not valid up to its end.
 
     Raises:
-        UnsupportedFormat: its batches are of an old format.
+        UnsupportedFormat: its batches have an old format.
     """
     state, interval = log.producer_state, log.config.index_interval_bytes
     segment.start_indexes_anew()
@@ -64,8 +64,8 @@ def recover_segment(
         header = place.header
         segment.index_batch(place, header.size, interval)
         if header.leader_epoch > log.leader_epochs.latest_epoch:
-            # Not at its base offset, nor where the segment begins: the first batches of the epoch
-            # may have been cleaned away. Too late, and diverged records would be taken for ours.
+            # Not at its base offset, nor at the segment's: the first batches of the epoch may have
+            # been compacted away, and an epoch that starts too late hides diverging records.
             log.leader_epochs.assign(header.leader_epoch, end_offset)
         if header.producer_id >= 0:
             follow_batch(state, segment, place, writes_index=True)
@@ -74,7 +74,7 @@ def recover_segment(
     if batches.position == segment.size:
         return end_offset
     _logger.warning(
-        "%s: the last %d bytes, from offset %d on, are no sound batches and are cut off",
+        "%s: the last %d bytes, from offset %d on, are not valid batches, and are cut off",
         segment.log_file.path,
         segment.size - batches.position,
         batches.offset,
@@ -84,7 +84,7 @@ def recover_segment(
 
 
 def _take_over(segment: Segment, scan: Scan, chunk_position: int) -> None:
-    """Index the batches that the scan passed over."""
+    """Index the batches of a scan."""
     entries = scan.entries(chunk_position)
     largest = TimestampAndOffset(*scan.largest_timestamp)
     segment.take_over_index(entries, IndexProgress(largest, scan.unindexed_bytes))
@@ -100,13 +100,13 @@ def _follow_producers(state: ProducerState, scan: Scan) -> None:
 
 
 class SoundBatches:
-    """Batches of a segment, up to the first that is not sound.
+    """The batches of a segment, up to the first invalid one.
 
-    That is one that is cut off, garbled, out of order, or reaches `end_offset`.
+    A batch is invalid if it is cut off, damaged, out of order, or not below `end_offset`.
     """
 
     def __init__(self, segment: Segment, end_offset: int) -> None:
-        self.position = 0  # after all batches so far
+        self.position = 0  # the end of all batches so far
         self.offset = segment.base_offset
         self.chunk_position = 0
         self._chunk = b""
@@ -116,7 +116,7 @@ class SoundBatches:
         self._end_offset = end_offset
 
     def _need(self, size: int) -> int:
-        """The start of the next batch in the chunk, read again if it lacks `size` bytes of it."""
+        """The start of the next batch in the chunk, which is read again if it has too few bytes."""
         start = self.position - self.chunk_position
         if len(self._chunk) - start >= size:
             return start
@@ -125,10 +125,10 @@ class SoundBatches:
         return 0
 
     def next(self) -> BatchPlace | None:
-        """The next batch, or None where they end.
+        """The next batch; None at the end.
 
         Raises:
-            UnsupportedFormat: the first one is of an old format.
+            UnsupportedFormat: the first batch has an old format.
         """
         left = self._end - self.position
         if left < HEADER_SIZE:
@@ -137,7 +137,7 @@ class SoundBatches:
         header = parse_header(self._chunk, start)
         size, last_offset = header.size, header.last_offset
         if header.magic in _OLD_MAGICS and self.position == 0 and _OLD_SIZE_MIN <= size <= left:
-            raise UnsupportedFormat(f"{self._path} has batches of before Kafka 0.11")
+            raise UnsupportedFormat(f"{self._path} has batches from before Kafka 0.11")
         if (
             header.magic != MAGIC
             or not HEADER_SIZE <= size <= left
@@ -153,7 +153,7 @@ class SoundBatches:
         return place
 
     def pass_ordinary(self, scan: Scan, leader_epoch: int, progress: IndexProgress) -> bool:
-        """Let a kernel pass over the ordinary batches that come next in the chunk, if any do."""
+        """Let a kernel check the next ordinary batches in the chunk; False if there are none."""
         if self._end - self.position < HEADER_SIZE:
             return False
         start = self._need(HEADER_SIZE)

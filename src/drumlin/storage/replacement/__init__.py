@@ -1,4 +1,4 @@
-"""New files that take the place of old ones, so that a crash leaves the one or the other.
+"""Atomic replacement of files: a crash leaves either the old ones or the new ones.
 
-Segments by cleaned ones; a whole log by one that was fetched anew, or copied to another log dir.
+Replaces segments by cleaned ones, and a whole log by a copy, fetched anew or in another log dir.
 """

@@ -1,8 +1,8 @@
-"""Writing a segment that is to replace others, in `.cleaned` files beside the log.
+"""Writing a segment that will replace others, as `.cleaned` files in the folder of the log.
 
-Owns that the files are complete and on the device before they can be read. The log knows nothing
-of them until the swap (`segment_swap.py`); after a crash before that, the next start removes them.
-Runs in the cleaner's thread. All methods raise `OSError`; then only `abandon` may be called.
+Ensures that the files are complete and durable before they can be read. The log does not know them
+before the swap (`segment_swap.py`); after a crash before that, the next start removes them. Runs in
+the cleaner's thread. All methods raise `OSError`; after an error only `abandon` may be called.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from drumlin.records.batch.batch import NO_TIMESTAMP, Buffer
-from drumlin.storage.files.files import Files, nothing_promised
+from drumlin.storage.files.files import Files, losses_allowed
 from drumlin.storage.log.swap_plan import CLEANED_SUFFIX
 from drumlin.storage.segment.offset_index import OffsetIndex
 from drumlin.storage.segment.segment import RELATIVE_OFFSET_MAX, IndexProgress, Segment
@@ -40,9 +40,9 @@ _SET_ASIDE_BYTES: Final = 8 * 1024 * 1024
 
 
 class NoRoom(OSError):
-    """The rest of the device's room is left to those who append.
+    """There is not enough free space, as some is left to appends.
 
-    `needed_bytes`: without so many free bytes it would be the same again.
+    `needed_bytes`: with less free space another attempt would fail, too.
     """
 
     def __init__(self, path: str, needed_bytes: int, free_bytes: int, left_bytes: int) -> None:
@@ -50,13 +50,13 @@ class NoRoom(OSError):
         super().__init__(
             errno.ENOSPC,
             f"more than {needed_bytes} bytes are needed, and {free_bytes} are free, "
-            f"of which {left_bytes} are left to those who append",
+            f"of which {left_bytes} are left to appends",
             path,
         )
 
 
 class CleanedSegmentWriter:
-    """One new segment, written from its first batch to its last."""
+    """The writer of one new segment."""
 
     def __init__(
         self,
@@ -66,18 +66,18 @@ class CleanedSegmentWriter:
         likely_bytes_max: int = SIZE_MAX,
         left_bytes: int = 0,
     ) -> None:
-        """Create the files in the log's folder; after an error none of them is left.
+        """Create the files in the folder of the log; after an error none of them is left.
 
         Args:
-            likely_bytes_max: beyond it no blocks are reserved ahead of the writes.
-            left_bytes: of the device's room, so much is left to others.
+            likely_bytes_max: the limit of blocks reserved ahead of the writes.
+            left_bytes: the free space that is left to appends.
         """
-        # A swap plan still on the device could name the files that are written now.
+        # A swap plan that is still on the device could name the files to be written now.
         log.swaps.settle()
         self.base_offset = base_offset
         self._partition_log = log
         self.size = 0
-        self.last_offset = -1  #: of the last batch; -1 while there is none
+        self.last_offset = -1  #: of the last batch; -1 without one
         #: The largest timestamp so far, and the last offset of the first batch that has it.
         self.largest_timestamp = TimestampAndOffset(NO_TIMESTAMP, -1)
         self._directory = log.path
@@ -106,7 +106,7 @@ class CleanedSegmentWriter:
         return output
 
     def fits(self, size: int, last_offset: int) -> bool:
-        """Whether there is room for `size` bytes more, of batches up to `last_offset`."""
+        """Whether `size` more bytes fit, of batches up to `last_offset`."""
         return (
             self.size + size <= SIZE_MAX and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
         )
@@ -120,11 +120,11 @@ class CleanedSegmentWriter:
         entries: Sequence[IndexEntry],
         progress: IndexProgress,
     ) -> None:
-        """Write batches as they are, up to `last_offset`, with the index entries that came due.
+        """Write batches up to `last_offset`, with their index entries.
 
         Args:
-            entries: by the rule of `Segment.append`; positions are those in the file.
-            progress: where indexing stands after these batches.
+            entries: the entries, by the rule of `Segment.append`, with positions in the file.
+            progress: the index progress after these batches.
         """
         if not self.fits(len(data), last_offset):
             raise ValueError(f"{self._log.path} can't take batches up to {last_offset}")
@@ -136,7 +136,7 @@ class CleanedSegmentWriter:
         self.largest_timestamp = progress.largest_timestamp
 
     def _take_room(self, end: int) -> None:
-        """Set blocks aside up to `end` at least, and ahead of the writes where there are enough."""
+        """Reserve blocks up to `end`, and beyond if there is enough free space."""
         reserved = self._set_aside_up_to
         free_bytes = self._files.free_bytes(self._directory)
         to_take = free_bytes - self._left_bytes
@@ -146,12 +146,12 @@ class CleanedSegmentWriter:
             return
         ahead = min(end + _SET_ASIDE_BYTES, max(end, self._likely_bytes_max), reserved + to_take)
         self._set_aside_up_to = end
-        with contextlib.suppress(OSError):  # the write itself will tell
+        with contextlib.suppress(OSError):  # the write itself will raise
             self._log.set_aside(ahead - self.size)
             self._set_aside_up_to = ahead
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Add aborted transactions for the transaction index, in the order of their markers."""
+        """Add aborted transactions to the transaction index, in the order of their markers."""
         self._aborted += transactions
 
     def _index(self, entries: Sequence[IndexEntry]) -> None:
@@ -175,8 +175,8 @@ class CleanedSegmentWriter:
         """Complete the indexes and sync all files, still named `.cleaned`.
 
         Args:
-            modified_ms: the last-modified time for the log file: that of the newest segment that
-                it replaces.
+            modified_ms: the last-modified time of the newest segment that it replaces, which the
+                log file gets.
 
         Returns:
             The segment, for a `SegmentSwap`.
@@ -191,7 +191,7 @@ class CleanedSegmentWriter:
         if self._set_aside_up_to > self.size:
             self._log.cut()
         self._files.set_modified_ms(self._log.descriptor, modified_ms)
-        with nothing_promised():
+        with losses_allowed():
             for output in self._outputs:
                 self._files.sync(output.descriptor)
                 output.close()
@@ -209,11 +209,11 @@ class CleanedSegmentWriter:
         return segment
 
     def abandon(self) -> None:
-        """Remove the files. What can't be removed now is removed at the next start."""
+        """Remove the files; those that can't be removed now are removed by the next start."""
         for output in self._outputs:
-            with contextlib.suppress(OSError):  # what it had is not needed any more
+            with contextlib.suppress(OSError):  # its contents are not needed
                 output.close()
-            if self._partition_log.is_deleted:  # its name may have become another log's
+            if self._partition_log.is_deleted:  # the path may belong to another log by now
                 continue
             try:
                 self._files.remove(output.path)
@@ -222,7 +222,7 @@ class CleanedSegmentWriter:
 
 
 class _Output:
-    """A file that only grows, open until it is closed."""
+    """A file to append to, open until `close`."""
 
     __slots__ = ("_files", "_size", "descriptor", "path")
 
@@ -245,7 +245,7 @@ class _Output:
         self._files.set_aside(self.descriptor, self._size, length)
 
     def cut(self) -> None:
-        """Give back the blocks reserved after the end."""
+        """Release the reserved blocks after the end."""
         self._files.truncate(self.descriptor, self._size)
 
     def close(self) -> None:

@@ -1,13 +1,14 @@
-"""A log that is fetched anew: beside the one that is there, which it replaces once it is complete.
+"""A copy of a log, fetched anew beside the old log, which it replaces once it is complete.
 
-    LogCopy       an empty log in `topic-partition.<hex>-future`, which its follower fills
-    ChangeOver    old folder -> `-delete`, the new one gets the log's name, and the log its state
+    LogCopy       creates an empty log in `topic-partition.<hex>-future`, which the follower fills
+    ChangeOver    old folder -> `-delete`, new folder -> the log's name; the log gets its state
 
-Both are carried out in the steps of `LogChange`. A crash leaves one whole log. From `ChangeOver`
-on, a file in the new folder says that it counts (`moved_folders.py`); before that, a start removes
-it. A copy ends with whatever makes its log another one: a truncation, a move, a disk that failed.
+Both are carried out in the steps of `LogChange`. A crash leaves one complete log. From `ChangeOver`
+on, a marker in the new folder makes it the valid one (`moved_folders.py`); before that, a start
+removes it. A copy is dropped when its log is truncated, moved, or loaded again. It must never use
+up
 
-The copy never has the last room of a device: others need that, and the old log is there.
+the free space of a device, which other logs need.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final, Protocol
 
 from drumlin.storage.directory.log_directory import storage_error
 from drumlin.storage.files import folder_marker
-from drumlin.storage.files.files import DEVICE_FULL, want_of_room
+from drumlin.storage.files.files import DEVICE_FULL, out_of_space
 from drumlin.storage.files.open_files import LogFile
 from drumlin.storage.files.partition_names import (
     deleted_directory_name,
@@ -38,39 +39,39 @@ from drumlin.wire.exact_from import UNKNOWN_YET
 
 _logger = logging.getLogger(__name__)
 
-#: A segment is left free, or this part of a device that is small.
+#: The copy leaves the size of a segment free, or this part of a small device.
 _LEFT_FREE: Final = 20
 
 
 class LogChange(Protocol):
-    """What is done to a log that is followed, in the steps of `storage.truncation`."""
+    """A change of a followed log, in the steps of `truncation.py`."""
 
     is_cut: bool
 
     def prepare(self) -> None:
-        """Blocks, in any thread. To be followed by `cut` or `abandon`."""
+        """Prepare the change. Blocks, in any thread. `cut` or `abandon` must follow."""
 
     def abandon(self) -> None:
         """Leave the log as it is."""
 
     def cut(self) -> bool:
-        """On the log's thread only. False: it is to be prepared again."""
+        """Make the change, on the log's thread only. False if it has to be prepared again."""
 
     def rebuild(self) -> None:
-        """Blocks, in any thread."""
+        """Do the blocking rest, in any thread."""
 
     def finish(self) -> None:
-        """On the log's thread only."""
+        """End the change, on the log's thread only."""
 
 
 class FreshLog(PartitionLog):
-    """The copy. A device that has no room for it is not full for other logs."""
+    """The log of a copy. A device without space for it does not count as full for other logs."""
 
-    #: Of what it had taken something is gone, as there was no room for it: it is to be dropped.
+    #: Whether appended records were lost for lack of space, so that the copy has to be dropped.
     has_lost: bool = False
 
     def _failed(self, error: OSError, attempt: str) -> KafkaError:
-        reason = want_of_room(error)
+        reason = out_of_space(error)
         if reason is None or self.is_deleted:
             return super()._failed(error, attempt)
         if reason is not error:
@@ -78,7 +79,7 @@ class FreshLog(PartitionLog):
         return storage_error(f"no room for a second log of {self.name}: {reason}")
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """As long as it is empty: begin elsewhere, without a word in the old log's checkpoints."""
+        """Start an empty copy elsewhere, without changing the old log's checkpoints."""
         if self.size_bytes:
             raise storage_error(f"the second log of {self.name} has records already")
         with self._failing_as("begin"):
@@ -87,10 +88,10 @@ class FreshLog(PartitionLog):
 
 
 class LogCopy:
-    """A log beside `log`; as a `LogChange`, its beginning."""
+    """A copy beside `log`; as a `LogChange`, it creates the copy."""
 
     def __init__(self, log: PartitionLog, begins_at: int, goal: int) -> None:
-        """It is complete when it has all below `goal`, and all that is committed."""
+        """The copy is complete once it has all records below `goal`, and all committed ones."""
         self.is_cut = False
         self.goal = goal
         self._old = log
@@ -99,11 +100,11 @@ class LogCopy:
         self._path = f"{self._directory.path}/{future_directory_name(log.topic, log.partition)}"
         self._log: FreshLog | None = None
         self._is_dropped = False
-        #: Held to drop it, or to begin something with its folder that must not meet that.
+        #: Held to drop the copy, and by steps on its folder that must not run concurrently.
         self._dropping = threading.Lock()
         self._is_being_made = False
-        self._is_marked = False  # a crash may lead to it
-        #: Whether there is no other: it is the log's as soon as its device works again.
+        self._is_marked = False  # whether its folder may be valid after a crash
+        #: Whether it is the only folder of the log, which adopts it once its device works again.
         self.is_last = False
 
     @property
@@ -113,13 +114,13 @@ class LogCopy:
 
     @property
     def is_current(self) -> bool:
-        """Whether it is whole, and beside the log with which it was begun, which never failed."""
+        """Whether it has lost no record, and its log is unchanged since it was begun."""
         has_lost = self._log is not None and self._log.has_lost
         is_same = self._old.truncations == self._truncations
         return is_same and not self._is_dropped and not has_lost
 
     def has_room_for(self, size: int) -> bool:
-        """Whether so many bytes more may be written.
+        """Whether `size` more bytes may be written.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -133,11 +134,11 @@ class LogCopy:
         return free - size >= kept_free
 
     def mark(self) -> None:
-        """From the end of this on a crash leads to it, until it is dropped. Blocks.
+        """Mark the copy valid, so that a start after a crash uses it, until it is dropped. Blocks.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, it is dropped.
-            OSError: the marker may be there.
+            KafkaError: KAFKA_STORAGE_ERROR, the copy was dropped.
+            OSError: the marker may have been written.
         """
         log = self.log
         with self._dropping:
@@ -147,15 +148,15 @@ class LogCopy:
             folder_marker.mark(log.path, log.topic, log.partition, self._directory.files)
 
     def drop(self) -> None:
-        """Forget it. Its folder is removed in the background, or by the next start.
+        """Drop the copy. Its folder is removed in the background, or by the next start.
 
-        No crash leads to it any more: what is appended to the old log next is not to be lost.
+        Its marker is removed at once, so that records appended to the old log are safe in a crash.
         """
         with self._dropping:
             self._is_dropped = True
             if self._log is not None:
                 self._log.mark_deleted()
-            if self.is_last or self._is_being_made:  # whoever makes it drops it once more
+            if self.is_last or self._is_being_made:  # the thread that makes it drops it afterwards
                 return
             if self._is_marked:
                 try:
@@ -164,7 +165,7 @@ class LogCopy:
                     self._directory.fail(error, f"drop {self._path}")
             self._directory.leave(self._path)
 
-    # -- its beginning ---------------------------------------------------------------------
+    # -- creation, as a LogChange ----------------------------------------------------------
 
     def prepare(self) -> None:
         self._directory.check_writable()
@@ -207,7 +208,7 @@ class LogCopy:
         self.drop()
 
     def cut(self) -> bool:
-        """Nothing of the old log: it is only begun."""
+        """Start the copy; the old log does not change."""
         self.is_cut = True
         return True
 
@@ -217,7 +218,7 @@ class LogCopy:
 
 
 class ChangeOver:
-    """Have a log be what was fetched beside it. Nothing is appended to either meanwhile."""
+    """Replaces a log by its copy. Nothing may be appended to either of them meanwhile."""
 
     def __init__(self, log: PartitionLog, copy: LogCopy) -> None:
         self.is_cut = False
@@ -248,19 +249,19 @@ class ChangeOver:
             raise self._directory.fail_log(error, attempt) from error
 
     def prepare(self) -> None:
-        """From the end of this on, a crash leads to the new log."""
+        """Mark the copy valid: from here on a start after a crash uses it."""
         log, fresh = self._log, self._fresh
         self._check()
         fresh.flush()
         with self._failing(), log.swaps.lock, log.durability.lock:
             log.swaps.settle()
-            # First: a checkpoint that is written meanwhile takes it from here.
+            # First, as a checkpoint written meanwhile takes its offset from there.
             log.durability.hold_at(fresh.recovery_point, self)
             self._note_checkpoints()
             self._copy.mark()
 
     def _note_checkpoints(self) -> None:
-        """What holds of either log."""
+        """Lower the checkpoints to values that are correct for both logs."""
         log, fresh, directory = self._log, self._fresh, self._directory
         key = log.topic, log.partition
         kept_from = log.deletions_kept_after_crash
@@ -268,19 +269,19 @@ class ChangeOver:
         directory.recovery_points.lower(key, fresh.recovery_point)
         directory.high_watermarks.lower(key, fresh.log_end_offset)
         directory.log_start_offsets.lower(key, fresh.log_start_offset)
-        directory.cleaner_offsets.lower(key, 0)  # the new one was never cleaned here
+        directory.cleaner_offsets.lower(key, 0)  # the copy was never cleaned here
 
     def abandon(self) -> None:
         self._copy.drop()
-        self._log.durability.let_go(self)
+        self._log.durability.release(self)
         self._log.deletions_kept_beside = 0
 
     def cut(self) -> bool:
-        """The log is the new one, for readers too."""
+        """Replace the log, for readers too."""
         log = self._log
         self._check()
         with ExitStack() as held:
-            for lock in (log.swaps.lock, log.durability.lock):  # threads are in the old folder
+            for lock in (log.swaps.lock, log.durability.lock):  # threads that use the old folder
                 if not lock.acquire(blocking=False):
                     return False
                 held.callback(lock.release)
@@ -293,7 +294,7 @@ class ChangeOver:
         return True
 
     def _rename(self) -> None:
-        """Readers of either log find its files under the new names only."""
+        """Rename the folders, and the open files of both logs."""
         log, fresh, open_files = self._log, self._fresh, self._directory.open_files
         old_files = [file for segment in log.segments for file in segment.all_files()]
         new_files = [file for segment in fresh.segments for file in segment.all_files()]
@@ -307,7 +308,7 @@ class ChangeOver:
     def _put_back(self, old_files: list[LogFile]) -> None:
         try:
             self._directory.open_files.rename_folder(self._left_path, self._log.path, old_files)
-        except OSError as error:  # neither forth nor back: it is loaded again from the new folder
+        except OSError as error:  # can't be undone: the log is loaded again, from the new folder
             self._copy.is_last = True
             raise OSError(errno.EIO, str(error)) from error
 
@@ -317,18 +318,18 @@ class ChangeOver:
         fresh.durability.give_up()
         self._durability.recovery_point = fresh.recovery_point
         take_over(log, fresh)
-        log.anew = None
+        log.refetch = None
         log.deletions_kept_beside = 0
         log.durability = self._durability
         log.leader_epochs.unsaved.note()
         log.truncations += 1  # all segments are new objects
-        log.is_being_cut = True  # until its folder is no concern of ours any more
+        log.is_being_cut = True  # until `finish`
 
     def rebuild(self) -> None:
-        """Make the new names durable; as long as they are not, the marker stays."""
+        """Make the new names durable, and then remove the marker."""
         with self._concluding, self._failing():
             if not self._is_concluded:
-                self._directory.leave(self._left_path)  # first: room may be what is missing
+                self._directory.leave(self._left_path)  # first, as space may be short
                 self._files.sync_directory(self._directory.path)
                 try:
                     self._remove_what_is_left()
@@ -339,9 +340,9 @@ class ChangeOver:
                 self._is_concluded = True
 
     def _remove_what_is_left(self) -> None:
-        """Without room for it, the log is whole all the same: the next start does it."""
+        """Remove the marker and what is left of the old log; else the next start does it."""
         key = self._log.topic, self._log.partition
-        self._directory.cleaner_offsets.lower(key, 0)  # of a cleaning that has just ended
+        self._directory.cleaner_offsets.lower(key, 0)  # set by a cleaning that has just ended
         folder_marker.unmark(self._path, self._files)
 
     def finish(self) -> None:

@@ -1,12 +1,14 @@
-"""Moving one log to another log dir: its files are copied while it is used, then it changes over.
+"""Moving a log to another log dir: copies its files while it is in use, then changes over.
 
-    begin, copy   a thread            into `topic-partition.<hex>-future`, as Apache Kafka calls it
-    complete      a thread            the rest; the log is paused, and nothing may change its files
-    adopt         the log's thread    the old folder -> `-delete`, the new one gets the log's name
-    conclude      a thread            these names are made durable
+    begin, copy   a thread            copies into `topic-partition.<hex>-future`, as Apache Kafka
+    complete      a thread            copies the rest, while the log is paused and its files may
+                                      not change
+    adopt         the log's thread    old folder -> `-delete`, new folder -> the log's name
+    conclude      a thread            makes the names durable
 
-A crash leaves one whole log. From `complete` on, a file in the new folder says that it counts:
-`moved_folders.py` does at a start what was left to do. Before that, the new folder is removed.
+A crash leaves one complete log. From `complete` on, a marker in the new folder makes it the valid
+one, and `moved_folders.py` completes the move at the next start. Before that, the new folder is
+removed.
 """
 
 from __future__ import annotations
@@ -41,14 +43,14 @@ _WHOLE: Final = 1 << 62
 
 
 class LogMove:
-    """One move. All that blocks raises `OSError` or `KafkaError`, and is then to be abandoned."""
+    """One move. The blocking steps raise `OSError` or `KafkaError`; then `abandon` must follow."""
 
     def __init__(self, log: PartitionLog, directory: LogDirectory) -> None:
         self.log = log
         self.topic, self.partition = log.topic, log.partition
         self.directory = directory
         self.path = f"{directory.path}/{future_directory_name(log.topic, log.partition)}"
-        #: The old folder, once the log has left it.
+        #: The new name of the old folder, after `adopt`.
         self.left_path: str | None = None
         self._files = directory.files
         self._source = log.log_directory
@@ -56,17 +58,17 @@ class LogMove:
         self._lacks_from: int | None = log.log_start_offset
         self.copied_bytes = 0
         self._copied: dict[Segment, int] = {}
-        self._ended: set[Segment] = set()  # sealed, and copied with their indexes
-        self._segments: list[Segment] = []  # the new ones
+        self._ended: set[Segment] = set()  # sealed segments that are copied, with indexes
+        self._segments: list[Segment] = []  # the new segments
         self._durability = log.durability
-        #: Whether a crash may lead to the copy.
+        #: Whether the new folder may be valid after a crash.
         self._is_marked = False
-        #: Whether there is no other folder: a start has to find it.
+        #: Whether it is the only folder of the log, which the next start must find.
         self._is_last = False
 
     @property
     def offset_lag(self) -> int:
-        """How many offsets the copy is behind, by the segments that it lacks a part of."""
+        """The number of offsets by which the copy is behind, in whole segments."""
         lacking = self._lacks_from
         return 0 if lacking is None else max(0, self.log.log_end_offset - lacking)
 
@@ -77,7 +79,7 @@ class LogMove:
         self._files.make_directory(self.path)
 
     def copy(self, most: int) -> int:
-        """Copy some bytes of batches; how many there were. 0: there is no more for now."""
+        """Copy up to `most` bytes of batches; returns the number, 0 if nothing is left for now."""
         self._check()
         if self.log.truncations != self._truncations:
             self._start_over()
@@ -85,7 +87,7 @@ class LogMove:
         self._drop(self._copied.keys() - set(segments))
         copied = 0
         for segment in segments:
-            with contextlib.suppress(FileNotFoundError):  # it is deleted meanwhile
+            with contextlib.suppress(FileNotFoundError):  # the segment was deleted meanwhile
                 copied += self._copy_batches(segment, most - copied)
                 if segment is not segments[-1] and self._copied[segment] == segment.size:
                     self._end(segment)
@@ -103,7 +105,7 @@ class LogMove:
         self._source.check_readable()
 
     def _start_over(self) -> None:
-        """The log was cut: what was copied of it may not be what it has now."""
+        """Discard the copied segments, as the log was truncated."""
         self._truncations = self.log.truncations
         self._drop(list(self._copied))
 
@@ -111,7 +113,7 @@ class LogMove:
         for segment in gone:
             self._copied.pop(segment)
             self._ended.discard(segment)
-            for suffix in _SUFFIXES:  # its own files may have other names by now
+            for suffix in _SUFFIXES:  # by name, as the segment's files may have been renamed
                 self._files.remove(f"{self.path}/{file_prefix(segment.base_offset)}{suffix}")
 
     def _copy_of(self, path: str) -> str:
@@ -144,7 +146,7 @@ class LogMove:
             files.close(descriptor)
 
     def _end(self, segment: Segment) -> None:
-        """Copy the indexes of a segment that gets no more batches, and make all durable."""
+        """Copy the indexes of a segment without further batches, and make its files durable."""
         if segment in self._ended:
             return
         files = self._files
@@ -168,7 +170,7 @@ class LogMove:
         self._files.write_file(target, self._files.read_file(path))
         self._files.sync_file(target)
 
-    # -- changing over -----------------------------------------------------------------------
+    # -- the change-over ---------------------------------------------------------------------
 
     def complete(self) -> None:
         """Copy the rest, durably. The log is paused: `is_moving`."""
@@ -177,7 +179,7 @@ class LogMove:
         with log.swaps.lock, log.durability.lock:
             log.swaps.settle()
             log.segments.active.rest()
-            log.flush()  # the old folder is whole, too, should this go wrong
+            log.flush()  # so that the old folder is complete, too, if this fails
             self.copy(_WHOLE)
             self._end(log.segments.active)
             if self._ended != set(log.segments):
@@ -191,10 +193,10 @@ class LogMove:
             self._durability.recovery_point = log.recovery_point
             self._check()
             self._files.sync_directory(self._source.path)
-            # First: while this dir is offline, the old folder must not be taken for the log.
+            # First, so that the old folder is not used while the new log dir is offline.
             folder_marker.announce_leaving(log.path, self._files)
-            folder_marker.unmark(log.path, self._files)  # of an earlier change of folders
-            self._is_marked = True  # before: after an error the marker may be there
+            folder_marker.unmark(log.path, self._files)  # the marker of an earlier move
+            self._is_marked = True  # before, as after an error the marker may have been written
             folder_marker.mark(self.path, log.topic, log.partition, self._files)
 
     @property
@@ -202,9 +204,9 @@ class LogMove:
         return f"{self.directory.path}/{directory_name(self.log.topic, self.log.partition)}"
 
     def _note_checkpoints(self) -> None:
-        """What a start after a crash has to know of the log."""
+        """Write the checkpoints of the log in the new log dir, for a start after a crash."""
         log, directory, key = self.log, self.directory, (self.log.topic, self.log.partition)
-        directory.not_loaded.add(key)  # so that they are kept although the log is not there yet
+        directory.not_loaded.add(key)  # keeps the checkpoints before the log is there
         clean_up_to = self._source.cleaner_offsets.get(key)
         horizon_ms = self._source.delete_horizons.get(key)
         for checkpoint, offset in (
@@ -212,7 +214,7 @@ class LogMove:
             (directory.recovery_points, log.recovery_point),
             (directory.log_start_offsets, log.log_start_offset),
             (directory.high_watermarks, log.high_watermark),
-            (directory.delete_horizons, horizon_ms or 0),  # at once, if it is not known
+            (directory.delete_horizons, horizon_ms or 0),  # if it is not known, at once
             (directory.cleaner_offsets, clean_up_to or 0),
         ):
             checkpoint.set(key, offset, only_if=lambda: True)
@@ -227,14 +229,14 @@ class LogMove:
             copies.append(copy)
         active = copies[-1]
         if active.sound_end_offset() != self.log.log_end_offset:
-            raise storage_error(f"{self.log.name}: the copy in {self.path} is not whole")
+            raise storage_error(f"{self.log.name}: the copy in {self.path} is incomplete")
         for index in (active.offset_index, active.time_index, active.transaction_index):
             index.load()
         _ = active.first_timestamp, active.largest_timestamp  # for the next append
         return copies
 
     def adopt(self) -> None:
-        """Have the log be where its copy is. On the log's thread; after an error nothing is so."""
+        """Switch the log to its copy, on the log's thread. After an error nothing has changed."""
         log, source = self.log, self._source
         self._check()
         left_path = f"{source.path}/{deleted_directory_name(log.topic, log.partition)}"
@@ -242,7 +244,7 @@ class LogMove:
         try:
             self._rename(left_path)
         except OSError:
-            log.durability = Durability(log.path, self._files)  # all of it is durable already
+            log.durability = Durability(log.path, self._files)  # the copy is durable already
             log.durability.recovery_point = self._durability.recovery_point
             raise
         before = log.segments.snapshot()
@@ -258,7 +260,7 @@ class LogMove:
         self.directory.note_in_order((log.topic, log.partition))
 
     def _rename(self, left_path: str) -> None:
-        """Readers of the log find its files under the new names, of either folder."""
+        """Rename both folders, and the open files in them."""
         log, open_files = self.log, self._source.open_files
         old_files = [file for segment in log.segments for file in segment.all_files()]
         new_files = [file for segment in self._segments for file in segment.all_files()]
@@ -268,28 +270,28 @@ class LogMove:
         except OSError:
             try:
                 open_files.rename_folder(left_path, log.path, old_files)
-            except OSError as error:  # neither forth nor back: the next start finds the copy
+            except OSError as error:  # can't be undone: the next start finds the copy
                 self._is_last = True
                 self._source.fail(OSError(errno.EIO, str(error)), f"rename {left_path}")
             raise
 
     def conclude(self) -> None:
-        """Make the new names durable; only then may the old folder be removed."""
+        """Make the new names durable, after which the old folder may be removed."""
         self._files.sync_directory(self.directory.path)
         self._files.sync_directory(self._source.path)
         folder_marker.unmark(self._final_path, self._files)
 
     def abandon(self) -> None:
-        """Leave the log where it is, and nothing of the copy. Not after `adopt`."""
+        """Keep the log where it is, and remove the copy. Not after `adopt`."""
         if self._is_last:
             return
         self.directory.not_loaded.discard((self.log.topic, self.log.partition))
         try:
-            folder_marker.unmark(self.path, self._files)  # first: a crash must not lead to a rest
+            folder_marker.unmark(self.path, self._files)  # first: a partial copy must not be valid
             self._files.remove_directory(self.path)
         except OSError:
             self.directory.leave(self.path)
-            if self._is_marked and not self.log.is_deleted:  # the log goes on, without its copy
+            if self._is_marked and not self.log.is_deleted:  # the log is served without its copy
                 folder_marker.mark(self.log.path, self.log.topic, self.log.partition, self._files)
             raise
         finally:

@@ -1,15 +1,15 @@
-"""Old segments give way to cleaned ones, so that a crash leaves the old log or the new one.
+"""Swapping old segments for cleaned ones, atomically: a crash leaves the old log or the new one.
 
-    prepare   cleaner's thread    all that is below is made durable, then the plan is: from here
-                                  on a crash leads to the new log
-    apply     the log's thread    `.cleaned` -> `.swap`, old files in their way -> `.deleted`,
-                                  `.swap` -> names; readers find the new segments from here on
-    finish    cleaner's thread    other old files -> `.deleted`; the names are made durable, the
-                                  plan is removed, and then the old files: a reader that holds one
-                                  keeps its room until it lets go
+    prepare   cleaner's thread    everything below is made durable, and then the plan: from here
+                                  on a crash leaves the new log
+    apply     the log's thread    `.cleaned` -> `.swap`, conflicting old files -> `.deleted`,
+                                  `.swap` -> final names; from here on readers use the new segments
+    finish    cleaner's thread    other old files -> `.deleted`; the names are made durable, then
+                                  the plan is removed, and the old files: the space of a file is
+                                  free once its last reader has released it
 
-Between `prepare` and `apply` the log lives on. What would make the plan wrong waits (retention)
-or takes it back first (truncation). One swap of a log at a time: `pending_swap.py` keeps it.
+Between `prepare` and `apply` the log stays in use. Retention waits, and truncation undoes the plan
+first. A log has at most one pending swap, which `pending_swap.py` holds.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _logger = logging.getLogger(__name__)
 
 
 class SegmentsChanged(Exception):
-    """The log is not what it was when its cleaning began. Nothing was changed."""
+    """The log has changed since its cleaning began. The swap has changed nothing."""
 
 
 class SegmentSwap:
-    """One swap: neighbouring old segments for none, one or several new ones."""
+    """One swap of neighbouring old segments for any number of new ones."""
 
     def __init__(
         self,
@@ -55,11 +55,12 @@ class SegmentSwap:
         drops_deletions: bool = True,
         round_end_offset: int = UNKNOWN_YET,
     ) -> None:
-        """Begin with segments of the view and such as `CleanedSegmentWriter.finish` returned.
+        """Prepare to swap segments of `view` for segments by `CleanedSegmentWriter.finish`.
 
-        `drops_deletions`: tombstones or markers of the old ones are not in the new ones.
-        `round_end_offset`: what took the place of records that are gone lies before it.
-        The log's first segment keeps its base offset; an empty one may take its place.
+        Args:
+            drops_deletions: whether the new segments lack tombstones or markers of the old ones.
+            round_end_offset: an offset above all records that supersede removed ones.
+        The log's first segment keeps its base offset; an empty segment may replace it.
         """
         self.log = log
         self.is_applied = False
@@ -72,20 +73,19 @@ class SegmentSwap:
         self._round_end_offset = round_end_offset
         self._plan = SwapPlan(log.topic_id, (), ())
         self._is_torn = False
-        #: Old files under the names that they have until they are removed.
+        #: The `.deleted` names of old files that are not removed yet.
         self._replaced: list[str] = []
         self._remove_later: Callable[[list[str]], None] = lambda _: None
         self._files = log.log_directory.files
         self._plan_path = f"{log.path}/{FILE_NAME}"
 
     def __enter__(self) -> Self:
-        """`prepare`. To be followed, in the block, by `apply` on the log's thread.
+        """Call `prepare`. The block must call `apply` on the log's thread.
 
         Raises:
             SegmentsChanged: nothing was changed, and the new files are removed.
             KafkaError: KAFKA_STORAGE_ERROR; likewise.
-            OSError: likewise, unless it `is_applied`: then only its end is still to come, with
-                the next swap or start.
+            OSError: likewise, unless it `is_applied`: then the next swap or start finishes it.
         """
         try:
             self.prepare()
@@ -97,7 +97,7 @@ class SegmentSwap:
     def __exit__(
         self, _type: object, error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        """`finish`; after an error `abandon`. Raises what `__enter__` does."""
+        """Call `finish`, or `abandon` after an error. Raises like `__enter__`."""
         if error is None:
             self.finish()
         else:
@@ -106,26 +106,26 @@ class SegmentSwap:
     # -- the steps ---------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make the swap durable: after a crash the new log is used. Blocks.
+        """Make the swap durable: a start after a crash uses the new log. Blocks.
 
         Raises:
-            SegmentsChanged, KafkaError, OSError: see `__enter__`; to be followed by `abandon`.
+            SegmentsChanged, KafkaError, OSError: see `__enter__`; `abandon` must follow.
         """
         log = self.log
-        # Recovery must not read cleaned segments again: what leader epochs and producers were
-        # like can't be told from them as well as from what they were made of.
+        # Recovery must not have to read cleaned segments: they determine leader epochs and producer
+        # state less exactly than the old ones.
         end_offset = self._check()
-        durability = log.durability  # another one, once it has another folder
+        durability = log.durability  # read once, as it is replaced when the folder moves
         with durability.lock:
-            # Not `flush`: what a cleaning has no room for takes no log dir offline.
+            # Not by `flush`: a disk that is too full for a cleaning must not go offline.
             durability.sync(log.segments, log.leader_epochs, end_offset)
         for segment in self._old:
-            segment.transaction_index.entries()  # readers in their midst find them in memory
+            segment.transaction_index.entries()  # loads them for readers of the old segments
         with log.swaps.lock:
             log.swaps.settle()
             self._check()
             self.drops_deletions_before = end_offset if self._drops_deletions else 0
-            log.swaps.pending = self  # before: after an error the plan may be there
+            log.swaps.pending = self  # before, as after an error the plan may have been written
             self._note_checkpoints(min(end_offset, log.recovery_point))
             self._plan = SwapPlan(
                 log.topic_id,
@@ -136,7 +136,7 @@ class SegmentSwap:
             self._files.replace_file(self._plan_path, self._plan.encode())
 
     def _note_checkpoints(self, recovery_point: int) -> None:
-        """What a start has to know that completes the swap, durably."""
+        """Lower the checkpoints durably, for a start that completes the swap."""
         log, key = self.log, (self.log.topic, self.log.partition)
         directory = log.log_directory
         kept_from = log.deletions_kept_after_crash
@@ -151,15 +151,15 @@ class SegmentSwap:
         return [path.rpartition("/")[2].removesuffix(CLEANED_SUFFIX) for path in paths]
 
     def _new_files(self) -> list[LogFile]:
-        """The new files beside the logs: not every segment has a transaction index."""
+        """The index files of the new segments; not every segment has a transaction index."""
         files = (file for segment in self._new for file in segment.all_files())
         return [file for file in files if file.path.endswith(CLEANED_SUFFIX)]
 
     def apply(self, remove_later: Callable[[list[str]], None]) -> None:
-        """Swap the segments, in their folder and in the log. On the log's thread only.
+        """Swap the segments, in the folder and in the log. On the log's thread only.
 
         Args:
-            remove_later: takes what `finish` does not come to remove, or cannot.
+            remove_later: takes files that `finish` could not remove.
         """
         swaps = self.log.swaps
         if not swaps.lock.acquire(blocking=False):
@@ -167,8 +167,8 @@ class SegmentSwap:
         try:
             end_offset = self._check()
             if swaps.pending is not self or self.is_applied:
-                raise SegmentsChanged(f"what was to be swapped in {self.log.name} was taken back")
-            if self._drops_deletions:  # first: readers that find the new segments know of it
+                raise SegmentsChanged(f"the swap in {self.log.name} was undone")
+            if self._drops_deletions:  # first, before readers can use the new segments
                 self.log.note_deletions_dropped(end_offset)
             self.log.note_states_cleaned(self._round_end_offset)
             self._rename_all()
@@ -184,12 +184,12 @@ class SegmentSwap:
         self._replaced += [file.path for file in self._old_files() if _is_deleted(file)]
 
     def finish(self) -> None:
-        """Make the new names durable, so that no start has anything to complete. Blocks.
+        """Make the new names durable, so that no start has to complete the swap. Blocks.
 
-        The device has the room of the old files back then, but for `held_bytes`.
+        Afterwards the space of the old files is free, except for `held_bytes`.
 
         Raises:
-            OSError: it is to be tried again, which the next swap does.
+            OSError: it has to be repeated, by the next swap.
         """
         try:
             with self.log.swaps.lock:
@@ -199,10 +199,10 @@ class SegmentSwap:
             self._remove_replaced()
 
     def abandon(self) -> None:
-        """Leave the log as it is, and nothing of the new segments. Blocks.
+        """Keep the log unchanged, and remove the new segments. Blocks.
 
         Raises:
-            OSError: the plan could not be removed: a start would still complete it.
+            OSError: the plan could not be removed, so that a start would still complete it.
         """
         try:
             with self.log.swaps.lock:
@@ -214,21 +214,21 @@ class SegmentSwap:
             self._remove_replaced()
 
     def settle(self) -> None:
-        """`finish` or `abandon`, on any thread; the caller must hold the lock."""
+        """Finish or abandon the swap, on any thread; the caller must hold the lock."""
         try:
             self._settle()
-        finally:  # not here: large files take their time
+        finally:  # not here, as removing large files takes long
             replaced, self._replaced = self._replaced, []
             self._remove_later(replaced)
 
     @property
     def held_bytes(self) -> int:
-        """Room of old segments that readers still have."""
+        """The size of old segments that readers still hold."""
         return sum(segment.size for segment in self._old if segment.log_file.is_open)
 
     def _remove_replaced(self) -> None:
-        """Remove the old files, as the new ones have their place. Blocks."""
-        while self._replaced and not self.log.is_deleted:  # else they go with their folder
+        """Remove the old files, after the swap. Blocks."""
+        while self._replaced and not self.log.is_deleted:  # else the folder is removed
             path = self._replaced.pop()
             try:
                 self._files.remove(path)
@@ -259,29 +259,29 @@ class SegmentSwap:
 
     def _remove_new(self) -> None:
         if self.log.is_deleted:
-            return  # they go with their folder, and its name may have become another log's
+            return  # the folder is removed, and the path may belong to another log by now
         for file in self._new_files():
             try:
                 self._files.remove(file.path)
-            except OSError as error:  # it goes with the next start
+            except OSError as error:  # the next start removes it
                 _logger.warning("%s could not be removed: %s", file.path, error)
 
-    # -- may it be done? ---------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------
 
     def _check(self) -> int:
-        """Refuse where the log has changed in what matters.
+        """Refuse if the log has changed in a way that matters.
 
         Returns:
-            Where the old segments end.
+            The end offset of the old segments.
         """
         log = self.log
         log.log_directory.check_writable()
         if log.is_deleted:
             raise SegmentsChanged(f"{log.name} is deleted")
         if not log.config.is_compacted:
-            raise SegmentsChanged(f"{log.name} is not to be compacted any more")
+            raise SegmentsChanged(f"{log.name} is no longer compacted")
         if log.truncations != self._truncations:
-            raise SegmentsChanged(f"{log.name} was cut meanwhile")
+            raise SegmentsChanged(f"{log.name} was truncated meanwhile")
         current = log.segments.snapshot()
         first = current.index(self._old[0]) if self._old[0] in current else len(current)
         end = first + len(self._old)
@@ -293,12 +293,12 @@ class SegmentSwap:
         new_offsets = [segment.base_offset for segment in self._new]
         offsets = [self._old[0].base_offset - 1, *new_offsets, end_offset]
         if offsets != sorted(set(offsets)):
-            raise ValueError(f"new segments at {new_offsets} do not fit where the old ones are")
+            raise ValueError(f"new segments at {new_offsets} do not fit in place of the old ones")
         is_start_kept = new_offsets[:1] == [current[0].base_offset]
         if first == 0 and log.log_start_offset < end_offset and not is_start_kept:
             if not self._was_first:
-                raise SegmentsChanged(f"{log.name} begins with these segments now")
-            raise ValueError("the first segment of a log keeps its base offset")
+                raise SegmentsChanged(f"{log.name} starts with these segments now")
+            raise ValueError("the first segment of a log must keep its base offset")
         return end_offset
 
     # -- renaming ----------------------------------------------------------------------
@@ -307,8 +307,8 @@ class SegmentSwap:
         return [file for segment in self._old for file in segment.all_files()]
 
     def _rename_old(self) -> None:
-        """What `apply` could leave as it was, as nothing takes its name. There may be a lot."""
-        # A file that an old segment never had may be one of the new one's now.
+        """Rename the old files, maybe many, that `apply` did not have to rename."""
+        # Paths of optional files that an old segment did not have may belong to a new one now.
         new_paths = {file.path for segment in self._new for file in segment.all_files()}
         for file in self._old_files():
             if self.log.is_deleted:
@@ -320,7 +320,7 @@ class SegmentSwap:
                 self._replaced.append(file.path)
 
     def _rename_all(self) -> None:
-        """Give all files their new names, or leave all as they were."""
+        """Rename all files, or none of them."""
         done: list[tuple[LogFile, str]] = []
 
         def rename(file: LogFile, path: str) -> None:
@@ -337,7 +337,7 @@ class SegmentSwap:
             raise
 
     def _rename_in_order(self, rename: Callable[[LogFile, str], None]) -> None:
-        """Apache Kafka's order: first from the end, then from the beginning."""
+        """Rename in Apache Kafka's order: first from the end, then from the beginning."""
         new = self._new_files()
         for file in reversed(new):
             rename(file, file.path.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
@@ -355,7 +355,7 @@ class SegmentSwap:
             for file, before in reversed(done):
                 file.rename(before)
         except OSError:
-            # Neither forth nor back: the dir is loaded again from what the device has.
+            # It can't be undone: the log dir goes offline, and is loaded again from the device.
             self._is_torn = True
             failure = OSError(errno.EIO, str(error))
             self.log.log_directory.fail_log(failure, f"swap segments of {self.log.name}")

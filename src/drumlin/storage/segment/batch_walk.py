@@ -1,7 +1,7 @@
-"""From batch to batch through a log file, by small reads of headers.
+"""Walking from batch to batch through a log file, by small reads of headers.
 
 Batches follow each other without gaps, so the size in each header leads to the next one. Only
-headers are looked at; whether the records after them are sound is recovery's question.
+headers are read; recovery checks the records.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from drumlin.records.batch.batch import (
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.storage.files.files import ReadAt
 
-#: About the distance of two index entries: usually the batch wanted is in the first read.
+#: About the distance of two index entries, so that the first read usually finds the batch.
 _STEP_BYTES: Final = 4096
-#: What a search needs of a header: base offset, batch length, last offset delta.
+#: The fields of a header for a search: base offset, batch length, last offset delta.
 _EXTENT: Final = struct.Struct(">qi11xi")
 
 
 def walk_headers(
     read: ReadAt, descriptor: int, position: int, end: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch that lies wholly within `position`..`end`."""
+    """Position and header of each whole batch within `position`..`end`."""
     chunk: Buffer = b""
     chunk_position = position
     while end - position >= HEADER_SIZE:
@@ -49,12 +49,12 @@ def walk_headers(
 def find_batch(
     read: ReadAt, descriptor: int, position: int, end: int, offset: int
 ) -> tuple[int, BatchHeader] | None:
-    """The first batch, wholly within `position`..`end`, that reaches to `offset` or beyond.
+    """The first whole batch within `position`..`end` whose last offset is at or after `offset`.
 
-    As `walk_headers` would find it, but without making an object of every header on the way.
+    The same that `walk_headers` would find, but without an object for each header on the way.
 
     Raises:
-        CorruptRecord: bytes that are no batch come before the batch wanted.
+        CorruptRecord: there is something else than a batch before it.
     """
     unpack = _EXTENT.unpack_from
     while end - position >= HEADER_SIZE:
@@ -70,7 +70,7 @@ def find_batch(
             if base_offset + last_offset_delta >= offset:
                 header = parse_header(chunk, start)
                 if header.magic != MAGIC:
-                    raise CorruptRecord(f"what begins at position {position + start} is no batch")
+                    raise CorruptRecord(f"there is no valid batch at position {position + start}")
                 return position + start, header
             start += size
         position += start

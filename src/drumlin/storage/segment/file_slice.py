@@ -1,7 +1,7 @@
-"""A part of a log file on its way to a reader: bytes that have not been copied yet.
+"""A slice of a log file for a reader: bytes that have not been copied yet.
 
-It holds the file open: if the segment is cleaned or deleted meanwhile, the slice stays readable
-until it is released. Wherever it is read, a device that fails then takes its log dir offline.
+It holds the file open: if the segment is compacted or deleted meanwhile, the slice stays readable
+until it is released. If the device fails while it is read, the log dir goes offline.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _PREFETCH_STEP_BYTES: Final = 1024 * 1024
 
 
 class FileSlice:
-    """`size` bytes of a log file, from `position` on: batches, the last one maybe cut short.
+    """`size` bytes of a log file from `position` on: batches, of which the last may be cut off.
 
-    Whatever needs the disk raises `KafkaError` KAFKA_STORAGE_ERROR when that fails.
+    Every access to the disk raises `KafkaError` KAFKA_STORAGE_ERROR when it fails.
     """
 
     __slots__ = ("_descriptor", "_file", "_files", "_kept", "_log_directory", "position", "size")
@@ -37,7 +37,7 @@ class FileSlice:
         position: int,
         size: int,
     ) -> None:
-        """Takes over a lease on `file`, which lies in `log_directory`, that the caller acquired."""
+        """Take over the caller's lease on `file`, which is in `log_directory`."""
         self._file: LogFile | None = file
         self._log_directory = log_directory
         self._files: Files = log_directory.files
@@ -56,14 +56,14 @@ class FileSlice:
         return self._descriptor
 
     def read(self) -> bytes:
-        """The bytes themselves; blocks if they are not in memory."""
+        """Read the bytes; blocks if they are not in memory."""
         try:
             return self._files.read_at(self._descriptor, self.size, self.position)
         except OSError as error:
             raise self._failed(error) from error
 
     def read_resident(self) -> bytes | bytearray:
-        """The bytes themselves.
+        """Read the bytes from memory only.
 
         Raises:
             BlockingIOError: they are not in memory.
@@ -89,10 +89,10 @@ class FileSlice:
         return True
 
     def headers(self, *, may_block: bool) -> Iterator[tuple[int, BatchHeader]]:
-        """Position in the file and header of each whole batch.
+        """The position in the file and the header of each whole batch.
 
         Raises:
-            BlockingIOError: unless it may block, and a header is not in memory.
+            BlockingIOError: a header is not in memory, and it must not block.
         """
         how = self._files.read_at if may_block else self._files.read_resident_at
         end = self.position + self.size
@@ -128,12 +128,12 @@ class FileSlice:
         return position, self.position + self.size if size is None else position + size
 
     def _failed(self, error: OSError) -> KafkaError:
-        """What to raise for `error`, of which the log dir has learnt then."""
+        """Report `error` to the log dir; returns the exception to raise."""
         what = "a log file" if self._file is None else self._file.path
         return self._log_directory.fail_log(error, f"read {what}")
 
     def release(self) -> None:
-        """Let go of the file; the slice must not be read any more."""
+        """Release the file; the slice must not be read afterwards."""
         if self._file is not None:
             self._file.release()
             self._file = self._kept = None

@@ -1,16 +1,15 @@
-"""A file of entries of one size, appended in order: what the sparse indexes have in common.
+"""An index file: entries of a fixed size, in ascending order. The base of the sparse indexes.
 
-Entries are written with `pwrite` and found with `pread`, not through a mapping: storing into a
-mapped page of a full disk, or loading one from a failing disk, kills the process with SIGBUS.
-So they are written in groups: the latest are kept in memory until there are enough of them, or
-nothing more is appended (`write_out`). A crash loses them, just as a power failure loses what was
-not synced.
+Entries are written by `pwrite` and found by `pread`, not through a mapping: writing to a mapped
+page on a full disk, or reading one from a failing disk, kills the process with SIGBUS. So they are
+written in groups: the latest are kept in memory until there are enough, or until the segment is
+idle (`write_out`). A crash loses them, just as a power failure loses unsynced data.
 
-The file holds entries only (nothing is preallocated), so an idle partition's indexes cost no
-disk, and a file that was cut back to any earlier size is still a correct, sparser index.
+The file is never preallocated, so an idle partition's indexes take no disk space, and any prefix of
+a file is still a correct, sparser index.
 
-A search reads blocks of entries. The last block read is kept: a consumer that reads the log in
-order finds the next entries there.
+A search reads blocks of entries. The last block is kept: a consumer that reads the log in order
+finds the next entries in it.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from drumlin.storage.segment.sync_count import SyncCount
 _NOT_LOADED: Final = -1
 _BLOCK_ENTRIES: Final = 512
 _WRITTEN_AT_ONCE: Final = 32
-_putting_in = threading.Lock()  # for all indexes: it is held for a moment only
+_putting_in = threading.Lock()  # shared by all indexes, as it is only held briefly
 
 Entry = tuple[int, int]
 
 
 class IndexFile:
-    """Entries of two integers, ascending in both; subclasses give them meaning."""
+    """An index with entries of two integers, ascending in both; subclasses define their meaning."""
 
     LAYOUT: ClassVar[struct.Struct]
     SUFFIX: ClassVar[str]
@@ -54,21 +53,21 @@ class IndexFile:
     def __init__(self, path_prefix: str, base_offset: int, open_files: OpenFiles) -> None:
         self.base_offset = base_offset
         self.file = open_files.file(path_prefix + self.SUFFIX)
-        self.count = _NOT_LOADED  # of entries, once `load` has run
+        self.count = _NOT_LOADED  # the number of entries, after `load`
         self._files = open_files.files
         self._sync_count = SyncCount()
         self._last_entry: Entry | None = None
         # The number of the first entry that is not in the file, and all entries from there on. A
-        # thread that still holds an older pair finds in the file the entries written since.
+        # thread that still has an older pair finds the entries written since in the file.
         self._unwritten: tuple[int, bytes] = (0, b"")
-        # One block at most. When entries are removed this becomes a new list, so that a thread
-        # which still reads the old entries does not put them here.
+        # At most one block. After a removal of entries this is a new list, so that a thread which
+        # still reads the old entries does not put them here.
         self._recent_block: list[Buffer] = []
 
-    # -- what the file holds -----------------------------------------------------------
+    # -- contents of the file ----------------------------------------------------------
 
     def create(self) -> None:
-        """An empty file, whatever was there before."""
+        """Create an empty file; an existing one is emptied."""
         self.file.close()
         self._files.create(self.file.path)
         self.count, self._last_entry = 0, None
@@ -77,10 +76,10 @@ class IndexFile:
         self._sync_count.note()
 
     def load(self, read: ReadAt | None = None) -> None:
-        """Find the number of entries in the file, once. Impossible ones at its end are ignored.
+        """Find the number of entries in the file, once; impossible ones at its end are ignored.
 
-        Any thread may call it. A change of the index loads it first, so the result of a thread that
-        read the older file is dropped.
+        Thread-safe. A change of the index loads it first, so the result of a thread that has read
+        an older file is dropped.
         """
         if self.count != _NOT_LOADED:
             return
@@ -98,36 +97,36 @@ class IndexFile:
             if self.count == _NOT_LOADED:
                 self._last_entry = last_entry
                 self._unwritten = (count, b"")
-                self.count = count  # last: it shows other threads that the rest is set
+                self.count = count  # last, as it shows other threads that the rest is set
 
     @property
     def size_bytes(self) -> int:
-        """The size of all entries, those not yet written to the file included."""
+        """The size of all entries, including those not yet written to the file."""
         self.load()
         return self.count * self.LAYOUT.size
 
     def is_sound(self) -> bool:
-        """Whether the file is nothing but entries.
+        """Whether the file contains only valid entries.
 
-        One whose writer had preallocated it and never came to cut it (an unclean stop of Apache
-        Kafka) ends in zeros and is not.
+        A file that Apache Kafka preallocated, and did not cut because of an unclean shutdown, ends
+        in zeros, and is not sound.
         """
         self.load()
         with self.file as descriptor:
             return self._files.size(descriptor) == self._unwritten[0] * self.LAYOUT.size
 
     def _is_sane(self, entry: Entry) -> bool:
-        """Whether an entry can be one, rather than zeros."""
+        """Whether an entry is possible, rather than zeros."""
         raise NotImplementedError
 
-    # -- changing it -------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------
 
     def append_entry(self, entry: Entry) -> None:
-        """Append one entry; after an error it is not there."""
+        """Append an entry; after an error nothing has changed."""
         self._append(self.LAYOUT.pack(*entry), entry)
 
     def append_entries(self, entries: Sequence[Entry]) -> None:
-        """Append some entries; after an error none of them is there."""
+        """Append entries; after an error nothing has changed."""
         if entries:
             self._append(b"".join(self.LAYOUT.pack(*entry) for entry in entries), entries[-1])
 
@@ -151,14 +150,14 @@ class IndexFile:
         self._sync_count.note()
 
     def write_out(self) -> None:
-        """Write all entries to the file. Called by the thread that appends, or when none does."""
+        """Write all entries to the file. Only the appending thread may call it, or without one."""
         first, unwritten = self._unwritten
         if unwritten:
             self._write(first, unwritten)
             self._unwritten = (self.count, b"")
 
     def cut_while(self, is_gone: Callable[[Entry], bool]) -> None:
-        """Remove entries from the end for as long as `is_gone` says so."""
+        """Remove entries from the end for as long as `is_gone` is true."""
         self.load()
         first, unwritten = self._unwritten
         count, entry, size = self.count, self._last_entry, self.LAYOUT.size
@@ -178,19 +177,19 @@ class IndexFile:
                 self._sync_count.note()
 
     def sync(self) -> None:
-        """Make all entries durable, once nothing is appended any more. May run in a thread."""
+        """Make all entries of a sealed segment durable. May run in any thread."""
         self.write_out()
         self._sync_count.sync(self.file.sync)
 
-    # -- finding -----------------------------------------------------------------------
+    # -- look-ups ----------------------------------------------------------------------
 
     def floor(self, target: int, field: int, read: ReadAt | None = None) -> Entry | None:
-        """The last entry whose `field` is not above `target`."""
+        """The last entry whose `field` is at most `target`."""
         self.load(read)
-        recent = self._recent_block  # first: entries cut meanwhile stay out of a new list
+        recent = self._recent_block  # read first, so that entries cut meanwhile are not kept
         last_entry = self._last_entry
         if last_entry is None or last_entry[field] <= target:
-            return last_entry  # reading near the end needs no search
+            return last_entry  # no search needed near the end
         first, unwritten = self._unwritten
         number = self._count_up_to(target, field, unwritten)
         if number:
@@ -212,12 +211,13 @@ class IndexFile:
         read: ReadAt,
         recent: list[Buffer],
     ) -> Entry | None:
-        """`floor` among the first `count` entries, block by block; the last block read is kept.
+        """Search the first `count` entries for `floor`, block by block; the last block is kept.
 
-        Offsets are spread fairly evenly, so the first guess is mostly right. Then it bisects.
+        The first guess is by interpolation, mostly right as offsets are spread evenly, then by
+        bisection.
         """
         size, found = self.LAYOUT.size, None
-        low, high = 0, count  # all entries below `low` are up to the target, from `high` above
+        low, high = 0, count  # entries before `low` are at most `target`, those from `high` above
         assert self._last_entry is not None
         guess = high * target // max(1, self._last_entry[field])
         while low < high:
@@ -235,7 +235,7 @@ class IndexFile:
         return found
 
     def _count_up_to(self, target: int, field: int, block: Buffer) -> int:
-        """How many entries of a block are not above `target`."""
+        """The number of entries of a block that are at most `target`."""
         unpack, size = self.LAYOUT.unpack_from, self.LAYOUT.size
 
         def field_at(number: int) -> int:

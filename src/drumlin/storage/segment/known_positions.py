@@ -1,9 +1,8 @@
-"""Where the batches of some offsets start, so that the usual readers need no search.
+"""A cache of the positions of some offsets, so that the usual reads need no search.
 
-They are the latest log end offsets, where tailing consumers continue and where high watermarks
-lie, and the positions of consumers that read single large batches. Any thread may use it. When a
-segment is truncated it gets a new instance, so that a thread that still reads the old file puts
-nothing into it.
+It has the latest log end offsets, where tailing consumers continue and where high watermarks are,
+and the positions of consumers that read single large batches. Thread-safe. A truncated segment gets
+a new instance, so that a thread which still reads the old file puts nothing into it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ _GENERATION_SIZE: Final = 16
 
 
 class KnownPositions:
-    """Offsets and positions; the oldest are forgotten, a generation at a time."""
+    """Positions by offset; the oldest are dropped, a generation at a time."""
 
     __slots__ = ("_before", "_latest")
 
@@ -27,7 +26,7 @@ class KnownPositions:
         return self._before.get(offset) if position is None else position
 
     def put(self, offset: int, position: int) -> None:
-        """The batches below `offset` end at `position`, and those from `offset` on start there."""
+        """Store that the batches below `offset` end at `position`, where the others start."""
         latest = self._latest
         if len(latest) >= _GENERATION_SIZE:
             self._before, self._latest = latest, {}

@@ -1,7 +1,7 @@
 """The sparse offset index `%020d.index`: from an offset to a position in the segment.
 
-8 bytes an entry: the last offset of a batch relative to the segment's base offset, and the
-position where that batch starts. About one batch in every `index.interval.bytes` has an entry.
+An entry has 8 bytes: the last offset of a batch relative to the segment's base offset, and the
+position of the batch. About one batch in every `index.interval.bytes` has an entry.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from drumlin.storage.segment.index_file import Entry, IndexFile
 
 
 class OffsetIndex(IndexFile):
-    """Maps an offset to a position at or before the batch wanted."""
+    """Maps an offset to a position at or before its batch."""
 
     LAYOUT = struct.Struct(">ii")
     SUFFIX = ".index"
@@ -24,7 +24,7 @@ class OffsetIndex(IndexFile):
         self.append_entry((last_offset - self.base_offset, position))
 
     def append_all(self, entries: Iterable[tuple[int, int]]) -> None:
-        """`append` for each."""
+        """Append several entries."""
         self.append_entries([(last - self.base_offset, position) for last, position in entries])
 
     def lookup(self, offset: int, read: ReadAt | None = None) -> int:
@@ -34,7 +34,7 @@ class OffsetIndex(IndexFile):
 
     @property
     def last_position(self) -> int:
-        """The position of the last batch that has an entry, or 0."""
+        """The position of the last batch with an entry, or 0."""
         entry = self.last_entry
         return entry[1] if entry else 0
 

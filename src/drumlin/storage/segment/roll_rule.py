@@ -1,4 +1,4 @@
-"""When a log begins a new segment."""
+"""The rule when a log rolls a new segment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TIME_INDEX_ENTRY_BYTES: Final = 12
 
 
 def segment_age_max_ms(config: LogConfig) -> int:
-    """`segment.ms`; in a compacted log no more than `max.compaction.lag.ms`."""
+    """`segment.ms`, in a compacted log at most `max.compaction.lag.ms`."""
     if config.is_compacted and config.max_compaction_lag_ms > 0:
         return min(config.segment_ms, config.max_compaction_lag_ms)
     return config.segment_ms
@@ -22,10 +22,9 @@ def segment_age_max_ms(config: LogConfig) -> int:
 def is_overdue(segment: Segment, config: LogConfig, now_ms: int) -> bool:
     """Whether the active segment's oldest record has waited for `max.compaction.lag.ms`.
 
-    Nothing in the active segment is cleaned, and a log without appends would not roll. Records
-    without a timestamp, or with one in the future, count from the creation of the segment. So do
-    old records that are written now. When a segment from before a restart was created is not
-    known: it may be rolled too early, once.
+    The active segment is not cleaned, and a log without appends would never roll. Records without a
+    timestamp, with a future one, or older than the segment count from its creation. The creation
+    time of a segment from before a restart is not known: it may be rolled too early, once.
     """
     if not config.is_compacted or not segment.size:
         return False
@@ -37,19 +36,19 @@ def is_overdue(segment: Segment, config: LogConfig, now_ms: int) -> bool:
 
 
 class RollRule:
-    """The topic's limits, and this segment's share of `segment.jitter.ms`."""
+    """The topic's limits, and this segment's random part of `segment.jitter.ms`."""
 
     __slots__ = ("_age_max_ms", "_config", "_offset_entries_max", "_time_entries_max")
 
     def __init__(self, config: LogConfig) -> None:
         self._config = config
         self._offset_entries_max = config.segment_index_bytes // _OFFSET_INDEX_ENTRY_BYTES
-        # One entry is left for the last timestamp, which is added when the segment is sealed.
+        # One entry is reserved for the largest timestamp, which is added when sealing.
         self._time_entries_max = config.segment_index_bytes // _TIME_INDEX_ENTRY_BYTES - 1
         self.draw_jitter()
 
     def draw_jitter(self) -> None:
-        """Draw for a new segment: partitions created together should not all roll together."""
+        """Draw the jitter of a new segment, so that partitions do not all roll at once."""
         age_max_ms = segment_age_max_ms(self._config)
         most = min(self._config.segment_jitter_ms, age_max_ms)
         jitter_ms = random.randrange(most) if most > 0 else 0
@@ -64,14 +63,14 @@ class RollRule:
         now_ms: int,
         unindexed: int = 0,
     ) -> bool:
-        """Whether a batch, described by the other arguments, needs a new segment.
+        """Whether a batch with these properties needs a new segment.
 
-        `unindexed`: batches that come before it, with their bytes in `size`; each may take an entry
-        in the indexes.
+        `unindexed` is the number of batches to append before it, included in `size`; each may take
+        an index entry.
 
-        An empty segment is rolled only if the batch's relative offset does not fit. Age is counted
-        from the first batch's timestamp to this one's, so that a log filled with old records does
-        not roll for each of them.
+        An empty segment is rolled only if the relative offset of the batch does not fit. The age is
+        the time from the first batch's timestamp to this one's, so that a log that is filled with
+        old records does not roll for each of them.
         """
         if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             return True

@@ -1,10 +1,10 @@
 """One segment of a partition log: a file of record batches and its sparse indexes.
 
-Owns how batches get into the file and how they are found again. Which segment takes an append,
-and what an offset means for a reader, is decided by the partition log.
+Owns writing batches to the file and finding them again. The partition log decides which segment an
+append goes to, and which offsets readers may see.
 
-One thread appends, seals and truncates. Any thread may look up, read and sync meanwhile: `size`
-grows only when the bytes below it are in the file and in the indexes.
+One thread appends, seals and truncates. Any thread may look up, read and sync concurrently: `size`
+grows only after the bytes below it are in the file and in the indexes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _logger = logging.getLogger(__name__)
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
-#: Blocks are set aside in steps that grow with the file, so a small log stays small.
+#: Blocks are reserved in steps that grow with the file, so that a small log stays small.
 _SET_ASIDE_FROM_BYTES: Final = 64 * 1024
 _SET_ASIDE_STEP_BYTES_MAX: Final = 1024 * 1024
 
@@ -51,7 +51,7 @@ class BatchPlace(NamedTuple):
 
 
 class IndexProgress(NamedTuple):
-    """Where indexing stands: the largest timestamp so far, and what follows the last entry."""
+    """The progress of indexing: the largest timestamp, and the bytes since the last entry."""
 
     largest_timestamp: TimestampAndOffset
     unindexed_bytes: int
@@ -77,10 +77,10 @@ class Segment(SegmentFiles):
     ) -> None:
         super().__init__(directory, base_offset, open_files)
         self.created_ms = created_ms
-        self.is_damaged = False  #: and that was logged
-        self.was_loaded = True  #: and `created_ms` is the time of that
+        self.is_damaged = False  #: whether damage was found and logged
+        self.was_loaded = True  #: whether `created_ms` is the time of a load
         self.size = 0
-        # Up to here the file may have blocks of its own, or remains of a failed append.
+        # The end of reserved blocks, and of remains of a failed append.
         self._file_end = 0
         self._bytes_since_index_entry = 0
         self._sync_count = SyncCount()
@@ -91,7 +91,7 @@ class Segment(SegmentFiles):
     def create(
         cls, directory: str, base_offset: int, open_files: OpenFiles, now_ms: int
     ) -> Segment:
-        """A new segment with empty files; after an error none of them is left."""
+        """Create a segment with empty files; after an error none of them is left."""
         segment = cls(directory, base_offset, open_files, now_ms)
         try:
             open_files.files.create(segment.log_file.path)
@@ -117,7 +117,7 @@ class Segment(SegmentFiles):
         largest_timestamp: TimestampAndOffset,
         aborted: tuple[AbortedTransaction, ...],
     ) -> Segment:
-        """A segment whose files are written already, and all on the device."""
+        """A segment whose files are complete and durable already."""
         segment = cls(directory, base_offset, open_files, created_ms)
         segment.transaction_index.know(aborted)
         segment.size = size
@@ -157,7 +157,7 @@ class Segment(SegmentFiles):
     def append_all(
         self, batches: memoryview, headers: Sequence[BatchHeader], index_interval_bytes: int
     ) -> None:
-        """Write neighbouring batches with one call, and index each as `append` would have.
+        """Write consecutive batches with one call, and index each as `append` does.
 
         After an `OSError` nothing of them is visible.
         """
@@ -185,7 +185,7 @@ class Segment(SegmentFiles):
         self._known_positions.put(headers[-1].end_offset, end)
 
     def index_batch(self, place: BatchPlace, size: int, index_interval_bytes: int) -> None:
-        """Index a batch that is in the file already, as `append` would have."""
+        """Index a batch that is in the file already, as `append` does."""
         position, header = place
         largest = self._times.largest or NO_TIMESTAMP_YET
         if header.max_timestamp > largest[0]:
@@ -197,12 +197,12 @@ class Segment(SegmentFiles):
 
     @property
     def index_progress(self) -> IndexProgress:
-        """Where `index_batch` and `take_over_index` stand."""
+        """The progress of `index_batch` and `take_over_index`."""
         largest = self._times.largest or NO_TIMESTAMP_YET
         return IndexProgress(largest, self._bytes_since_index_entry)
 
     def take_over_index(self, entries: Sequence[IndexEntry], progress: IndexProgress) -> None:
-        """Add index entries for batches in the file, which a scan has found."""
+        """Add index entries that a scan has found for batches in the file."""
         if entries:
             self.offset_index.append_all((each.last_offset, each.position) for each in entries)
             self.time_index.append_all(
@@ -216,7 +216,7 @@ class Segment(SegmentFiles):
         self._bytes_since_index_entry = 0
 
     def _cut_back(self, position: int) -> None:
-        """Undo a failed append. What can't be cut now is overwritten, or cut when sealed."""
+        """Undo a failed append. If the file can't be cut now, it is overwritten, or cut later."""
         self._file_end = RELATIVE_OFFSET_MAX
         try:
             self.offset_index.truncate_to_position(position)
@@ -228,7 +228,7 @@ class Segment(SegmentFiles):
             return
 
     def _set_aside(self, end: int) -> None:
-        """Reserve blocks ahead of the writes: they are cheaper then, and lie together."""
+        """Reserve blocks ahead of the writes, which are cheaper and contiguous then."""
         if end < _SET_ASIDE_FROM_BYTES:
             return
         self._file_end = end + min(end, _SET_ASIDE_STEP_BYTES_MAX)
@@ -236,11 +236,11 @@ class Segment(SegmentFiles):
             with self.log_file as descriptor:
                 self._files.set_aside(descriptor, self.size, self._file_end - self.size)
         except OSError:
-            return  # not supported, or no room for a whole step: the write itself will tell
+            return  # not supported, or too little space: the write itself may raise
 
     def rest(self) -> None:
-        """Nothing is appended for a while: give back unused blocks, write out the indexes."""
-        if self._file_end > self.size:  # first: on a full device the indexes need this room
+        """Prepare for a time without appends: release unused blocks, write out the indexes."""
+        if self._file_end > self.size:  # first, as on a full device the indexes need the space
             with self.log_file as descriptor:
                 self._files.truncate(descriptor, self.size)
             self._sync_count.note()
@@ -249,7 +249,7 @@ class Segment(SegmentFiles):
         self.time_index.write_out()
 
     def seal(self) -> None:
-        """Nothing is appended any more: complete the time index, and rest."""
+        """Seal the segment: complete the time index, and rest."""
         if self.largest_timestamp.timestamp > NO_TIMESTAMP:
             self.time_index.append(*self.largest_timestamp)
         self.rest()
@@ -258,6 +258,7 @@ class Segment(SegmentFiles):
 
     def sync_log(self) -> None:
         """Make all batches and the transaction index durable. May run beside the writer."""
+
         self._sync_count.sync(self.log_file.sync)
         self.transaction_index.sync()
 
@@ -267,7 +268,7 @@ class Segment(SegmentFiles):
         self.offset_index.sync()
         self.time_index.sync()
 
-    # -- looking up --------------------------------------------------------------------
+    # -- look-ups ----------------------------------------------------------------------
 
     @property
     def largest_timestamp(self) -> TimestampAndOffset:
@@ -289,7 +290,7 @@ class Segment(SegmentFiles):
 
     @property
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first batch, which `segment.ms` counts from."""
+        """The largest timestamp of the first batch, from which `segment.ms` counts."""
         times = self._times
         if times.first is None:
             first = next(self.walk(0), None)
@@ -303,7 +304,7 @@ class Segment(SegmentFiles):
             return self._files.modified_ms(descriptor)
 
     def walk(self, position: int, read: ReadAt | None = None) -> Iterator[BatchPlace]:
-        """All batches from `position` on, where one must start."""
+        """All batches from `position` on, where a batch must start."""
         if position >= self.size:
             return
         with self.log_file as descriptor:
@@ -312,7 +313,7 @@ class Segment(SegmentFiles):
                 yield BatchPlace(place, header)
 
     def sound_end_offset(self) -> int | None:
-        """The end offset of the last batch; None if the file's end is not sound or not as indexed.
+        """The end offset of the last batch; None if the end of the file is invalid or not indexed.
 
         Only headers are read, from the last indexed batch on.
         """
@@ -323,7 +324,7 @@ class Segment(SegmentFiles):
         return end_offset if last_position <= end == self.size else None
 
     def end_of_batches(self, position: int) -> tuple[int, int]:
-        """Offset and position after the last of the batches that follow from `position` on."""
+        """Offset and position after the last of the consecutive batches from `position` on."""
         end_offset, end = self.base_offset, 0
         for place, header in self.walk(position):
             if header.magic != MAGIC or header.base_offset < end_offset:
@@ -342,10 +343,10 @@ class Segment(SegmentFiles):
         return end_offset
 
     def find(self, offset: int, read: ReadAt | None = None) -> BatchPlace | None:
-        """The first batch that reaches to `offset` or beyond; None after the last one.
+        """The first batch whose last offset is at or after `offset`; None after the last batch.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, no valid batch is where it should be.
+            KafkaError: CORRUPT_MESSAGE, there is no valid batch where one should be.
         """
         position = self._known_positions.get(offset)
         if position is None:
@@ -363,7 +364,7 @@ class Segment(SegmentFiles):
             read = read or self._files.read_at
             found = find_batch(read, descriptor, position, self.size, offset)
         if found is not None and found[1].last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
-            raise CorruptRecord(f"what is at position {found[0]} has an offset of no segment")
+            raise CorruptRecord(f"the batch at position {found[0]} has an impossible offset")
         return None if found is None else BatchPlace(*found)
 
     def _damaged(self, what: str) -> KafkaError:
@@ -374,10 +375,10 @@ class Segment(SegmentFiles):
         return KafkaError(ErrorCode.corrupt_message, message)
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> Iterator[BatchPlace]:
-        """Batches from `start_offset` on that may hold a record at or after `timestamp`.
+        """The batches from `start_offset` on that may have a record with `timestamp` or later.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, bytes among them are no batch.
+            KafkaError: CORRUPT_MESSAGE, there is something else than batches.
         """
         offset = max(self.time_index.lookup(timestamp), start_offset)
         size, end = self.size, self.offset_index.lookup(offset)
@@ -396,7 +397,7 @@ class Segment(SegmentFiles):
             return self._files.read_at(descriptor, place.header.size, place.position)
 
     def reader(self) -> Callable[[int, int], bytes]:
-        """A function that reads at a position, up to a length: for scans of the whole file."""
+        """A function that reads up to a length at a position, for scans of the whole file."""
 
         def read(position: int, length: int) -> bytes:
             with self.log_file as descriptor:
@@ -413,11 +414,11 @@ class Segment(SegmentFiles):
         log_directory: LogDirectory,
         read: ReadAt | None = None,
     ) -> FileSlice | None:
-        """Batches from the one that holds `start_offset`, up to the position `end`.
+        """A slice of batches, from the one that holds `start_offset` up to the position `end`.
 
-        `log_directory` is where the segment lies. The last batch may be cut at `max_bytes`; the
-        first is returned whole or not at all.
-        None: nothing from `start_offset` on lies before `end`. An empty slice: it does not fit.
+        The last batch may be cut at `max_bytes`; with `minimum_one_batch` the first is whole. The
+        segment is in `log_directory`.
+        None if there is no batch with `start_offset` before `end`; an empty slice if none fits.
         """
         known = self._known_positions
         position = known.get(start_offset)
@@ -428,14 +429,14 @@ class Segment(SegmentFiles):
             position, header = place
             if header.size > max_bytes:
                 max_bytes = header.size if minimum_one_batch else 0
-            if header.size >= max_bytes:  # read alone: the next fetch continues after it
+            if header.size >= max_bytes:  # read alone, so the next fetch continues after it
                 known.put(header.end_offset, position + header.size)
         descriptor = self.log_file.acquire()
         size = min(max_bytes, end - position)
         return FileSlice(self.log_file, log_directory, descriptor, position, size)
 
     def end_position(self, offset: int, read: ReadAt | None = None) -> int:
-        """Where the batches below `offset` end."""
+        """The position where the batches below `offset` end."""
         known = self._known_positions
         position = known.get(offset)
         if position is None:
@@ -445,17 +446,17 @@ class Segment(SegmentFiles):
             known.put(offset, position)
         return position
 
-    # -- cutting and removing ----------------------------------------------------------
+    # -- truncation --------------------------------------------------------------------
 
     def cut(self, first: BatchPlace) -> None:
-        """Remove a batch and all after it. Their bytes stay in the file until `rest`."""
+        """Remove a batch and all later ones. Their bytes stay in the file until `rest`."""
         self.time_index.truncate_to(first.header.base_offset)
         self.transaction_index.truncate_to(first.header.base_offset)
         self._cut_to(first.position)
         self._file_end = RELATIVE_OFFSET_MAX
 
     def truncate_to_position(self, position: int) -> None:
-        """Cut the file and the offset index; the caller sees to the other indexes."""
+        """Cut the file and the offset index; the caller is responsible for the other indexes."""
         with self.log_file as descriptor:
             self._files.truncate(descriptor, position)
         self._sync_count.note()
@@ -465,13 +466,13 @@ class Segment(SegmentFiles):
     def _cut_to(self, position: int) -> None:
         self.offset_index.truncate_to_position(position)
         self.size = position
-        # After the size: threads that still read what was cut put their findings into the old ones.
+        # After the size: threads that still read the cut part put positions into the old instance.
         self._known_positions = KnownPositions()
         self._times = SegmentTimes()
         self._bytes_since_index_entry = position - self.offset_index.last_position
 
     def start_indexes_anew(self) -> None:
-        """Empty the sparse indexes, to be filled again by `index_batch`."""
+        """Empty the sparse indexes, before `index_batch` fills them again."""
         self.offset_index.create()
         self.time_index.create()
         self._known_positions = KnownPositions()

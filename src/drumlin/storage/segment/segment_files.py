@@ -1,6 +1,6 @@
 """The files of one segment: the log itself and its indexes, named after the base offset.
 
-Owns how they are named, renamed, removed and closed together; what is in them is decided elsewhere.
+Owns naming, renaming, removing and closing them together; must not interpret their contents.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ LOG_SUFFIX: Final = ".log"
 
 
 def file_prefix(offset: int) -> str:
-    """The 20 digits that the name of a segment's files begins with."""
+    """The 20 digits at the beginning of the names of a segment's files."""
     return f"{offset:020d}"
 
 
 class SegmentFiles:
-    """See the module. Any thread may use them while there are leases on them."""
+    """The files of a segment. Any thread may use a file while it holds a lease."""
 
     __slots__ = (
         "_files",
@@ -53,14 +53,14 @@ class SegmentFiles:
         )
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files to `.deleted`, to be removed later; readers keep what they hold."""
+        """Rename the files to `.deleted`, to be removed later; readers keep their leases."""
         paths = self.rename_as_deleted()
         for file in self.all_files():
             file.discard()
         return paths
 
     def rename_as_deleted(self) -> list[str]:
-        """Like `mark_deleted`, but the segment can still be read, until it is discarded."""
+        """Rename like `mark_deleted`, but the segment stays readable until `discard`."""
         self.is_deleted = True
         paths = []
         for file in self.all_files():
@@ -70,17 +70,17 @@ class SegmentFiles:
         return paths
 
     def remove_files(self) -> None:
-        self.discard()  # first: a thread that finds no file must see that it was deleted
+        self.discard()  # first, so that a thread that finds no file sees that it was deleted
         for file in self.all_files():
             self._files.remove(file.path)
 
     def discard(self) -> None:
-        """Mark the segment deleted: its files close when their last lease ends."""
+        """Mark the segment deleted: each file closes when its last lease ends."""
         self.is_deleted = True
         for file in self.all_files():
             file.discard()
 
     def close(self) -> None:
-        """Close the files until they are used again."""
+        """Close the files; the next use opens them again."""
         for file in self.all_files():
             file.close()

@@ -1,8 +1,8 @@
-"""The segments of one log in order, found by offset.
+"""The segments of one log in order, with look-up by offset.
 
-Every change replaces the whole list, so that threads that read need no lock: they see the
-segments as they were before a change or after it. There may be ten thousand: the cost of an append
-or a read does not grow with their number.
+Every change replaces the whole list, so that reading threads need no lock: they see the segments
+before or after a change. There may be ten thousand: the cost of an append or a read must not grow
+with their number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drumlin.storage.segment.file_slice import FileSlice
 from drumlin.storage.segment.segment import Segment
 from drumlin.storage.segment.transaction_index import AbortedTransaction
 
-#: Aborted transactions: about a millisecond of work.
+#: The number of aborted transactions that are checked without blocking, in about a millisecond.
 _LOOKED_AT_ONCE_MAX: Final = 1000
 
 
@@ -26,7 +26,7 @@ def _base_offset(segment: Segment) -> int:
 
 
 def _number_of(segments: Sequence[Segment], offset: int) -> int:
-    """The number of the segment that holds `offset`: mostly the last one."""
+    """The index of the segment that holds `offset`, mostly the last one."""
     last = len(segments) - 1
     if offset >= segments[last].base_offset:
         return last
@@ -34,11 +34,11 @@ def _number_of(segments: Sequence[Segment], offset: int) -> int:
 
 
 class _Sealed(NamedTuple):
-    """Facts about the sealed segments of `segments`, which never change."""
+    """Cached facts about the sealed segments in `segments`, which never change."""
 
     segments: tuple[Segment, ...]
     size_bytes: int
-    #: Those whose transaction index has entries, or may have.
+    #: Segments whose transaction index has entries, or may have some.
     aborting: tuple[Segment, ...]
 
 
@@ -82,14 +82,14 @@ class SegmentList:
         return self._segments
 
     def from_offset(self, offset: int) -> tuple[Segment, ...]:
-        """The segment that holds `offset`, and all after it."""
+        """The segment that holds `offset`, and all later ones."""
         segments = self._segments
         return segments[_number_of(segments, offset) :]
 
     def between(
         self, start_offset: int, end_offset: int, read: ReadAt
     ) -> Iterator[tuple[Segment, int]]:
-        """Segments with offsets in the range, each with the position where those in it end."""
+        """The segments with offsets in the range, each with the position where the range ends."""
         segments = self._segments
         count = len(segments)
         for number in range(_number_of(segments, start_offset), count):
@@ -104,11 +104,11 @@ class SegmentList:
     def aborted_transactions(
         self, start_offset: int, end_offset: int, may_block: bool
     ) -> list[AbortedTransaction]:
-        """Aborted transactions with an offset in the range; their markers may lie after it.
+        """The aborted transactions with an offset in the range; their markers may be after it.
 
         Raises:
-            BlockingIOError: unless `may_block`, if the device has to be read or there are very many
-                to check.
+            BlockingIOError: the device has to be read, or there are very many transactions to
+                check, and it must not block.
         """
         found: list[AbortedTransaction] = []
         looked_at = 0
@@ -131,7 +131,7 @@ class SegmentList:
         read: ReadAt,
         may_block: bool,
     ) -> list[AbortedTransaction]:
-        """Aborted transactions with an offset in `piece`, read from `start_offset` on."""
+        """The aborted transactions with an offset in `piece`, read from `start_offset` on."""
         for segment in self._aborting_from(start_offset):
             if segment.transaction_index.has_any_from(start_offset, may_block):
                 break
@@ -146,13 +146,13 @@ class SegmentList:
         return self.aborted_transactions(start_offset, end_offset, may_block)
 
     def _from(self, offset: int) -> Iterator[Segment]:
-        """Like `from_offset`, one by one: a consumer that lags far behind needs few of them."""
+        """Yield the segments of `from_offset`, of which a lagging consumer needs only a few."""
         segments = self._segments
         for number in range(_number_of(segments, offset), len(segments)):
             yield segments[number]
 
     def _aborting_from(self, offset: int) -> Iterator[Segment]:
-        """The segments from `offset` on in which transactions may have been aborted."""
+        """The segments from `offset` on that may have aborted transactions."""
         sealed = self._sealed()
         segments, aborting = sealed.segments, sealed.aborting
         if aborting and offset < segments[-1].base_offset:
@@ -169,7 +169,7 @@ class SegmentList:
         return sealed
 
     def add(self, segment: Segment) -> None:
-        """The new active segment."""
+        """Add a segment, which becomes the active one."""
         active, sealed = self.active, self._sealed()
         assert segment.base_offset > active.base_offset
         aborting = sealed.aborting
@@ -180,7 +180,7 @@ class SegmentList:
         self._segments = segments
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Put `new` where `old` have been; both may be empty."""
+        """Replace `old` by `new`; both may be empty."""
         kept = self._without(old)
         number = bisect_left(kept, new[0].base_offset, key=_base_offset) if new else 0
         segments = (*kept[:number], *new, *kept[number:])
@@ -193,7 +193,7 @@ class SegmentList:
             return segments
         first = bisect_left(segments, old[0].base_offset, key=_base_offset)
         end = first + len(old)
-        if segments[first:end] == tuple(old):  # neighbours, as they nearly always are
+        if segments[first:end] == tuple(old):  # neighbours, as nearly always
             return segments[:first] + segments[end:]
         gone = set(old)
         return tuple(segment for segment in segments if segment not in gone)

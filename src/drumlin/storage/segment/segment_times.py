@@ -1,8 +1,8 @@
-"""The known timestamps of a segment. After a start none is known, as most logs are idle.
+"""The cached timestamps of a segment. After a start none is known, as most logs are idle.
 
-Any thread may read them from the file, beside the one that appends. It stores them only if none is
-known yet, and the appending thread reads them before its first append: so an old value never
-replaces a new one. A segment that is truncated gets a new object.
+Any thread may read them from the file and store them, if none is known yet. The appending thread
+loads them before its first append, so an old value never replaces a new one. A truncated segment
+gets a new object.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from drumlin.records.batch.batch import NO_TIMESTAMP
 from drumlin.tuples import from_tuple
 
-_putting_in = threading.Lock()  # for all segments: it is held for a moment only
+_putting_in = threading.Lock()  # shared by all segments, as it is only held briefly
 
 
 class TimestampAndOffset(NamedTuple):
@@ -33,14 +33,14 @@ class SegmentTimes:
     def __init__(self, largest: TimestampAndOffset | None = None) -> None:
         #: The largest timestamp of the first batch.
         self.first: int | None = None
-        #: The largest timestamp, and the last offset of the first batch that has it.
+        #: The largest timestamp, and the last offset of the first batch with it.
         self.largest = largest
 
     def put_in(self, largest: TimestampAndOffset) -> TimestampAndOffset:
-        """Store what was found in the file, unless a value is known already.
+        """Store a value from the file, unless one is known already.
 
         Returns:
-            The value that is known now.
+            The known value.
         """
         with _putting_in:
             if self.largest is None:

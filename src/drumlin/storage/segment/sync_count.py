@@ -1,7 +1,7 @@
-"""Counting changes that are not on the device yet, while a flush runs beside the writer.
+"""Counting changes that are not durable yet, while a flush runs beside the writer.
 
-A change is noted when it is complete, and a sync counts for what was noted before it began. So a
-change that a sync saw only half of is never taken for durable. One thread notes; any may sync.
+A change is noted when it is complete, and a sync covers changes noted before it began. So a change
+that a sync saw only in part never counts as durable. One thread notes changes; any may sync.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class SyncCount:
         self._synced = 0
 
     def note(self) -> None:
-        """Count a change that is complete."""
+        """Count a complete change."""
         self._noted += 1
 
     def sync(self, sync: Callable[[], object]) -> None:
-        """Call `sync` if any change is not on the device; after an error it stays unsynced."""
+        """Call `sync` if any change is not durable; after an error it still is not."""
         noted = self._noted
         if noted != self._synced:
             sync()

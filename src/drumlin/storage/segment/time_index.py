@@ -1,7 +1,7 @@
 """The sparse time index `%020d.timeindex`: from a timestamp to an offset.
 
-12 bytes an entry: the largest timestamp in the segment so far, and the last offset of its batch
-relative to the segment's base offset. No record at or before that offset has a later timestamp.
+An entry has 12 bytes: the largest timestamp in the segment so far, and the last offset of its batch
+relative to the segment's base offset. No record up to that offset has a later timestamp.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TimeIndex(IndexFile):
             self.append_entry((timestamp, offset - self.base_offset))
 
     def append_all(self, entries: Iterable[tuple[int, int]]) -> None:
-        """`append` for each."""
+        """Append several entries."""
         last = self.last_entry
         timestamp = last[0] if last else NO_TIMESTAMP
         new: list[Entry] = []
@@ -46,7 +46,7 @@ class TimeIndex(IndexFile):
         )
 
     def lookup(self, timestamp: int) -> int:
-        """An offset such that everything before it is older than `timestamp`."""
+        """An offset before which all records are older than `timestamp`."""
         entry = self.floor(timestamp - 1, 0)
         return self.base_offset + (entry[1] if entry else 0)
 

@@ -1,4 +1,4 @@
-"""Finding offsets by timestamp: the indexes lead to a batch, whose records are then read."""
+"""Finding offsets by timestamp: an index leads to a batch, whose records are then read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OffsetFound(NamedTuple):
 
 
 def find_timestamp(segments: SegmentList, timestamp: int, start_offset: int) -> OffsetFound | None:
-    """The first record from `start_offset` on that is not older than `timestamp`."""
+    """The first record from `start_offset` on with `timestamp` or a later one."""
     for segment in segments.from_offset(start_offset):
         if segment.largest_timestamp.timestamp < timestamp:
             continue
@@ -32,13 +32,13 @@ def find_timestamp(segments: SegmentList, timestamp: int, start_offset: int) -> 
 
 
 def find_max_timestamp(segments: SegmentList, start_offset: int) -> OffsetFound | None:
-    """The first record that has the largest timestamp from `start_offset` on.
+    """The first record with the largest timestamp, from `start_offset` on.
 
-    Where no record has a timestamp, all have the same, and it is the first of all.
+    If no record has a timestamp, it is the first record.
     """
     newest: OffsetFound | None = None
     candidates = list(segments.from_offset(start_offset))
-    # The sort keeps the order of equals: of two segments with the same time the first one wins.
+    # The sort is stable: of two segments with the same timestamp the first one wins.
     for segment in sorted(candidates, key=_largest_timestamp, reverse=True):
         largest = _largest_timestamp(segment)
         if largest == NO_TIMESTAMP or (newest is not None and newest.timestamp >= largest):
@@ -68,13 +68,13 @@ def _newest_record(segment: Segment, largest: int, start_offset: int) -> OffsetF
         found = _first_record(segment, place, largest, start_offset)
         if found is not None:
             return found
-    # The segment's newest record lies before `start_offset`: search the rest of the segment.
+    # The segment's newest record is before `start_offset`: search the rest of the segment.
     cut: OffsetFound | None = None
     newest: BatchPlace | None = None
     for place in segment.walk(segment.offset_index.lookup(start_offset)):
         header = place.header
         if header.record_count == 0:
-            continue  # a batch emptied by cleaning has a timestamp, but no record
+            continue  # a batch emptied by compaction has a timestamp, but no record
         if header.base_offset < start_offset <= header.last_offset:
             cut = _newest_record_in(segment, place, start_offset)
         elif header.base_offset >= start_offset and (

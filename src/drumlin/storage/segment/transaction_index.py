@@ -1,7 +1,7 @@
-"""The index of aborted transactions `%020d.txnindex`: what a READ_COMMITTED consumer skips.
+"""The index of aborted transactions `%020d.txnindex`, which READ_COMMITTED consumers skip.
 
-34 bytes an entry: version (0), producer id, first and last offset of the transaction, and the
-last stable offset when it ended. A segment in which no transaction was aborted has no file.
+An entry has 34 bytes: version (0), producer id, first and last offset of the transaction, and the
+last stable offset when it ended. A segment without aborted transactions has no file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from drumlin.storage.segment.sync_count import SyncCount
 
 _LAYOUT: Final = struct.Struct(">hqqqq")
 _VERSION: Final = 0
-_putting_in = threading.Lock()  # for all indexes: it is held for a moment only
+_putting_in = threading.Lock()  # shared by all indexes, as it is only held briefly
 
 
 class AbortedTransaction(NamedTuple):
@@ -36,12 +36,12 @@ def encode_transactions(transactions: Iterable[AbortedTransaction]) -> bytes:
 
 
 class TransactionIndex:
-    """Aborted transactions in the order of their end; so their last stable offsets ascend too.
+    """The aborted transactions, in the order of their ends, and so of their last stable offsets.
 
-    Kept in memory in the file's format, from the first use on: there may be very many. Any thread
-    that may block can load them; of two that do so at once, the first one counts. A change loads
-    them before. Readers in other threads take a reference to the bytes first: these grow in place,
-    and are replaced when entries are removed.
+    They are kept in memory in the format of the file from the first use on, as there may be very
+    many. Any thread that may block can load them; of two concurrent loads the first one counts. A
+    change loads them before. Readers in other threads take a reference to the bytes first: these
+    grow in place, and are replaced when entries are removed.
     """
 
     SUFFIX: Final = ".txnindex"
@@ -58,12 +58,12 @@ class TransactionIndex:
         return tuple(AbortedTransaction._make(each[1:]) for each in _LAYOUT.iter_unpack(packed))
 
     def know(self, entries: tuple[AbortedTransaction, ...]) -> None:
-        """Set the entries without reading the file: the caller wrote it, or knows it is absent."""
+        """Set the entries without reading the file, which the caller has written or not created."""
         self._packed = bytearray(encode_transactions(entries))
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is known to be empty."""
+        """Whether the index is known to be empty."""
         return self._packed is not None and not self._packed
 
     def _loaded(self, may_block: bool = True) -> bytearray:
@@ -88,9 +88,9 @@ class TransactionIndex:
             with self.file as descriptor:
                 data = self._files.read_at(descriptor, self._files.size(descriptor), 0)
         except FileNotFoundError:
-            # There is no file of this name, and the name can't change while it is being opened.
+            # There is no file with this name, and the name can't change while it is being opened.
             if self.file.is_discarded:
-                raise  # it is unknown what was in it
+                raise  # its contents are unknown
             return bytearray()
         return bytearray(data[: len(data) // _LAYOUT.size * _LAYOUT.size])
 
@@ -107,7 +107,7 @@ class TransactionIndex:
     # With `may_block=False` these raise BlockingIOError if the file has to be read first.
 
     def ended_from(self, offset: int, may_block: bool) -> Iterator[AbortedTransaction]:
-        """Aborted transactions that ended at or after `offset`."""
+        """The aborted transactions that ended at or after `offset`."""
         packed = self._loaded(may_block)
         for number in range(_first_ended_from(packed, offset), _count(packed)):
             yield _entry(packed, number)
@@ -118,7 +118,7 @@ class TransactionIndex:
         return bool(packed) and _last(packed).last_offset >= offset
 
     def truncate_to(self, offset: int) -> None:
-        """Remove transactions that ended at or after `offset`."""
+        """Remove the transactions that ended at or after `offset`."""
         packed = self._loaded()
         size = _first_ended_from(packed, offset) * _LAYOUT.size
         if size < len(packed):
@@ -128,7 +128,7 @@ class TransactionIndex:
             self._sync_count.note()
 
     def forget_last(self, transaction: AbortedTransaction) -> None:
-        """Remove the last entry: its marker could not be appended."""
+        """Remove the last entry, whose marker could not be appended."""
         packed = self._packed
         if packed and _last(packed) == transaction:
             self._packed = packed[: -_LAYOUT.size]
@@ -137,7 +137,7 @@ class TransactionIndex:
                 self._sync_count.note()
 
     def clear(self) -> None:
-        """Remove the file, to fill it from scratch."""
+        """Remove the file and all entries."""
         self.file.close()
         self._files.remove(self.file.path)
         self._packed = bytearray()

@@ -1,1 +1,1 @@
-"""Which brokers there are: this one's registration, the others, and who is the controller."""
+"""Brokers: the registration of this one, which others are alive, and which is the controller."""

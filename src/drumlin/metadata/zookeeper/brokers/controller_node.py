@@ -1,6 +1,6 @@
-"""The controller's office: held by one broker as long as its session lasts. Blocking.
+"""The controller's znodes: one broker is the controller as long as its session lasts. Blocking.
 
-Each controller has an epoch above all before it, by which a former one is fenced.
+Each controller has a higher controller epoch than those before, which fences them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NO_CONTROLLER: Final = -1
 
 
 class Elected(NamedTuple):
-    """Who is the controller, in which epoch; `fence` is what to write with if it is us."""
+    """The controller and its epoch; `fence` is for writes if this broker is the controller."""
 
     controller_id: int
     epoch: int
@@ -32,27 +32,28 @@ class Elected(NamedTuple):
 def elect(
     session: Session, broker: BrokerFence | None, held: ControllerFence | None, timestamp_ms: int
 ) -> Elected:
-    """Become the controller unless there is one, as a broker that is registered; watch the office.
+    """Become the controller if there is none and this broker is registered; watch the nodes.
 
     Raises:
-        UnreadableNode: there is no telling who it is, or which epoch.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        UnreadableNode: the controller or its epoch is unreadable.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     for _ in range(_ATTEMPTS):
         asked = [layout.CONTROLLER, layout.CONTROLLER_EPOCH]
-        office, known = session.read(asked, is_watched=True)
+        node, known = session.read(asked, is_watched=True)
         if known is None:
             _create_first_epoch(session)
             continue
         epoch = layout.decode_controller_epoch(known.data)
-        if office is not None and office.owner == session.session_id:
-            controller_id = layout.decode_controller(office.data)
+        if node is not None and node.owner == session.session_id:
+            controller_id = layout.decode_controller(node.data)
             if held is not None and held.version == known.version:
                 return Elected(controller_id, epoch, held)
-            # It is ours in an epoch that we do not know, or which somebody has raised.
+            # This session is the controller in an unknown epoch: an answer was lost, or a tool
+            # has raised the epoch.
             _try(session, [Delete(layout.CONTROLLER)])
-        elif office is not None:
-            return Elected(layout.decode_controller(office.data), epoch, None)
+        elif node is not None:
+            return Elected(layout.decode_controller(node.data), epoch, None)
         elif broker is None:
             return Elected(NO_CONTROLLER, epoch, None)
         else:
@@ -70,7 +71,7 @@ def elect(
                 held = ControllerFence(epoch + 1, known.version + 1)
             elif refusal.operation in broker.checks:
                 return Elected(NO_CONTROLLER, epoch, None)
-    raise ZooKeeperFailure("others take and leave the controller's office again and again")
+    raise ZooKeeperFailure("other brokers become and cease to be controller again and again")
 
 
 def _create_first_epoch(session: Session) -> None:

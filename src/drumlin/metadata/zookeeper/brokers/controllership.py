@@ -1,6 +1,6 @@
-"""Whether this broker is the controller, and which one is.
+"""Which broker is the controller, and the fence with which this one writes while it is.
 
-Only a controller gives partitions to leaders of its own accord; that is fenced by `fence`.
+Only the controller changes leaders unasked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Controllership:
-    """As the broker of one store knows it."""
+    """The controllership as one store's broker knows it."""
 
     def __init__(self, commits: Commits, registration: Registration, clock: Clock) -> None:
         self._commits = commits
@@ -29,17 +29,20 @@ class Controllership:
         self._clock = clock
         self._turn = asyncio.Lock()
         self.controller_id = NO_CONTROLLER
-        #: Of the last controller that is known here.
+        #: The epoch of the last known controller.
         self.epoch = 0
-        #: None: another broker is the controller, or none.
+        #: None unless this broker is the controller.
         self.fence: ControllerFence | None = None
 
     async def keep(self) -> bool:
-        """Watch the office, and run for it if it is free; whether it is ours since now.
+        """Watch the controller's node, and try to become controller if there is none.
+
+        Returns:
+            Whether this broker has become the controller.
 
         Raises:
-            UnreadableNode: there is no telling whose it is.
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            UnreadableNode: the node is unreadable.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         async with self._turn:
             before = self.fence

@@ -1,4 +1,4 @@
-"""Reading which brokers are alive, and in which epochs. Blocking."""
+"""Reading which brokers are alive, and their broker epochs. Blocking."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ATTEMPTS: Final = 20
 
 
 class SeenBrokers(NamedTuple):
-    """Live brokers of Drumlin, with their epochs; ids of those that are another program's."""
+    """Live brokers of Drumlin with their epochs, and the ids of brokers of another program."""
 
     alive: dict[int, BrokerState]
     others: list[int]
@@ -31,10 +31,10 @@ class SeenBrokers(NamedTuple):
 
 
 def read_brokers(session: Session, *, is_watched: bool = False) -> SeenBrokers:
-    """The brokers that are registered; their coming and going is told of once.
+    """The registered brokers; a watch fires once when one comes or goes.
 
     Raises:
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     names = session.children(layout.BROKERS, is_watched=is_watched)
     found = [number for name in names if (number := number_in_name(name)) is not None]
@@ -47,7 +47,7 @@ def read_brokers(session: Session, *, is_watched: bool = False) -> SeenBrokers:
 
 
 class KnownBrokers(NamedTuple):
-    """All that have ever registered: those that may come back, and those that were forgotten."""
+    """All brokers that have ever registered: known ones, and those that were unregistered."""
 
     known: list[int]
     unregistered: list[int]
@@ -56,7 +56,7 @@ class KnownBrokers(NamedTuple):
 def known_brokers(session: Session) -> KnownBrokers:
     """
     Raises:
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     names = session.children(own_layout.BROKER_EPOCHS)
     node_ids = [number for name in names if (number := number_in_name(name)) is not None]
@@ -71,10 +71,10 @@ def known_brokers(session: Session) -> KnownBrokers:
 
 
 def _read(session: Session, node_ids: Sequence[int], seen: SeenBrokers) -> list[int]:
-    """Look at these brokers; those that have come back meanwhile.
+    """Read these brokers; returns those that have registered again meanwhile.
 
-    While a broker is registered its epoch stays: so one that is registered before its epoch is
-    read, and after it in the same session, has that epoch, or none.
+    A broker's epoch does not change while it is registered. So if its node is the same before and
+    after its epoch is read, the epoch is that of this registration, or it has none.
     """
     paths = [layout.broker_path(each) for each in node_ids]
     epoch_paths = [own_layout.broker_epoch_path(each) for each in node_ids]
@@ -99,5 +99,5 @@ def _read(session: Session, node_ids: Sequence[int], seen: SeenBrokers) -> list[
 
 
 def _is_of(node: Node, epoch: Node, path: str) -> bool:
-    """Whether the broker is one of Drumlin's: it names its session before it registers."""
+    """Whether the broker is one of Drumlin: those note their session before they register."""
     return own_layout.decode_broker_epoch(path, epoch.data) == node.owner

@@ -1,6 +1,6 @@
-"""Whether this broker is registered: at the start, and again when it is lost.
+"""The registration of this broker, at its start and again after it was lost.
 
-Its mutations are fenced by `held`. Without it nothing may be written.
+The broker's mutations are fenced by `held`: it writes nothing without a registration.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.metadata.zookeeper.brokers.registration_nodes import (
     begin_epoch,
-    check_company,
+    check_other_programs,
     is_held,
     raise_epoch,
     register,
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: What is to be done in a new epoch before the broker registers.
+#: Done in a new broker epoch before the broker registers.
 Preparation = Callable[["BrokerFence"], Awaitable[None]]
 
 
 class Registration:
-    """Of the broker of one store."""
+    """The registration of one store's broker."""
 
     def __init__(self, commits: Commits, clock: Clock, timeout_s: float) -> None:
         self._commits = commits
         self._clock = clock
         self._timeout_s = timeout_s
         self._turn = asyncio.Lock()
-        #: The broker in the epoch in which it has registered last.
+        #: The broker, in the epoch of its last registration.
         self.broker: BrokerState | None = None
         self.fence: BrokerFence | None = None
         #: See `store.MetadataStore.broker_epoch`.
@@ -48,10 +48,10 @@ class Registration:
         self._is_over = False
 
     def held(self) -> BrokerFence:
-        """What to write with.
+        """The fence of the current registration, for writes.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, at which clients try again.
+            KafkaError: NOT_CONTROLLER: not registered; clients try again.
         """
         if self.fence is None:
             raise not_registered()
@@ -61,17 +61,17 @@ class Registration:
         """Register the broker for the first time.
 
         Raises:
-            UnusableMetadata: it must not be.
-            KafkaError: what `prepare` raises.
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            UnusableMetadata: the broker must not register.
+            KafkaError: an error of `prepare`.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         async with self._turn:
-            await self._commits.run(check_company, broker.node_id)
+            await self._commits.run(check_other_programs, broker.node_id)
             await self._take(broker, prepare)
 
     async def _take(self, broker: BrokerState, prepare: Preparation | None) -> None:
         run = self._commits.run
-        # Until there is an answer: an epoch may have begun, and this broker be stopped in it.
+        # Unknown until an answer comes: the broker may stop in an epoch that has just begun.
         self.epoch = -1
         while True:
             fence = await run(begin_epoch, broker.node_id, self._timeout_s)
@@ -84,9 +84,9 @@ class Registration:
         _log.info("broker %d is registered, in epoch %d", broker.node_id, fence.epoch)
 
     async def keep(self) -> bool:
-        """Watch that it is held, and register again if it is not; whether that was so.
+        """Check and watch the registration, and register again if it was lost; whether it was.
 
-        Nothing is lost of what the same process has in its logs.
+        A process that registers again has lost no records.
 
         Raises:
             UnusableMetadata, ZooKeeperFailure: as `take`.
@@ -104,18 +104,18 @@ class Registration:
             return was_lost
 
     def end(self) -> None:
-        """It registers no more."""
+        """Never register again."""
         self._is_over = True
 
     async def withdraw(self) -> BrokerFence:
-        """Begin an epoch of which no other broker knows: none takes us into an ISR any more.
+        """Begin an epoch that no other broker knows, so that none takes this one into an ISR again.
 
         Raises:
-            Conflict, ZooKeeperFailure: it has not begun, or there is no knowing.
-            KafkaError: NOT_CONTROLLER: we are not registered.
+            Conflict, ZooKeeperFailure: the epoch has not begun, or that is unknown.
+            KafkaError: NOT_CONTROLLER: the broker is not registered.
         """
         async with self._turn:
-            held, self.epoch = self.held(), -1  # until there is an answer
+            held, self.epoch = self.held(), -1  # unknown until an answer comes
             self.fence = await self._commits.run(raise_epoch, held)
             self.epoch = self.fence.epoch
             return self.fence

@@ -1,8 +1,7 @@
-"""Registering this broker, each time in a new broker epoch. Blocking.
+"""Znodes of this broker's registration, each time in a new broker epoch. Blocking.
 
-The broker's node lives as long as our session. Never takes what another session holds: whoever
-holds it is alive, or was until its session ends. While the node is there, no other process begins
-an epoch.
+The broker's node is ephemeral. A node of another session is never replaced: its owner is alive, or
+was until that session ends. While the node exists, no other process begins an epoch.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: ZooKeeper ends a session up to two of its ticks late.
+#: ZooKeeper expires a session up to two ticks late.
 _LATE_S: Final = 5.0
 
 
-def check_company(session: Session, node_id: int) -> None:
-    """Refuse to be a broker beside those of another program.
+def check_other_programs(session: Session, node_id: int) -> None:
+    """Refuse to join brokers of another program.
 
     Raises:
         UnusableMetadata: there are such brokers.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     others = sorted(set(read_brokers(session).others) - {node_id})
     if others:
@@ -55,12 +54,12 @@ def check_company(session: Session, node_id: int) -> None:
 
 
 def last_epoch(session: Session, node_id: int) -> int | None:
-    """The last epoch that a process of this broker had; None: it has never been one.
+    """The broker epoch of the last process of this broker; None: there was none.
 
-    To be forgotten raises the epoch, too, but that is no process that has written anything.
+    Unregistering the broker raises the epoch, too; no process has written anything in that one.
 
     Raises:
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     path = own_layout.broker_epoch_path(node_id)
     (node,) = session.read([path])
@@ -73,13 +72,13 @@ def last_epoch(session: Session, node_id: int) -> int | None:
 
 
 def begin_epoch(session: Session, node_id: int, timeout_s: float) -> BrokerFence:
-    """Begin a new broker epoch: nothing counts any more that a predecessor has done.
+    """Begin a new broker epoch, which fences the previous process of this broker.
 
-    A predecessor that has crashed is waited for until its session ends.
+    If that has crashed, this waits until its session ends.
 
     Raises:
         UnusableMetadata: another broker has this id.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     path, epoch_path = layout.broker_path(node_id), own_layout.broker_epoch_path(node_id)
     deadline = time.monotonic() + timeout_s + _LATE_S
@@ -99,7 +98,7 @@ def begin_epoch(session: Session, node_id: int, timeout_s: float) -> BrokerFence
                 version = 0 if epoch is None else epoch.version + 1
                 return BrokerFence(node_id, version, is_registered=False)
         elif broker.owner == session.session_id:
-            _withdraw(session, path)  # by an answer that was lost, or to register anew
+            _withdraw(session, path)  # registered by an attempt whose answer was lost, or before
         else:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
@@ -115,10 +114,10 @@ def begin_epoch(session: Session, node_id: int, timeout_s: float) -> BrokerFence
 
 
 def register(session: Session, broker: BrokerState, fence: BrokerFence, timestamp_ms: int) -> bool:
-    """Register the broker in the epoch that has begun; not if another process is faster.
+    """Register the broker in the epoch that has begun; False if another process was faster.
 
     Raises:
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     path = layout.broker_path(broker.node_id)
     own = Create(path, layout.encode_broker(broker, timestamp_ms), is_ephemeral=True)
@@ -132,10 +131,10 @@ def register(session: Session, broker: BrokerState, fence: BrokerFence, timestam
 
 
 def is_held(session: Session, fence: BrokerFence) -> bool:
-    """Whether we are registered in this epoch; and watch that we are.
+    """Whether this broker is registered in this epoch; the registration is watched from now on.
 
     Raises:
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     path = layout.broker_path(fence.node_id)
     epoch_path = own_layout.broker_epoch_path(fence.node_id)
@@ -150,11 +149,11 @@ def is_held(session: Session, fence: BrokerFence) -> bool:
 
 
 def raise_epoch(session: Session, fence: BrokerFence) -> BrokerFence:
-    """Begin another epoch, in which we are registered already.
+    """Begin another epoch for the existing registration.
 
     Raises:
-        Conflict: we are not any more.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        Conflict: the registration was lost.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     path = own_layout.broker_epoch_path(fence.node_id)
     data = own_layout.encode_broker_epoch(session.session_id)
@@ -163,7 +162,7 @@ def raise_epoch(session: Session, fence: BrokerFence) -> BrokerFence:
 
 
 def _withdraw(session: Session, path: str) -> None:
-    with contextlib.suppress(Conflict):  # it has gone by itself
+    with contextlib.suppress(Conflict):  # it is gone already
         session.commit([Delete(path)])
 
 

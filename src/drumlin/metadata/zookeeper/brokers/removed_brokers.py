@@ -1,17 +1,17 @@
-"""Forgetting a broker that will not come back. Blocking.
+"""Unregistering a broker that will not come back. Blocking.
 
-Its epoch stays, as epochs must go on if it comes back all the same; but no session has it any more.
-Folders of deleted topics are not waited for on its log dirs.
+The node of its epoch stays, as epochs must still increase if it does come back, but names no
+session. Deletions of topics no longer wait for its log dirs.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from drumlin.metadata.rules.decisions import check_can_unregister
 from drumlin.metadata.zookeeper.session.session import Conflict
 from drumlin.metadata.zookeeper.znodes import layout, own_layout
 from drumlin.metadata.zookeeper.znodes.operations import Replace, none_at
-from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.zookeeper.nodes import UnreadableNode
 
 if TYPE_CHECKING:
@@ -22,22 +22,20 @@ _ATTEMPTS: Final = 10
 
 
 def unregister(session: Session, node_id: int, fence: BrokerFence) -> None:
-    """
+    """Unregister a broker.
+
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: it is alive.
-        UnreadableNode: there is no knowing what is left of it.
-        Conflict: we are fenced, or it keeps coming and going.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        UnreadableNode: a node of the broker is unreadable.
+        Conflict: this broker is fenced, or the other one registers again and again.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     path, epoch_path = layout.broker_path(node_id), own_layout.broker_epoch_path(node_id)
     for attempt in range(_ATTEMPTS):
         broker, epoch = session.read([path, epoch_path])
-        if broker is not None:
-            message = f"broker {node_id} is alive: stop it first"
-            raise KafkaError(ErrorCode.invalid_request, message)
-        if epoch is None or own_layout.is_unregistered(epoch_path, epoch.data):
-            message = f"broker {node_id} is not registered"
-            raise KafkaError(ErrorCode.broker_id_not_registered, message)
+        is_known = epoch is not None and not own_layout.is_unregistered(epoch_path, epoch.data)
+        check_can_unregister(node_id, is_alive=broker is not None, is_registered=is_known)
+        assert epoch is not None
         _forget_folders(session, node_id, fence)
         data = own_layout.encode_broker_epoch(own_layout.NO_SESSION)
         gone = [*none_at(path), Replace(epoch_path, data, epoch.version)]
@@ -51,9 +49,9 @@ def unregister(session: Session, node_id: int, fence: BrokerFence) -> None:
 
 
 def _forget_folders(session: Session, node_id: int, fence: BrokerFence) -> None:
-    """Deleted topics are forgotten once no broker has folders of them: not on this one's account.
+    """Note that the broker has no folders of deleted topics, so that they can be forgotten.
 
-    One that others change meanwhile is left: at worst it is remembered for longer.
+    A node that another broker changes meanwhile is left as it is: its topic is kept for longer.
     """
     paths = [f"{layout.DELETED}/{name}" for name in session.children(layout.DELETED)]
     changes: list[Transaction] = []

@@ -1,1 +1,1 @@
-"""Deleted topics, from their nodes to the time when every broker has forgotten them."""
+"""Deletion of topics, from their znodes to the time when their deletion can be forgotten."""

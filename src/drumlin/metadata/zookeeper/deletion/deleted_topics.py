@@ -1,4 +1,4 @@
-"""Deleted topics, as far as they are known: of which ones folders may be left here. Pure."""
+"""Known deletions of topics, and the log dirs of this broker with folders of them. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 
 from drumlin.metadata.zookeeper.znodes.layout import Folders
 
-#: Of those that were deleted before, no coordinator has anything any more.
+#: More are not remembered: no coordinator has any state of topics that were deleted before those.
 _KNOWN_MAX: Final = 100_000
 
 
@@ -19,11 +19,11 @@ class Deletions:
         self._node_id = node_id
         #: Oldest first.
         self.ids: dict[UUID, None] = {}
-        #: Where this broker may have folders of them.
+        #: The log dirs in which this broker may have folders of them.
         self.left: dict[UUID, tuple[str, ...] | None] = {}
 
     def add(self, topic_id: UUID, folders: Folders) -> None:
-        """Know of a deletion; one that is known already stays as it is."""
+        """Add a deletion, unless it is known already."""
         if topic_id not in self.ids:
             self.ids[topic_id] = None
             if len(self.ids) > _KNOWN_MAX:
@@ -31,7 +31,7 @@ class Deletions:
             self.note(topic_id, folders.get(self._node_id, ()))
 
     def note(self, topic_id: UUID, log_dirs: Sequence[str] | None) -> None:
-        """Folders of the topic may be in these log dirs only; None: in any."""
+        """Note that folders of the topic may be in these log dirs only; None: in any."""
         if log_dirs is None:
             self.left[topic_id] = None
         elif log_dirs:

@@ -1,7 +1,7 @@
-"""Forgetting deleted topics: once every broker knows of them, and has no folder left. Blocking.
+"""Forgetting deletions that every broker knows of and has no folders of. Blocking.
 
-A broker that is away keeps them from being forgotten until it is back, or unregistered: it may have
-folders, or an image in which they are. But nobody lists as many nodes as that may come to be.
+A broker that is down prevents that until it is back or unregistered: it may have folders of the
+topics. The nodes may become more than ZooKeeper can list.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.session.session import Node, Session
     from drumlin.metadata.zookeeper.znodes.operations import Fence, Transaction
 
-#: Coordinators have so long to forget what they know of the topic, wherever they move meanwhile;
-#: and a broker that has read its metadata, to register.
+#: The time that coordinators have to remove their state of the topic, though they may move; and
+#: that a starting broker has to register after it has read its metadata.
 _KEPT_MS: Final = 60 * 1000
-#: A listing of more than some 40,000 is larger than ZooKeeper gives.
+#: A listing of more than some 40,000 children exceeds ZooKeeper's limit.
 _REMEMBERED_MAX: Final = 10_000
 
 
 def forget_deletions(session: Session, fence: Fence, now_ms: int) -> str | None:
-    """Forget what need not be remembered; what the operator should know.
+    """Forget deletions that need not be remembered; returns a problem for the operator, if any.
 
     Raises:
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     unregistered = known_brokers(session).unregistered
     paths = [f"{layout.DELETED}/{name}" for name in session.children(layout.DELETED)]
@@ -48,7 +48,7 @@ def forget_deletions(session: Session, fence: Fence, now_ms: int) -> str | None:
     changes: list[Transaction] = [
         [*fence.checks, Delete(path, node.version)] for path, node in [*gone, *excess]
     ]
-    session.commit_all(changes)  # one that others change meanwhile stays until the next time
+    session.commit_all(changes)  # a note that has changed meanwhile stays until the next time
     if not excess:
         return None
     return (
@@ -60,7 +60,7 @@ def forget_deletions(session: Session, fence: Fence, now_ms: int) -> str | None:
 
 
 def _awaited(path: str, node: Node, unregistered: Collection[int]) -> list[int] | None:
-    """The brokers that may have folders, or have not heard of it; None if nobody can tell."""
+    """The brokers that may have folders, or may not know the deletion; None if unreadable."""
     try:
         folders = layout.decode_folders(path, node.data)
     except UnreadableNode:

@@ -1,11 +1,12 @@
-"""Deleting a topic's nodes. Blocking.
+"""Deleting a topic's znodes. Blocking.
 
-What says that the topic was deleted is written first, or together with all else: whatever may
-happen then, the topic does not come back. A deletion that broke off is found by its marker.
+The note of the deletion is written first, or in the same transaction as everything: whatever
+happens then, the topic does not come back. The marker of an interrupted deletion leads to its
+completion.
 
-Several brokers may delete the same topic at once. Each transaction replaces what says that it was
-deleted, so that none of them is decided on what another has changed since: by then another topic
-may have the name.
+Several brokers may delete the same topic at once. Each transaction replaces the note, so that it
+fails if another broker has gone further since it was decided: by then a new topic may have the
+name.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.session.session import Session
     from drumlin.metadata.zookeeper.znodes.operations import Fence, Operation
 
-#: Each that fails is one in which another broker has come further.
+#: In each attempt that fails, another broker has gone further.
 _ATTEMPTS: Final = 30
 
 
 def delete_topic(session: Session, topic: TopicState, fence: Fence, own_id: int) -> None:
-    """Delete a topic, its configuration, and the wish to delete it.
+    """Delete a topic, its configuration, and the request to delete it.
 
     Raises:
-        UnreadableNode: there is no knowing whether it is this topic.
-        Conflict: we are fenced, or others keep changing it.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us; it may be deleted later.
+        UnreadableNode: it is unknown whether the node is this topic's.
+        Conflict: the broker is fenced, or others keep changing the topic.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access; it may be deleted later.
     """
     tombstone = mark_deleted(topic, {own_id, *known_brokers(session).known})
     for attempt in range(_ATTEMPTS):
@@ -58,7 +59,7 @@ def _try_to_delete(session: Session, topic: TopicState, fence: Fence, tombstone:
     path = layout.topic_path(topic.name)
     config = layout.config_path(Resource(ResourceType.TOPIC, topic.name))
     marker = layout.deletion_path(topic.name)
-    # What is read first is what the transactions replace.
+    # The note is read first, as the transactions replace it in this version.
     dead, node, *others = session.read([tombstone.path, path, config, marker])
     has_config, has_marker = (each is not None for each in others)
     is_its_own = node is not None and layout.decode_topic(path, node.data).topic_id in (
@@ -92,7 +93,7 @@ def _try_to_delete(session: Session, topic: TopicState, fence: Fence, tombstone:
 
 
 def _replaced(dead: Node | None, tombstone: Create) -> Node:
-    """What says that the topic was deleted, after a transaction."""
+    """The note of the deletion, after a transaction has replaced it."""
     if dead is None:
         return Node(tombstone.data, version=0, owner=0, transaction=0, created_ms=0)
     return dead._replace(version=dead.version + 1)

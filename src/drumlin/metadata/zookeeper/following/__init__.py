@@ -1,1 +1,1 @@
-"""What others write into ZooKeeper, found by watches and taken into the image."""
+"""Changes by other brokers and tools: found by watches on znodes, and applied to the image."""

@@ -1,8 +1,8 @@
-"""Following ZooKeeper: what others write is found by watches, and what was missed is looked for.
+"""Following ZooKeeper: changes by others are found by watches, and applied to the image.
 
-Watches end with the connection. So when it is back, and whenever something could not be looked at,
-everything is looked at again. One thing is looked at after the other; listeners are not waited for.
-What others wait for, above all a leader of their partition, is not held up by what takes long.
+Watches end with the connection. So everything is read again after a reconnection, and whenever
+something could not be read. Paths are read one after the other; listeners are not waited for.
+Urgent changes, above all of leaders, interrupt long operations.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.metadata.store.store import UnusableMetadata
 from drumlin.metadata.zookeeper.deletion.forgotten_topics import forget_deletions
-from drumlin.metadata.zookeeper.following.others_brokers import BrokerNews
-from drumlin.metadata.zookeeper.following.others_configs import ConfigNews
-from drumlin.metadata.zookeeper.following.others_states import StateNews
-from drumlin.metadata.zookeeper.following.others_topics import TopicNews
-from drumlin.metadata.zookeeper.following.wanted_deletions import DeletionWishes
+from drumlin.metadata.zookeeper.following.others_brokers import BrokerChanges
+from drumlin.metadata.zookeeper.following.others_configs import ConfigChanges
+from drumlin.metadata.zookeeper.following.others_states import StateChanges
+from drumlin.metadata.zookeeper.following.others_topics import TopicChanges
+from drumlin.metadata.zookeeper.following.requested_deletions import RequestedDeletions
 from drumlin.metadata.zookeeper.leadership.leaders import Leaders
 from drumlin.metadata.zookeeper.session.session import Conflict
 from drumlin.metadata.zookeeper.states.reading import read_cluster_id, read_deleted
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: The path of everything.
+#: A path that stands for everything.
 _EVERYTHING: Final = "/"
-#: The path of what a new controller has to do besides giving leaders.
-_OFFICE: Final = "/controller/duties"
-#: Before what failed is tried again, at first and at most.
+#: A path that stands for the duties of a new controller besides elections.
+_DUTIES: Final = "/controller/duties"
+#: The first and the longest pause before a retry.
 _RETRY_S: Final = 1.0
 _RETRY_MAX_S: Final = 30.0
-#: How often the controller looks for deletions that can be forgotten.
+#: The interval at which the controller looks for deletions that can be forgotten.
 _FORGET_S: Final = 30.0
 
 
@@ -53,14 +53,14 @@ class Follower:
         self._parts = parts
         self._session = parts.commits.session
         self.leaders = Leaders(parts)
-        self.topics = TopicNews(parts, self.leaders, self._interrupt)
-        self.wishes = DeletionWishes(parts, self.topics)
-        self._configs = ConfigNews(parts, clock, self._interrupt)
-        self._brokers = BrokerNews(parts)
-        self._states = StateNews(parts, clock)
+        self.topics = TopicChanges(parts, self.leaders, self._interrupt)
+        self.requested_deletions = RequestedDeletions(parts, self.topics)
+        self._configs = ConfigChanges(parts, clock, self._interrupt)
+        self._brokers = BrokerChanges(parts)
+        self._states = StateChanges(parts, clock)
         self._news: dict[str, None] = {}
         self._clock = clock
-        #: Since when there is news of brokers that was not followed to its end.
+        #: The time of the oldest change of brokers that was not handled to its end; None: no such.
         self._brokers_changed_at: float | None = None
         self._arrived = asyncio.Event()
         self._is_away = False
@@ -96,7 +96,7 @@ class Follower:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def notice(self, path: str = _EVERYTHING) -> None:
-        """Look at a node soon."""
+        """Read a node soon."""
         if self._brokers_changed_at is None and _is_of_brokers(path):
             self._brokers_changed_at = self._clock.monotonic()
         self._news[path] = None
@@ -104,7 +104,7 @@ class Follower:
 
     @property
     def controller_queue(self) -> int:
-        """What the controller has not decided yet: news, and partitions; 0 if another one is it."""
+        """The number of changes and partitions that wait for this broker as the controller."""
         if self._parts.controllership.fence is None:
             return 0
         return len(self._news) + self.leaders.unsettled_count
@@ -128,18 +128,18 @@ class Follower:
             try:
                 await self._look_at(news)
                 self._retry_s = _RETRY_S
-            except Exception as error:  # noqa: BLE001  else nothing would be followed any more
+            except Exception as error:  # noqa: BLE001  else no change would ever be seen again
                 await self._try_again(error)
 
     async def _forget(self) -> None:
-        """As the controller, forget deletions of which every broker has heard."""
+        """As the controller, forget deletions that every broker knows of."""
         while True:
             await asyncio.sleep(_FORGET_S)
             try:
                 await self._forget_what_may_be()
             except ZooKeeperFailure:
-                pass  # which is said, and tried again
-            except Exception:  # noqa: BLE001  else none would be forgotten any more
+                pass  # logged elsewhere, and tried again
+            except Exception:  # noqa: BLE001  else none would ever be forgotten again
                 _log.exception("deleted topics were not forgotten")
 
     async def _forget_what_may_be(self) -> None:
@@ -148,13 +148,13 @@ class Follower:
             run, now_ms = self._parts.commits.run, self._clock.wall_ms()
             problem = await run(forget_deletions, fence, now_ms)
             if problem is not None:
-                self._parts.say(problem)
+                self._parts.report(problem)
 
     async def _try_again(self, error: Exception) -> None:
-        """What was not seen is not known: all is looked at, once there is a connection."""
+        """Read everything once there is a connection, as something was missed."""
         if isinstance(error, (UnusableMetadata, UnreadableNode, KafkaError, ZooKeeperFailure)):
             if self._session.is_connected:
-                self._parts.say(str(error))
+                self._parts.report(str(error))
         elif not isinstance(error, Conflict):
             _log.exception("ZooKeeper was not followed", exc_info=error)
         self._news[_EVERYTHING] = None
@@ -180,17 +180,17 @@ class Follower:
         await self.topics.look_at(sorted(mended), is_all=True)
         if layout.CONFIG_CHANGES in paths:
             await self._configs.look()
-            await self.topics.look()  # one that was not served as it was unreadable
-            await self.leaders.settle_all()  # an unclean leader may be allowed now
-        if _OFFICE in paths:
+            await self.topics.look()  # topics that waited, as their configuration was unreadable
+            await self.leaders.settle_all()  # an unclean election may be allowed now
+        if _DUTIES in paths:
             await self.settle()
         elif layout.TO_DELETE in paths:
-            await self.wishes.follow()
+            await self.requested_deletions.follow()
 
     async def _interrupt(self) -> None:
-        """In the middle of what takes long: look at what is urgent."""
+        """Handle urgent changes in the middle of a long operation."""
         if self._task is None:
-            return  # this is the start
+            return  # the store is being opened
         urgent = [path for path in self._news if _is_urgent(path)]
         for path in urgent:
             del self._news[path]
@@ -198,32 +198,32 @@ class Follower:
             self.notice()
 
     async def _look_at_urgent(self, paths: Collection[str]) -> bool:
-        """Look at brokers, and at states that have changed; whether all is to be looked at."""
+        """Read brokers and changed states; whether everything has to be read again."""
         if any(map(_is_of_brokers, paths)) and await self._look_at_brokers():
             return True
         return own_layout.STATE_NEWS in paths and await self._look_at_states()
 
     async def _look_at_brokers(self) -> bool:
-        """Look who is there, and who is the controller; whether we had to register again."""
+        """Read brokers and controller, and elect leaders; whether this broker registered again."""
         if await self._parts.registration.keep():
             return True
         is_changed = await self._brokers.look()
-        is_new = await self._look_at_office()
+        is_new = await self._keep_controllership()
         if is_changed or is_new:
             await self.leaders.settle_all(self._brokers_changed_at)
         self._brokers_changed_at = None
         if is_new:
-            self.notice(_OFFICE)
+            self.notice(_DUTIES)
         return False
 
-    async def _look_at_office(self) -> bool:
-        """Whether we have become the controller."""
+    async def _keep_controllership(self) -> bool:
+        """Whether this broker has become the controller."""
         is_new = await self._parts.controllership.keep()
         self._brokers.show_controller()
         return is_new
 
     async def _look_at_states(self) -> bool:
-        """Look at what has changed; whether some of it was missed."""
+        """Read changed states; whether some notifications were missed."""
         changed = await self._states.look()
         if changed is None:
             return True
@@ -233,62 +233,63 @@ class Follower:
         return False
 
     async def _catch_up(self, *, is_first: bool = False) -> None:
-        """Look at everything."""
+        """Read everything."""
         if not is_first:
             await self._parts.commits.run(_check_cluster, self._parts.image.cluster_id)
         if await self._parts.registration.keep():
             _log.warning("ZooKeeper's session had ended: the broker has registered again")
         await self._brokers.look()
         if not is_first:
-            await self._look_at_office()
-            # As far as it is known: the rest takes a while.
+            await self._keep_controllership()
+            # Of the partitions known so far, as reading the rest takes a while.
             await self.leaders.settle_all(self._brokers_changed_at)
             self._brokers_changed_at = None
         self.topics.forget_watches()
         deleted, problems = await self._parts.commits.run(read_deleted)
         for problem in problems:
-            self._parts.say(problem)
+            self._parts.report(problem)
         if is_first:
             for topic_id, folders in deleted.items():
                 self._parts.deletions.add(topic_id, folders)
         await self._states.skip()
-        # Tools write the configuration of a new topic first: of these it is found now.
+        # Topics are listed before configurations are read: tools write a topic's configuration
+        # first, so that of each listed topic is found.
         names = await self._parts.commits.run(_watched_children, layout.TOPICS)
         unreadable = await self._configs.look_at_all(is_first=is_first)
         known = frozenset(names if is_first else ())
         await self.topics.look(unreadable, known, is_all=True)
-        await self._look_at_office()
+        await self._keep_controllership()
         await self.settle()
         if self._is_away and not is_first and self._session.is_connected:
             self._is_away, self._parts.image.is_current = False, True
-            self._parts.say_again()
+            self._parts.report_again()
             _log.warning("ZooKeeper on %s answers again", self._session.hosts)
 
     async def begin(self) -> None:
-        """Look who is there, as the broker has registered; and run for the controller's office.
+        """After the first registration: read the brokers, and try to become controller.
 
         Raises:
-            UnreadableNode, ZooKeeperFailure: it cannot be told, or something cannot be done.
+            UnreadableNode, ZooKeeperFailure: a step has failed.
         """
-        await self._parts.registration.keep()  # from now on it is watched
+        await self._parts.registration.keep()  # watches it from now on
         await self._brokers.look()
-        await self._look_at_office()
+        await self._keep_controllership()
         try:
             await self.settle()
         except KafkaError as error:
-            self._parts.say(str(error))
+            self._parts.report(str(error))
             self.notice()
 
     async def settle(self) -> None:
-        """Do what a controller has to do: give leaders, ids, and finish deletions.
+        """Do the controller's duties: elect leaders, give ids to topics, and finish deletions.
 
         Raises:
-            UnreadableNode, ZooKeeperFailure, KafkaError: something cannot be done.
+            UnreadableNode, ZooKeeperFailure, KafkaError: a step has failed.
         """
         if self._parts.controllership.fence is not None:
             await self.leaders.settle_all()
-            await self.topics.look()  # those that are to get an id
-            await self.wishes.follow()
+            await self.topics.look()  # topics without an id get one
+            await self.requested_deletions.follow()
             await self._states.remove_old()
 
 

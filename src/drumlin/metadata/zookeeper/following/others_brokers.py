@@ -1,4 +1,4 @@
-"""Brokers as they come and go, and the controller: taken into the image, and told."""
+"""Brokers that come and go, and the controller: applied to the image, and reported."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.session.session import Session
 
 
-class BrokerNews:
-    """Looks at brokers, in the turn of whoever follows ZooKeeper."""
+class BrokerChanges:
+    """Reads the brokers; called by the `Follower` alone."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
     async def look(self) -> bool:
-        """Whether others are there than before, or in other epochs.
+        """Read the brokers; whether any has come, gone, or begun another epoch.
 
         Raises:
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         parts = self._parts
         seen = await parts.commits.run(_read)
         for problem in seen.problems:
-            parts.say(problem)
+            parts.report(problem)
         for node_id in seen.others:
-            parts.say(
+            parts.report(
                 f"broker {node_id} has registered in ZooKeeper on {parts.commits.session.hosts}, "
                 "and is not one of Drumlin: the two cannot be in one cluster, so stop it"
             )
@@ -48,7 +48,7 @@ class BrokerNews:
         return True
 
     def show_controller(self) -> None:
-        """Have the image show who is the controller."""
+        """Show the controller in the image."""
         found, image = self._parts.controllership, self._parts.image
         image.controller_epoch = found.epoch
         if image.controller_id != found.controller_id:

@@ -1,7 +1,7 @@
-"""Configurations as others have changed them: taken into the image, and reported.
+"""Configurations that others have changed: applied to the image, and reported.
 
-Whoever changes one says so by a node below `/config/changes`, as Apache Kafka's tools do; who does
-not is not heard. Such nodes are removed after some time, as they are in Kafka.
+A change is announced by a sequential node below `/config/changes`, as Apache Kafka's tools do; a
+change without one goes unnoticed. Such nodes are removed after some time, as in Kafka.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.session.session import Session
 
 _TOGETHER: Final = 500
-#: As long as Kafka keeps them.
+#: As long as Kafka keeps these nodes.
 _KEPT_MS: Final = 15 * 60 * 1000
 
 
-class ConfigNews:
-    """Looks at configurations, in the turn of whoever follows ZooKeeper."""
+class ConfigChanges:
+    """Reads configurations that have changed; called by the `Follower` alone."""
 
     def __init__(
         self, parts: Parts, clock: Clock, interrupt: Callable[[], Awaitable[None]]
     ) -> None:
-        """`interrupt` is called between the parts of what takes long."""
+        """`interrupt` is called between the parts of long operations."""
         self._parts = parts
         self._interrupt = interrupt
         self._clock = clock
-        #: News below `/config/changes`, and when they were written by the clock of ZooKeeper.
+        #: Nodes seen below `/config/changes`, with the time of each by ZooKeeper's clock.
         self._seen: dict[str, int] = {}
 
     async def look_at_all(self, *, is_first: bool = False) -> set[str]:
-        """Look at all configurations; those of which topics cannot be read.
+        """Read all configurations; the topics whose configuration is unreadable.
 
         Raises:
-            UnusableMetadata: one of a broker cannot be read at the start.
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            UnusableMetadata: at the start, a broker's configuration is unreadable.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         image, run = self._parts.image, self._parts.commits.run
         _, self._seen = await run(_read_changes, {})
@@ -79,21 +79,21 @@ class ConfigNews:
         if is_first and any(each.type is ResourceType.BROKER for each in missing):
             raise UnusableMetadata("; ".join(problems))
         for problem in problems:
-            self._parts.say(f"{problem}; what is known of it stays, a new topic is not served")
+            self._parts.report(f"{problem}; what is known of it stays, a new topic is not served")
         return {each.name for each in missing if each.type is ResourceType.TOPIC}
 
     async def look(self) -> None:
-        """Look at what was said to have changed.
+        """Read the configurations that were announced to have changed.
 
         Raises:
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         changed, self._seen = await self._parts.commits.run(_read_changes, self._seen)
         expired_ms = self._clock.expiry.now_ms() - _KEPT_MS
         old = [name for name, created_ms in self._seen.items() if created_ms < expired_ms]
         for each in changed:
             if isinstance(each, UnreadableNode):
-                self._parts.say(str(each))
+                self._parts.report(str(each))
             else:
                 await self._take(each)
         await self._parts.commits.run(_remove, old)
@@ -102,7 +102,7 @@ class ConfigNews:
         async with self._parts.locks.of(resource):
             found, problems = await self._parts.commits.run(read_configs, [resource])
             for problem in problems:
-                self._parts.say(f"{problem}; what is known of it stays")
+                self._parts.report(f"{problem}; what is known of it stays")
             image = self._parts.image
             if resource not in found or found[resource] == image.configs(resource):
                 return
@@ -113,14 +113,14 @@ class ConfigNews:
 
 
 def _resources(session: Session, known: Sequence[Resource]) -> list[Resource]:
-    """Those that have a configuration, and those of which it is known that they had one."""
+    """The resources that have a configuration now, or had one in the image."""
     return list(dict.fromkeys([*config_names(session), *known]))
 
 
 def _read_changes(
     session: Session, seen: Mapping[str, int]
 ) -> tuple[list[Resource | UnreadableNode], dict[str, int]]:
-    """Whose configurations have changed, each once, by news not seen before; and all news now."""
+    """The resources of new announcements, each once; and all announcements that exist now."""
     changed: dict[Resource | UnreadableNode, None] = {}
     names = session.children(layout.CONFIG_CHANGES, is_watched=True)
     now = {name: seen[name] for name in names if name in seen}
@@ -142,4 +142,6 @@ def _read_changes(
 
 def _remove(session: Session, names: Sequence[str]) -> None:
     paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in names]
-    session.commit_all([[Delete(path)] for path in paths])  # another may have removed them
+    session.commit_all(
+        [[Delete(path)] for path in paths]
+    )  # those that another broker has removed are gone already

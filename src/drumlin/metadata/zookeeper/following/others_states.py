@@ -1,7 +1,7 @@
-"""News of changed states of partitions, as their writers leave it below `/drumlin/state_news`.
+"""Notifications of changed partition states, which their writers leave below `/drumlin/state_news`.
 
-What has been removed before it was seen is made up for by reading all states again. The controller
-removes news after some time, but not the last that is old: whoever has seen it has missed nothing.
+A broker that may have missed notifications reads all states again. The controller removes old
+notifications, but keeps the newest of the old ones: a broker that has seen it has missed nothing.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _KEPT_MS: Final = 3 * 60 * 1000
 
 
 class _News(NamedTuple):
-    #: What there is now, oldest first, and when it was written by the clock of ZooKeeper.
+    #: The existing notifications, oldest first, with the time of each by ZooKeeper's clock.
     created_ms: dict[str, int]
     changed: dict[PartitionId, ChangedState]
     problems: list[str]
-    #: Some of it was removed before it was read.
+    #: Some notifications were removed before they were read.
     gone: list[str]
 
 
-class StateNews:
-    """Looks at such news, in the turn of whoever follows ZooKeeper."""
+class StateChanges:
+    """Reads such notifications; called by the `Follower` alone."""
 
     def __init__(self, parts: Parts, clock: Clock) -> None:
         self._parts = parts
@@ -42,36 +42,36 @@ class StateNews:
         self._seen: dict[str, int] = {}
 
     async def skip(self) -> None:
-        """Count as seen what there is now: all states are about to be read.
+        """Skip the existing notifications, as all states are about to be read.
 
         Raises:
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         self._seen = (await self._parts.commits.run(_read, {})).created_ms
 
     async def look(self) -> dict[PartitionId, ChangedState] | None:
-        """Take over states that have changed, and say which; None if some news was missed.
+        """Apply the states that have changed, and return them; None if some were missed.
 
         Raises:
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         before, news = self._seen, await self._parts.commits.run(_read, self._seen)
         self._seen = news.created_ms
         for problem in news.problems:
-            self._parts.say(problem)
+            self._parts.report(problem)
         if news.problems or news.gone or _is_gap(before, self._seen):
             return None
         await self._parts.states.take(news.changed)
         return news.changed
 
     async def remove_old(self) -> None:
-        """As the controller: remove what everybody must have seen.
+        """As the controller, remove notifications that every broker must have seen.
 
         Raises:
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         expired_ms = self._clock.expiry.now_ms() - _KEPT_MS
-        # One that the next has followed lately may be the last that somebody has seen.
+        # One whose successor is recent may be the last one that some broker has seen.
         old = [
             name for name, following in pairwise(self._seen) if self._seen[following] < expired_ms
         ]
@@ -80,7 +80,7 @@ class StateNews:
 
 
 def _is_gap(before: dict[str, int], now: dict[str, int]) -> bool:
-    """Whether there may have been news between those seen before and those that are there now."""
+    """Whether notifications may be missing between those seen before and the existing ones."""
     if not before:
         return bool(now) and not next(iter(now)).endswith("_0000000000")
     return next(reversed(before)) not in now
@@ -102,7 +102,7 @@ def _read(session: Session, seen: Mapping[str, int]) -> _News:
         news.created_ms[name] = node.created_ms
         try:
             for partition, state in own_layout.decode_state_news(paths[name], node.data).items():
-                news.changed[partition] = state  # of the same one, the last is the newest
+                news.changed[partition] = state  # a later notification is newer
         except UnreadableNode as error:
             news.problems.append(str(error))
     return news
@@ -110,4 +110,6 @@ def _read(session: Session, seen: Mapping[str, int]) -> _News:
 
 def _remove(session: Session, names: list[str]) -> None:
     paths = [f"{own_layout.STATE_NEWS}/{name}" for name in names]
-    session.commit_all([[Delete(path)] for path in paths])  # another may have removed them
+    session.commit_all(
+        [[Delete(path)] for path in paths]
+    )  # those that another broker has removed are gone already

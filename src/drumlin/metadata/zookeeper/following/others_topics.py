@@ -1,7 +1,7 @@
-"""Topics as others have changed them: taken into the image, and told.
+"""Topics that others have changed: applied to the image, and reported.
 
-A topic of which the node is gone counts as deleted only if that was noted: else it is served on as
-it was, as its records are not ours to remove.
+A topic whose node is gone counts as deleted only if its deletion was noted. Otherwise it is still
+served, as its records must not be removed.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 _TOGETHER: Final = 500
 
 
-class TopicNews:
-    """Looks at topics, in the turn of whoever follows ZooKeeper."""
+class TopicChanges:
+    """Reads topics; called by the `Follower` alone."""
 
     def __init__(
         self, parts: Parts, leaders: Leaders, interrupt: Callable[[], Awaitable[None]]
     ) -> None:
-        """`interrupt` is called between the parts of what takes long."""
+        """`interrupt` is called between the parts of long operations."""
         self._parts = parts
         self._leaders = leaders
         self._interrupt = interrupt
@@ -53,7 +53,7 @@ class TopicNews:
         self._watched: set[str] = set()
 
     def forget_watches(self) -> None:
-        """They have ended with a connection."""
+        """Watches have ended with a connection."""
         self._watched.clear()
 
     async def look(
@@ -63,13 +63,13 @@ class TopicNews:
         *,
         is_all: bool = False,
     ) -> None:
-        """Look for topics that are new, or gone; and at all states of partitions if `is_all`.
+        """Find topics that are new or gone, and read all states of partitions if `is_all`.
 
-        Topics whose configuration is `unreadable` wait. The image has the configurations of those
-        that are `configured` already.
+        Topics whose configuration is `unreadable` wait. The image has the configurations of
+        `configured` topics already.
 
         Raises:
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         known = list(self._image.topics)
         names, there = await self._run(_listed)
@@ -77,7 +77,7 @@ class TopicNews:
         for name in names:
             if not layout.is_topic_name(name):
                 path = layout.topic_path(name)
-                self._parts.say(f"ZooKeeper's {path} cannot be used: no topic can be called so")
+                self._parts.report(f"ZooKeeper's {path} cannot be used: no topic can be called so")
             elif (is_all or name not in self._watched) and name not in passed_over:
                 wanted.append(name)
             await pace.give_way()
@@ -94,7 +94,7 @@ class TopicNews:
         *,
         is_all: bool = False,
     ) -> None:
-        """Look at these topics, which are new, or have changed."""
+        """Read these topics, which are new or have changed."""
         pace = Pace()
         for start in range(0, len(names), _TOGETHER):
             some = names[start : start + _TOGETHER]
@@ -104,13 +104,13 @@ class TopicNews:
             self._watched.update(some)
             self._watched.difference_update(seen.missing)
             for problem in seen.problems:
-                self._parts.say(problem)
+                self._parts.report(problem)
             for each in seen.found:
                 await self._take(each, has_configs=each.name in configured)
                 await pace.give_way()
             for name in seen.missing:
                 await self._miss(name)
-            # Even those that we have made ourselves, as brokers may have gone meanwhile.
+            # Even topics that this broker has created, as brokers may have died meanwhile.
             there = [topics[name].topic_id for name in some if name in topics]
             await self._leaders.settle(there)
             if len(names) > _TOGETHER:
@@ -143,12 +143,12 @@ class TopicNews:
             self._parts.listeners.tell(TopicCreated(topic, configs))
 
     def _is_of_another(self, seen: SeenTopic) -> bool:
-        """Whether the id is another topic's: to delete the one would delete both."""
+        """Whether another topic has this id: deleting one topic would delete both."""
         other = self._image.topic_name(seen.topic_id)
         if other is None:
             return False
         self._watched.discard(seen.name)  # it is looked at again: the other may go
-        self._parts.say(
+        self._parts.report(
             f"ZooKeeper's {layout.topic_path(seen.name)} has the id of topic {other}; the topic is "
             "not served"
         )
@@ -171,13 +171,13 @@ class TopicNews:
     async def _read_configs(self, resource: Resource) -> bool:
         found, problems = await self._run(read_configs, [resource])
         for problem in problems:
-            self._parts.say(f"{problem}; the topic is not served")
+            self._parts.report(f"{problem}; the topic is not served")
             self._watched.discard(resource.name)
         self._image.put_configs(resource, found.get(resource, {}))
         return not problems
 
     async def _give_id(self, seen: SeenTopic) -> UUID | None:
-        """As the controller, give an id to a topic that an old tool made without one."""
+        """As the controller, give an id to a topic that an old tool has created without one."""
         fence = self._parts.controllership.fence
         self._watched.discard(seen.name)
         if fence is None:
@@ -193,7 +193,7 @@ class TopicNews:
         return topic_id
 
     async def _miss(self, name: str) -> None:
-        """A topic's node is not there any more."""
+        """Handle the disappearance of a topic's node."""
         async with self._parts.locks.of(Resource(ResourceType.TOPIC, name)):
             topic = self._image.topics.get(name)
             if topic is None:
@@ -203,10 +203,10 @@ class TopicNews:
                 self._say_it_stays(topic)
 
     async def _has_gone(self, topic: TopicState, seen: SeenTopic) -> bool:
-        """Whether a topic that is known gives way to what its node holds now.
+        """Whether a known topic is replaced by what its node holds now.
 
-        Another id is another topic, though its deletion may be forgotten: we may have been away.
-        A node without an id may be the same topic's, as an old tool has written it.
+        Another id means another topic, though the deletion of the known one may be forgotten, if
+        this broker was away. A node without an id may be the same topic, written by an old tool.
         """
         if await self._was_deleted(topic):
             return True
@@ -217,7 +217,7 @@ class TopicNews:
         if await self._run(_stored_id, path) != seen.topic_id:
             self._watched.discard(topic.name)  # it has changed again, or what was seen is older
             return False
-        self._parts.say(
+        self._parts.report(
             f"ZooKeeper's {path} is of another topic now, with the id {encode_uuid(seen.topic_id)}"
             f": the one with the id {encode_uuid(topic.topic_id)} is not served any more. What "
             "there is of its records here is kept under other names, as nothing says that it was "
@@ -227,7 +227,7 @@ class TopicNews:
         return True
 
     async def _was_deleted(self, topic: TopicState) -> bool:
-        """Follow the deletion of a topic whose node is gone, or is another topic's."""
+        """Apply the deletion of a topic whose node is gone or belongs to another topic."""
         deleted, _ = await self._run(read_deleted, [encode_uuid(topic.topic_id)])
         if topic.topic_id not in deleted:
             return False
@@ -235,14 +235,18 @@ class TopicNews:
         return True
 
     def _say_it_stays(self, topic: TopicState) -> None:
-        self._parts.say(
+        self._parts.report(
             f"ZooKeeper's {layout.topic_path(topic.name)} is gone, or has no id, and topic "
             f"{topic.name} was not deleted: it is served as it was until the next start, and its "
             "records stay"
         )
 
     def follow_deletion(self, topic: TopicState, folders: Folders) -> Awaitable[None]:
-        """Forget a topic that was deleted; what is awaited has been told then. Its lock is held."""
+        """Remove a deleted topic from the image. The caller holds its lock.
+
+        Returns:
+            Done when listeners have handled the deletion.
+        """
         self._parts.deletions.add(topic.topic_id, folders)
         return self._forget(topic)
 
@@ -258,14 +262,14 @@ def _read_one(session: Session, path: str) -> list[object]:
 
 
 def _stored_id(session: Session, path: str) -> UUID | None:
-    """The topic's id as it is now, whatever the server that we ask has missed so far."""
+    """The topic's current id, even if this broker's ZooKeeper server has lagged behind."""
     session.sync()
     (node,) = session.read([path])
     return None if node is None else layout.decode_topic(path, node.data).topic_id
 
 
 def _listed(session: Session) -> tuple[list[str], frozenset[str]]:
-    """What topics have nodes: in order, and to be looked up."""
+    """The names of the topics that have nodes, as a list and as a set."""
     names = session.children(layout.TOPICS, is_watched=True)
     if not names and session.read([layout.TOPICS]) == [None]:
         raise ZooKeeperFailure(f"ZooKeeper on {session.hosts} has no {layout.TOPICS} any more")

@@ -1,1 +1,1 @@
-"""Who leads, from the event loop: what the controller, leaders and replicas have written."""
+"""Changes of leaders, ISRs and replicas, made by the controller, by leaders and by replicas."""

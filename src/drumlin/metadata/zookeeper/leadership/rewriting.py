@@ -1,51 +1,40 @@
-"""Rewriting states of partitions from the event loop, some at a time."""
+"""Writing partition states from the event loop, some at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from drumlin.metadata.rules.election_log import BY_CONFIG
 from drumlin.metadata.zookeeper.session.failures import asked
 from drumlin.metadata.zookeeper.states.states import Place, Rewritten, rewrite_states
 from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.metadata.image import ClusterImage, PartitionId, PartitionState
+    from drumlin.metadata.rules.decisions import Decision
     from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.states.states import Decision, Writer
+    from drumlin.metadata.zookeeper.states.states import Writer
 
-#: Other requests have their turn in between.
+#: The number of partitions after which other requests have their turn.
 _TOGETHER: Final = 1000
-
-
-def place_of(image: ClusterImage, partition: PartitionId) -> Place | None:
-    """The partition as it is known here."""
-    topic = image.topics_by_id.get(partition.topic_id)
-    state = None if topic is None else topic.partition(partition.partition)
-    if topic is None or state is None:
-        return None
-    return Place(topic.topic_id, topic.name, state)
 
 
 async def rewrite_in_parts(
     parts: Parts,
-    places: Sequence[Place],
+    places: Iterable[Place],
     decide: Decision,
     writer: Callable[[], Writer],
+    *,
     since: float | None = None,
+    why: str = BY_CONFIG,
 ) -> Rewritten:
     """See `rewrite_states`; `writer` may raise a `KafkaError`.
 
-    since: when it was known that partitions need another leader; None: now.
+    since, why: of elections, see `ElectionCounts.begin`.
     """
-    whole, left, elections = Rewritten(), iter(places), parts.elections.begin(since)
-
-    def noted(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
-        after = decide(place, state, alive)
-        elections.decided(place.partition, state, after)
-        return after
-
+    whole, left, elections = Rewritten(), iter(places), parts.elections.begin(since, why)
+    noted = elections.noting(decide)
     while some := list(islice(left, _TOGETHER)):
         try:
             part = await asked(parts.commits.run(rewrite_states, some, noted, writer()))
@@ -62,7 +51,7 @@ async def rewrite_in_parts(
 def _say_outdated(parts: Parts, written: Rewritten) -> None:
     for partition, outdated in written.outdated.items():
         topic = parts.image.topic_name(partition.topic_id) or partition.topic_id
-        parts.say(
+        parts.report(
             f"ZooKeeper's state of {topic}-{partition.partition} was older than what this broker "
             f"knew (leader epoch {outdated.leader_epoch}, version {outdated.partition_epoch}), as "
             "if it had been put back from a backup: what was known is written over it, in leader "

@@ -1,1 +1,1 @@
-"""A session with ZooKeeper, its thread, and what clients are told when it fails."""
+"""A session with ZooKeeper, its thread, and the errors that clients get when it fails."""

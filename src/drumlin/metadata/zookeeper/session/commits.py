@@ -1,4 +1,4 @@
-"""Reads and transactions for the event loop: they run in one thread, and come back as values."""
+"""Reads and transactions for the event loop, carried out by one thread."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.znodes.operations import Fence, Operation, Transaction
 
 T = TypeVar("T")
-#: How often something is tried that others keep changing meanwhile.
+#: The number of attempts of a mutation that conflicts with those of others.
 ATTEMPTS: Final = 10
 
 
 class Commits:
-    """What one store asks of its session."""
+    """The thread of one store's session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -31,17 +31,17 @@ class Commits:
         self._together: Together[None, Transaction, None] = Together(self._commit_all)
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
-        """What `function` gives, called in the thread with the session and `args`.
+        """The result of `function`, called in the thread with the session and `args`.
 
         Raises:
-            ZooKeeperFailure: the session has been ended.
+            ZooKeeperFailure: the session has been closed.
         """
         return await self._in_thread(function, self.session, *args)
 
     async def commit(self, operations: Iterable[Operation], fence: Fence) -> None:
-        """Do all operations of a mutation, together with other mutations that wait now.
+        """Commit all operations of a mutation, together with other mutations that wait now.
 
-        If they are too many for one transaction, the first may count although this raises.
+        If they need several transactions, the first ones may be committed although this raises.
 
         Raises:
             Conflict: a node is not as expected; of the first transaction: nothing was done.
@@ -51,7 +51,7 @@ class Commits:
             await self._together.ask(None, each)
 
     async def commit_first(self, operations: Iterable[Operation], fence: Fence) -> frozenset[str]:
-        """The same, for as many operations as one transaction holds; the paths of all others."""
+        """The same for the operations that fit into one transaction; returns the others' paths."""
         first, *others = await self._transactions(operations, fence)
         await self._together.ask(None, first)
         return frozenset(each.path for part in others for each in part)
@@ -74,7 +74,7 @@ class Commits:
         return await loop.run_in_executor(self._thread, function, *args)
 
     async def close(self) -> None:
-        """End the session once what is under way has ended; whatever is asked later is refused."""
+        """Close the session after the requests in progress; later ones are refused."""
         self.session.stop_waiting()
         await self._together.settle()
         self._is_closed = True

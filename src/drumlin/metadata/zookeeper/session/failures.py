@@ -1,4 +1,4 @@
-"""What clients are told of failures in ZooKeeper. Pure."""
+"""The errors that clients get for failures of ZooKeeper. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_BROKERS = (f"{layout.BROKERS}/", f"{own_layout.BROKER_EPOCHS}/")
 
 
 def told(error: Exception) -> Exception:
-    """The error as a client is to be told, if it is not the store's to deal with."""
+    """The error for a client, if the store cannot handle the failure itself."""
     if isinstance(error, Conflict) and isinstance(error.operation, Check):
         return _fenced(error.operation.path) or error
     if isinstance(error, (ZooKeeperFailure, UnreadableNode)):
@@ -29,7 +29,7 @@ def told(error: Exception) -> Exception:
 
 
 def as_kafka_error(error: Exception) -> KafkaError:
-    """The same, for who has tried often enough where there was a conflict."""
+    """The same, if all attempts have ended in conflicts."""
     known = told(error)
     if isinstance(known, KafkaError):
         return known
@@ -44,7 +44,7 @@ def not_controller() -> KafkaError:
 
 
 def not_registered() -> KafkaError:
-    """Clients ask again, as they would if another broker were to be asked."""
+    """NOT_CONTROLLER: clients try again."""
     message = "this broker can change nothing until it is registered in ZooKeeper again"
     return KafkaError(ErrorCode.not_controller, message)
 
@@ -56,10 +56,10 @@ def _fenced(path: str) -> KafkaError | None:
 
 
 async def asked(answer: Awaitable[T]) -> T:
-    """What was asked for.
+    """Await a result of the session.
 
     Raises:
-        KafkaError: instead of what the session raises.
+        KafkaError: in place of the session's exceptions.
     """
     try:
         return await answer

@@ -1,7 +1,8 @@
-"""A session with ZooKeeper: reads and transactions, many on their way at once. Blocking.
+"""A session with ZooKeeper: pipelined reads and transactions. Blocking.
 
-Used by one thread at a time, which waits for kazoo's. A session outlives connections; when it has
-expired, the next connection has another one, with another `session_id`. Never decides anything.
+It is used by one thread at a time, which waits for kazoo's threads. A session outlives connections;
+when it has expired, the next connection begins another one with another `session_id`. It makes no
+decisions.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 
     from drumlin.metadata.zookeeper.znodes.operations import Operation, Transaction
 
-#: How many requests may be on their way at once.
+#: The number of requests that may be in flight.
 _PIPELINED: Final = 500
-#: While there is no connection, how often it is looked why.
+#: While there is no connection: the interval at which the reason is looked for.
 _LOOK_INTERVAL_S: Final = 5.0
 _GONE: Final = (
     exceptions.ConnectionLoss,
@@ -50,27 +51,27 @@ _CONFLICTS: Final = (
 
 
 class Conflict(Exception):
-    """A transaction was refused, as a node is not what this operation takes it for."""
+    """A transaction was refused, as a node is not as this operation expects."""
 
     def __init__(self, operation: Operation, *, is_missing: bool) -> None:
         super().__init__(f"{operation.path} is not as expected")
         self.operation = operation
-        #: The node, or for a new one what is to be above it.
+        #: Whether the node is missing, or the parent of a node to be created.
         self.is_missing = is_missing
 
 
 class Node(NamedTuple):
-    """What a node holds, and how many times that was replaced."""
+    """A node's data, with the version, which counts replacements."""
 
     data: bytes
     version: int
-    owner: int  # the session that it lives as long as; 0: any
+    owner: int  # the session of an ephemeral node; 0: the node is persistent
     transaction: int  # in which it was created
     created_ms: int  # by the clock of ZooKeeper's leader
 
 
 class Session:
-    """One client of ZooKeeper, connected now or later."""
+    """A client of ZooKeeper, connected or not."""
 
     def __init__(self, client: KazooClient, hosts: str, timeout_s: float) -> None:
         self.hosts = hosts
@@ -88,10 +89,10 @@ class Session:
             self._connected.set()
 
     def tell(self, on_state: Callable[[bool], None], on_change: Callable[[str], None]) -> None:
-        """Have listeners called, in kazoo's threads.
+        """Set callbacks, which are called in kazoo's threads.
 
-        With whether there is a connection when it is made or lost; and with the path of a node
-        that was read with a watch and has changed. Watches end with a connection.
+        `on_state` gets whether there is a connection, when one is made or lost; `on_change` the
+        path of a watched node that has changed. Watches end with a connection.
         """
         self._on_state, self._on_change = on_state, on_change
 
@@ -105,7 +106,7 @@ class Session:
         return self._connected.is_set()
 
     def stop_waiting(self) -> None:
-        """From another thread: let `await_change` end, as the session is about to."""
+        """End `await_change` from another thread, as the session is about to end."""
         self._is_ending = True
         self._awaited.set()
 
@@ -124,17 +125,17 @@ class Session:
             self._on_state(is_connected)
 
     def _await_connection(self) -> None:
-        """Wait for a lost connection, but not for one that was lost long ago.
+        """Wait for a reconnection, but not if the connection was lost long ago.
 
         Raises:
-            ZooKeeperAway: nothing was asked for.
+            ZooKeeperAway: no request was sent.
         """
         left_s = self._left_at + self._timeout_s - time.monotonic()
         if not self._connected.wait(max(0.0, left_s)):
             raise ZooKeeperAway(f"ZooKeeper on {self.hosts} {self._what_it_does()}")
 
     def _what_it_does(self) -> str:
-        """Why there is no connection. A ZooKeeper refuses who has seen more than it has."""
+        """Why there is no connection. A server refuses clients that have seen later changes."""
         if time.monotonic() - self._looked_at > _LOOK_INTERVAL_S:
             self._listens = any(map(listens, self._client.hosts))
             self._looked_at = time.monotonic()
@@ -145,12 +146,12 @@ class Session:
     # -- reading -----------------------------------------------------------------------------
 
     def read(self, paths: Sequence[str], *, is_watched: bool = False) -> list[Node | None]:
-        """What these nodes hold; None, and no watch, for one that does not exist.
+        """The data of nodes; None, and no watch, for a node that does not exist.
 
-        Of a change of those that are watched is told once.
+        A watch fires once.
 
         Raises:
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         watcher = self._on_event if is_watched else None
         answers = self._ask(lambda path: self._client.get_async(path, watcher), paths)
@@ -159,7 +160,7 @@ class Session:
         ]
 
     def children(self, path: str, *, is_watched: bool = False) -> list[str]:
-        """Names below a node; none, and no watch, where it does not exist."""
+        """The names of a node's children; empty, and no watch, if it does not exist."""
         (names,) = self.children_of([path], is_watched=is_watched)
         return names
 
@@ -170,10 +171,10 @@ class Session:
         return [each or [] for each in answers]
 
     def await_change(self, path: str, timeout_s: float) -> None:
-        """Return when the node is gone or has changed, or after that time.
+        """Return when the node has changed or gone, or after `timeout_s`.
 
         Raises:
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         changed = self._awaited = threading.Event()
         (found,) = self._ask(
@@ -185,7 +186,7 @@ class Session:
             raise ZooKeeperAway(f"the session with ZooKeeper on {self.hosts} is about to end")
 
     def _on_event(self, event: WatchedEvent) -> None:
-        # One without a type is the end of a connection, which is told elsewhere.
+        # An event without a type is the end of a connection, which `on_state` reports.
         if event.type != EventType.NONE and self._on_change is not None:
             self._on_change(event.path)
 
@@ -209,10 +210,10 @@ class Session:
             raise _refused(path, error) from error
 
     def sync(self) -> None:
-        """Have all that was asked for before be seen by what is read from now on, or not be done.
+        """Wait until earlier requests, even unanswered ones, have been applied or will not be.
 
         Raises:
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         self._await_connection()
         self._get(self._client.sync_async("/"), "/")
@@ -220,28 +221,28 @@ class Session:
     # -- writing -----------------------------------------------------------------------------
 
     def create_all(self, paths: Iterable[str]) -> None:
-        """Create these nodes, and those above them, where they are missing.
+        """Create these nodes and their parents, where they are missing.
 
         Raises:
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         for path in paths:
             self._await_connection()
             self._get(self._client.ensure_path_async(path), path)
 
     def commit(self, transaction: Transaction) -> None:
-        """Do all of it, or nothing.
+        """Commit a transaction.
 
         Raises:
-            Conflict: nothing of it was done, as a node is not as expected.
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+            Conflict: nothing was done, as a node is not as expected.
+            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         (outcome,) = self.commit_all([transaction])
         if outcome is not None:
             raise outcome
 
     def commit_all(self, asked: Sequence[Transaction]) -> list[Conflict | ZooKeeperFailure | None]:
-        """Do each of them, or nothing of it; which of them were refused, and why."""
+        """Commit transactions, each atomically; for each one None, or why it failed."""
         outcomes: list[Conflict | ZooKeeperFailure | None] = []
         for start in range(0, len(asked), _PIPELINED):
             some = asked[start : start + _PIPELINED]
@@ -280,7 +281,7 @@ class Session:
         return ZooKeeperAway(f"ZooKeeper on {self.hosts} does not answer ({what})")
 
 
-#: How those operations fail that are not to blame.
+#: The errors of the operations in a failed transaction that did not cause the failure.
 _FOLLOWING: Final = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
 
 

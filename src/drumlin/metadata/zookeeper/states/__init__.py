@@ -1,1 +1,1 @@
-"""Reading the cluster, and writing the states and replicas of partitions. Blocking."""
+"""Reads of the cluster, and writes of the states and replicas of partitions. Blocking."""

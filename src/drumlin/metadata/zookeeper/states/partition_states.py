@@ -1,7 +1,7 @@
-"""States of partitions in the image: what is newer takes the place of what is there, and is told.
+"""Partition states in the image: newer states replace older ones, and are reported.
 
-Whoever has read or written states gives them to `take`, in any order: a state is newer by its
-leader epoch, and within that by its partition epoch.
+States that were read or written are passed to `take`, in any order. A state is newer by its leader
+epoch, and within that by its partition epoch.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ _States = Mapping[int, ChangedState | PartitionState]
 
 
 class PartitionStates:
-    """Keeps those of one image."""
+    """The partition states of one image."""
 
     def __init__(self, image: ClusterImage, listeners: Listeners) -> None:
         self._image = image
         self._listeners = listeners
-        #: News of partitions that are about to come into the image.
+        #: States of partitions that are about to come into the image.
         self._early: dict[UUID, dict[int, ChangedState | PartitionState]] = {}
 
     async def take(
         self, found: Mapping[PartitionId, ChangedState | PartitionState], *, is_told: bool = True
     ) -> list[Awaitable[None]]:
-        """Have the image show the states that are newer; what is awaited has been told then.
+        """Show newer states in the image, and report them.
 
-        A new epoch alone is not told of unless `is_told`: the caller knows it.
+        is_told: whether a change of the epoch alone is reported.
+
+        Returns:
+            Done when listeners have handled the changes.
         """
         by_topic: dict[UUID, dict[int, ChangedState | PartitionState]] = {}
         pace = Pace()
@@ -79,7 +82,7 @@ class PartitionStates:
 
     @contextmanager
     def expecting(self, topic_id: UUID) -> Iterator[_States]:
-        """Keep what is heard meanwhile of partitions that the image does not have yet."""
+        """Collect states of new partitions of a topic until the image has these partitions."""
         early = self._early[topic_id] = {}
         try:
             yield early
@@ -88,7 +91,7 @@ class PartitionStates:
 
 
 def unwritten(topic: TopicState, indexes: Container[int]) -> TopicState:
-    """The topic with states of these partitions than which any that is stored is newer."""
+    """The topic with states of these partitions that are older than any stored one."""
     partitions = tuple(
         replace(each, partition_epoch=NO_EPOCH) if each.index in indexes else each
         for each in topic.partitions
@@ -97,7 +100,7 @@ def unwritten(topic: TopicState, indexes: Container[int]) -> TopicState:
 
 
 def with_newer(topic: TopicState, states: _States) -> TopicState:
-    """The topic with these states, as far as they are newer; the same if none is."""
+    """The topic with those of these states that are newer; the same object if none is."""
     newer = {
         index: state
         for index, state in states.items()
@@ -112,7 +115,7 @@ def with_newer(topic: TopicState, states: _States) -> TopicState:
 
 
 def is_newer(state: ChangedState | PartitionState, than: ChangedState | PartitionState) -> bool:
-    """Whether a state came after another one, in a ZooKeeper that has lost nothing."""
+    """Whether a state is later than another one, if ZooKeeper has lost nothing."""
     known = than.leader_epoch, than.partition_epoch
     return (state.leader_epoch, state.partition_epoch) > known
 

@@ -1,6 +1,6 @@
-"""Reading what ZooKeeper has, many nodes at once. Blocking.
+"""Reads of the metadata in ZooKeeper, many nodes at once. Blocking.
 
-What cannot be read is told as a problem of its topic or configuration, and is no problem of others.
+An unreadable node is reported as a problem of its topic or configuration, and affects no others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class SeenTopic(NamedTuple):
-    """A topic as its nodes say."""
+    """A topic, from the contents of its nodes."""
 
     name: str
     topic_id: UUID | None
@@ -41,7 +41,7 @@ class SeenTopic(NamedTuple):
 
 
 class SeenTopics(NamedTuple):
-    """Topics as they are stored, those that have no node, and what is wrong with nodes."""
+    """Stored topics, the names without a node, and the problems of unreadable nodes."""
 
     found: list[SeenTopic]
     missing: list[str]
@@ -51,12 +51,12 @@ class SeenTopics(NamedTuple):
 def read_topics(
     session: Session, names: Sequence[str], known: Mapping[str, TopicState], *, is_all: bool
 ) -> SeenTopics:
-    """Look at these topics, and watch those that have a node.
+    """Read these topics, and watch those that have a node.
 
-    Found are all of them, or those that are not as they are known.
+    is_all: return all of them, and not only those that differ from the known ones.
 
     Raises:
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     paths = [layout.topic_path(name) for name in names]
     seen = SeenTopics([], [], [])
@@ -90,15 +90,15 @@ def read_topics(
 def _read_again(
     session: Session, found: Sequence[tuple[str, layout.TopicNode, int]]
 ) -> list[tuple[str, layout.TopicNode, int]]:
-    """The topics as they are after their states were read, but for partitions that are new.
+    """The topics' nodes again, after their states were read; without new partitions.
 
-    Replicas are changed together with the state. So those that go with a state must not be older.
+    Replicas and state change in one transaction: the replicas must not be older than the state.
     """
     paths = [layout.topic_path(name) for name, _, _ in found]
     current = []
     for (name, topic, version), node in zip(found, session.read(paths), strict=True):
         if node is not None and node.version != version:
-            with contextlib.suppress(UnreadableNode):  # of which is told when it is looked at next
+            with contextlib.suppress(UnreadableNode):  # reported by the next read
                 again = layout.decode_topic(layout.topic_path(name), node.data)
                 count = len(topic.replicas)
                 if again.topic_id == topic.topic_id and len(again.replicas) >= count:
@@ -141,10 +141,10 @@ def _state(states: _States, name: str, index: int, assignment: ReplicaAssignment
 
 
 def config_names(session: Session) -> list[Resource]:
-    """Resources that have a configuration.
+    """The resources that have a configuration.
 
     Raises:
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     kinds = layout.config_kinds()
     names = session.children_of(list(kinds))
@@ -158,13 +158,13 @@ def config_names(session: Session) -> list[Resource]:
 def read_configs(
     session: Session, resources: Sequence[Resource]
 ) -> tuple[dict[Resource, dict[str, str]], list[str]]:
-    """Configurations, empty for who has none; and what is wrong with those that are unreadable.
+    """The configurations of resources, empty without a node; and the problems of unreadable ones.
 
-    So is a topic's with a value that does not parse: nobody knows what it was to say. What brokers
-    and groups make of theirs is left to them.
+    A topic's configuration with a value that does not parse counts as unreadable. Those of brokers
+    and groups are checked where they are used.
 
     Raises:
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     paths = [layout.config_path(each) for each in resources]
     found, problems = {}, []
@@ -185,10 +185,10 @@ def read_configs(
 def read_deleted(
     session: Session, names: Iterable[str] | None = None
 ) -> tuple[dict[UUID, Folders], list[str]]:
-    """Deleted topics, and where folders of them may be; and what is wrong with unreadable nodes.
+    """Deleted topics with the log dirs of their folders; and the problems of unreadable nodes.
 
     Raises:
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     if names is None:
         names = session.children(layout.DELETED)
@@ -209,31 +209,32 @@ def read_deleted(
 
 
 def read_cluster_id(session: Session) -> str | None:
-    """
+    """The id of the cluster in this chroot; None if there is none.
+
     Raises:
-        UnreadableNode: it is no cluster's.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        UnreadableNode: it is not a cluster id.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     (node,) = session.read([layout.CLUSTER_ID])
     return None if node is None else layout.decode_cluster_id(node.data)
 
 
 def read_adoption(session: Session) -> AdoptionNode | None:
-    """How far an embedded store has been moved here; None: none was.
+    """The progress of the adoption of an embedded store; None: there was none.
 
     Raises:
-        UnreadableNode: nobody knows.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        UnreadableNode: the progress is unknown.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     (node,) = session.read([own_layout.ADOPTION])
     return None if node is None else own_layout.decode_adoption(node.data)
 
 
 def tree_below(session: Session, path: str) -> list[str]:
-    """A node, those below it and so on: a parent always before its children.
+    """The paths of a node and its descendants, parents before children.
 
     Raises:
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     found: list[str] = []
     level = [path]

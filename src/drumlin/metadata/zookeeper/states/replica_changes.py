@@ -1,17 +1,18 @@
-"""Writing which brokers have replicas of partitions, together with their states. Blocking.
+"""Writing the replicas of partitions together with their states. Blocking.
 
-The replicas are in the topic's node, leader and ISR in one for each partition. Both are replaced in
-one transaction, by compare-and-set: so whoever has the current state has the current replicas.
+Replicas are in the topic's node, leader and ISR in a node for each partition. Both are replaced in
+one transaction, by compare-and-set. So a broker with the current state has the current replicas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.metadata.image import PartitionId, PartitionState
+from drumlin.metadata.rules.decisions import Decision, TopicRules
 from drumlin.metadata.zookeeper.brokers.live_brokers import read_brokers
 from drumlin.metadata.zookeeper.session.failures import as_kafka_error
 from drumlin.metadata.zookeeper.session.session import Conflict
@@ -32,28 +33,34 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.session.session import Session
     from drumlin.metadata.zookeeper.znodes.operations import Operation
 
-#: What is to be stored, decided on what is and on who is alive. It may raise a `KafkaError`.
-Move = Callable[[PartitionState, Collection[int]], PartitionState]
-
 _ATTEMPTS: Final = 7
-#: A transaction, with the topic's node in it, is smaller than ZooKeeper's limit of 1 MiB.
+#: A transaction includes the topic's node, and stays below ZooKeeper's limit of 1 MiB.
 _TRANSACTION_BYTES: Final = 900_000
 _PARTITION_BYTES: Final = 600
 _TOGETHER_MAX: Final = 500
 
 
 class Moves(NamedTuple):
-    """Partitions of one topic that get other replicas."""
+    """A decision about the replicas of some partitions of one topic."""
 
     topic_id: UUID
-    topic: str
-    by_index: Mapping[int, Move]
+    rules: TopicRules
+    indexes: list[int]
+    decide: Decision
+
+    @property
+    def topic(self) -> str:
+        return self.rules.topic
+
+    @property
+    def partitions(self) -> list[PartitionId]:
+        return [PartitionId(self.topic_id, each) for each in self.indexes]
 
 
 def rewrite_replicas(session: Session, moves: Moves, writer: Writer) -> Rewritten:
-    """Have the replicas and states of partitions be what is decided.
+    """Write the replicas and states that are decided.
 
-    A new leader is alive in the epoch that was decided on.
+    The transaction checks that a new leader is still in the broker epoch that was relied on.
     """
     moving = _Moving(session, moves, writer)
     moving.run()
@@ -61,7 +68,7 @@ def rewrite_replicas(session: Session, moves: Moves, writer: Writer) -> Rewritte
 
 
 class _Moving:
-    """Attempts, until nothing is left to do."""
+    """Attempts, until all partitions are done."""
 
     def __init__(self, session: Session, moves: Moves, writer: Writer) -> None:
         self.done = Rewritten()
@@ -69,7 +76,7 @@ class _Moving:
         self._moves = moves
         self._writer = writer
         self._path = layout.topic_path(moves.topic)
-        self._left = set(moves.by_index)
+        self._left = set(moves.indexes)
 
     def run(self) -> None:
         failure: Exception | None = None
@@ -89,8 +96,8 @@ class _Moving:
         self._refuse(list(self._left), told)
 
     def _try(self) -> Exception | None:
-        """Why something is left, or not as it was to be."""
-        # States first: the replicas that go with one must not be older.
+        """One attempt; the failure, if there was one."""
+        # States are read first, so that the replicas are never older.
         indexes = sorted(self._left)
         paths = [layout.state_path(self._moves.topic, each) for each in indexes]
         *states, topic = self._session.read([*paths, self._path])
@@ -110,7 +117,8 @@ class _Moving:
                 path = layout.state_path(self._moves.topic, index)
                 assignment, state = stored.assignment(index), layout.decode_state(path, node.data)
                 before = known_state(index, assignment, state, node.version)
-                after = self._moves.by_index[index](before, alive)
+                partition = PartitionId(stored.topic_id, index)
+                after = self._moves.decide(partition, before, self._moves.rules, alive)
             except UnreadableNode as error:
                 self._refuse([index], as_kafka_error(error))
             except KafkaError as error:

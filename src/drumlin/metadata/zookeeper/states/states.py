@@ -1,21 +1,23 @@
-"""Writing the states of partitions: by compare-and-set, with news for the other brokers. Blocking.
+"""Writing partition states: compare-and-set, with a notification for other brokers. Blocking.
 
-Many partitions share a transaction. One of which the state has changed meanwhile costs the others a
-second attempt, no more. States that are known are not read first, unless the attempt fails. An
-answer that was lost is made up for by reading again.
+Many partitions share a transaction. If the state of one has changed meanwhile, the others need a
+second attempt. The first attempt relies on the known states; later ones read the states first. So
+does an attempt after a lost answer.
 
-A state that is older than what is known (ZooKeeper was put back from a backup, or has lost its last
-transactions) is not what is decided on: what is known counts, in a leader epoch that nobody knows.
+A stored state may be older than the known one, if ZooKeeper was restored from a backup or has lost
+its last transactions. Then the decision is made on the known state, in a new leader epoch that no
+broker can know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, ReplicaAssignment
+from drumlin.metadata.rules.decisions import Decision, TopicRules
 from drumlin.metadata.rules.leadership import NO_EPOCH
 from drumlin.metadata.zookeeper.brokers.live_brokers import read_brokers
 from drumlin.metadata.zookeeper.session.failures import as_kafka_error
@@ -30,7 +32,7 @@ from drumlin.metadata.zookeeper.znodes.operations import (
     state_data,
 )
 from drumlin.metadata.zookeeper.znodes.own_layout import ChangedState
-from drumlin.wire.error_codes import KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.zookeeper.connection import ZooKeeperFailure
 from drumlin.zookeeper.nodes import UnreadableNode
 
@@ -38,31 +40,30 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.session.session import Node, Session
     from drumlin.metadata.zookeeper.znodes.operations import Fence, Operation
 
-#: Others may know of later leader epochs than we do: but not of so many.
+#: Added to the known leader epoch then: other brokers may know later epochs, but not that many.
 _EPOCHS_AHEAD: Final = 100
 #: Partitions in one transaction, attempt by attempt.
 _TOGETHER: Final = (100, 100, 10, 1, 1, 1, 1)
 
 
 class Place(NamedTuple):
-    """A partition, and its state as it is known here."""
+    """A partition, the rules of its topic, and its state as it is known here."""
 
     topic_id: UUID
-    topic: str
+    rules: TopicRules
     known: PartitionState
+
+    @property
+    def topic(self) -> str:
+        return self.rules.topic
 
     @property
     def partition(self) -> PartitionId:
         return PartitionId(self.topic_id, self.known.index)
 
 
-#: What is to be stored, decided on what is, and on the epochs of the brokers that are alive: it may
-#: be the same. It may raise a `KafkaError`.
-Decision = Callable[[Place, PartitionState, Mapping[int, int]], PartitionState]
-
-
 class Writer(NamedTuple):
-    """Who writes, and the last controller epoch that it knows, which states are to have."""
+    """The fence of a writer, and the controller epoch to be stored with states."""
 
     fence: Fence
     controller_epoch: int
@@ -70,29 +71,37 @@ class Writer(NamedTuple):
 
 @dataclass(slots=True)
 class Rewritten:
-    """What has become of partitions. Those of topics that are gone are in neither."""
+    """The outcome for partitions. Those of deleted topics are neither in `stored` nor `errors`."""
 
     #: The states that are stored now.
     stored: dict[PartitionId, PartitionState] = field(default_factory=dict)
-    #: Why one is not as it was to be; `stored` may have it.
+    #: Why a partition was not changed; `stored` may have its state.
     errors: dict[PartitionId, KafkaError] = field(default_factory=dict)
-    #: One of these, if trying again may help.
+    #: One of the errors, if another try may help.
     failure: KafkaError | None = None
-    #: What was stored of those that were older than what was known, and have been written over.
+    #: The stored states that were older than the known ones, and have been overwritten.
     outdated: dict[PartitionId, PartitionState] = field(default_factory=dict)
 
     @classmethod
     def refused(cls, partitions: Iterable[PartitionId], failure: KafkaError) -> Rewritten:
-        """None of them was written."""
+        """No partition was written."""
         return cls(errors=dict.fromkeys(partitions, failure), failure=failure)
+
+    def outcomes(
+        self, partitions: Iterable[PartitionId]
+    ) -> dict[PartitionId, PartitionState | KafkaError]:
+        """The new state of each of these partitions, or the error."""
+        gone = KafkaError(ErrorCode.unknown_topic_id)
+        return {**dict.fromkeys(partitions, gone), **self.stored, **self.errors}
 
 
 def rewrite_states(
     session: Session, places: Iterable[Place], decide: Decision, writer: Writer
 ) -> Rewritten:
-    """Have the states be what is decided. Where a node for one is missing, what is known counts.
+    """Write the states that are decided. If the node of a state is missing, the known one counts.
 
-    A new leader, and who comes into an ISR, is alive in the epoch that was decided on.
+    The transaction checks that new leaders and new ISR members are still in the broker epoch that
+    the decision relied on.
     """
     rewriting = _Rewriting(session, places, decide, writer)
     rewriting.run()
@@ -104,13 +113,13 @@ class _Change(NamedTuple):
     after: PartitionState
     operations: list[Operation]
     relies_on: frozenset[int]
-    #: What it writes over, where that was older than what was known; and why that is all it does.
+    #: The older state that is overwritten, if any; and the error, if that is all that is done.
     outdated: PartitionState | None = None
     error: KafkaError | None = None
 
 
 class _Rewriting:
-    """Attempts, until nothing is left to do."""
+    """Attempts, until all partitions are done."""
 
     def __init__(
         self, session: Session, places: Iterable[Place], decide: Decision, writer: Writer
@@ -139,7 +148,7 @@ class _Rewriting:
         self.done.errors.update(dict.fromkeys(self._left, self.done.failure))
 
     def _commit(self, changes: Sequence[_Change], together: int) -> Exception | None:
-        """Why something is left that should have been written."""
+        """Write changes; the last failure, if there was one."""
         failure = None
         parts = [changes[at : at + together] for at in range(0, len(changes), together)]
         outcomes = self._session.commit_all([self._transaction(each) for each in parts])
@@ -168,11 +177,11 @@ class _Rewriting:
     # -- deciding ----------------------------------------------------------------------------
 
     def _changes(self, *, is_first: bool) -> list[_Change]:
-        """What is to be written of what is left; nothing is left of the others.
+        """The changes of the partitions that are left; the others are done.
 
-        In the first attempt, states are taken to be as they are known, and new ones to be missing;
-        what would not be changed then, or is to be refused, is left for the second one. States are
-        read before the replicas that go with them: as they change together, those are never older.
+        The first attempt relies on the known states, and on new ones to be missing. A partition
+        that would be unchanged or refused by that is left for the second attempt. States are read
+        before their replicas: both change in one transaction, so the replicas are never older.
         """
         if is_first:
             known = map(self._change_of_known, self._still_there())
@@ -192,7 +201,7 @@ class _Rewriting:
         return changes
 
     def _still_there(self) -> list[Place]:
-        """Partitions of which the topic has not gone, with the replicas that are stored."""
+        """The partitions whose topic still exists, with the stored replicas."""
         topics = list(dict.fromkeys(each.topic for each in self._left.values()))
         paths = [layout.topic_path(each) for each in topics]
         found: dict[str, layout.TopicNode | UnreadableNode | None] = {}
@@ -220,7 +229,7 @@ class _Rewriting:
     def _change_of_known(self, place: Place) -> _Change | None:
         before = place.known
         try:
-            after = self._decide(place, before, self._epochs)
+            after = self._decide(place.partition, before, place.rules, self._epochs)
         except KafkaError:
             return None
         if before.partition_epoch == NO_EPOCH and after.leader_epoch != NO_EPOCH:
@@ -235,7 +244,7 @@ class _Rewriting:
         try:
             if node is not None:
                 before, outdated = self._stored(place, node)
-            after = self._decide(place, before, self._epochs)
+            after = self._decide(place.partition, before, place.rules, self._epochs)
         except UnreadableNode as error:
             self._refuse([place], as_kafka_error(error))
             return None
@@ -257,10 +266,10 @@ class _Rewriting:
         return self._replace(place, before, after)
 
     def _stored(self, place: Place, node: Node) -> tuple[PartitionState, PartitionState | None]:
-        """The state to decide on; and what is stored, if that is older than what is known.
+        """The state to decide on; and the stored one, if that is older than the known one.
 
         Raises:
-            UnreadableNode: the node is watched from now on.
+            UnreadableNode: and the node is watched from now on.
         """
         known, path = place.known, layout.state_path(*_at(place))
         state, version = read_state(self._session, path, node)
@@ -278,7 +287,7 @@ class _Rewriting:
         return _Change(place, after, [replaced], relies_on(before, after))
 
     def _create(self, place: Place, before: PartitionState, after: PartitionState) -> _Change:
-        """A state without a node; if it had one, it must look later than that did."""
+        """Create the node of a state; if there was one before, the new state must be newer."""
         if before.partition_epoch >= 0 and after.leader_epoch == before.leader_epoch:
             after = replace(after, leader_epoch=after.leader_epoch + 1)
         after = replace(after, partition_epoch=0)
@@ -286,7 +295,7 @@ class _Rewriting:
         return _Change(place, after, [Create(layout.state_path(*_at(place)), data)], frozenset())
 
     def _missing_parents(self, new: Sequence[_Change]) -> list[list[Create]]:
-        """What must be created above new states. Never the topic, which may be deleted."""
+        """The nodes to be created above new states; never the topic's, which may be deleted."""
         paths = [
             path
             for each in new
@@ -303,7 +312,7 @@ class _Rewriting:
         created: list[list[Create]] = []
         for pair in zip(paths[::2], paths[1::2], strict=True):
             created.append([Create(path) for path in pair if path in missing])
-            missing.difference_update(pair)  # the first transaction makes what they share
+            missing.difference_update(pair)  # a shared parent is created once
         return created
 
     def _written(self, change: _Change) -> None:
@@ -325,11 +334,11 @@ class _Rewriting:
 
 
 def read_state(session: Session, path: str, node: Node) -> tuple[layout.StateNode, int]:
-    """What a node says, and its version. One that nobody can read is watched: it may be mended.
+    """The state in a node, and its version. An unreadable node is watched, as it may be repaired.
 
     Raises:
-        UnreadableNode: it is no state.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        UnreadableNode: it is not a state.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     try:
         return layout.decode_state(path, node.data), node.version
@@ -343,7 +352,7 @@ def read_state(session: Session, path: str, node: Node) -> tuple[layout.StateNod
 def known_state(
     index: int, assignment: ReplicaAssignment, node: layout.StateNode, version: int
 ) -> PartitionState:
-    """A partition as its nodes say."""
+    """A partition's state, from the contents of its nodes."""
     replicas, adding, removing = assignment
     return PartitionState(
         index,
@@ -363,7 +372,7 @@ def _at(place: Place) -> tuple[str, int]:
 
 
 def relies_on(before: PartitionState, after: PartitionState) -> frozenset[int]:
-    """Brokers that must be what they are taken for: they may lead, or be in sync, from now on."""
+    """The brokers whose epochs a change relies on: a new leader, and new ISR members."""
     added = set(after.isr) - set(before.isr)
     if after.leader not in (before.leader, NO_LEADER):
         added.add(after.leader)
@@ -371,7 +380,7 @@ def relies_on(before: PartitionState, after: PartitionState) -> frozenset[int]:
 
 
 def changed(state: PartitionState) -> ChangedState:
-    """News of a state: all of it, as what came before it may not have been seen."""
+    """The notification of a state: complete, as earlier notifications may have been missed."""
     return ChangedState(
         state.leader,
         state.leader_epoch,

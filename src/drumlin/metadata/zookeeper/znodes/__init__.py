@@ -1,1 +1,1 @@
-"""Paths and contents of znodes, and what a mutation writes into them. Pure."""
+"""Paths and contents of znodes, and the operations by which mutations write them. Pure."""

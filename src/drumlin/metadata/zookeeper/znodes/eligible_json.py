@@ -1,4 +1,4 @@
-"""Who may lead a partition besides its ISR, as JSON that states and news of them have. Pure."""
+"""Eligible leader replicas as JSON, in the nodes of states and in notifications of them. Pure."""
 
 from __future__ import annotations
 

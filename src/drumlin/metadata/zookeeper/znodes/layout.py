@@ -1,7 +1,7 @@
-"""Znodes of Apache Kafka 3.9's ZooKeeper mode: their paths, and the JSON in them. Pure.
+"""Znodes of Apache Kafka 3.9's ZooKeeper mode: their paths, and their contents as JSON. Pure.
 
-Keys of JSON stand in the order in which Kafka writes them. Below `/drumlin` is what Kafka has no
-place for; more of it is in `own_layout.py`.
+JSON keys have the order in which Kafka writes them. Nodes that Kafka does not know are below
+`/drumlin`; most of those are in `own_layout.py`.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = f"{CONFIG_CHANGES}/config_change_"
 TO_DELETE: Final = "/admin/delete_topics"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
-#: Ours: a node for each deleted topic of which folders may be left, or of which a broker has not
-#: heard.
+#: Drumlin's: one node for each deleted topic of which folders may be left, or which some broker
+#: does not know to be deleted.
 DELETED: Final = "/drumlin/deleted_topics"
 
-#: What Kafka makes in an empty chroot, and what is ours.
+#: The nodes that Kafka creates in an empty chroot, and Drumlin's.
 PERSISTENT: Final = (
     "/consumers",
     BROKERS,
@@ -80,9 +80,9 @@ _KINDS: Final = {
 }
 _TYPES: Final = {kind: each for each, kind in _KINDS.items()}
 _DEFAULT: Final = "<default>"
-#: Of which a whole block follows below 2**63.
+#: The largest last id of a block that a whole block follows below 2**63.
 _PRODUCER_ID_MAX: Final = 2**63 - 1 - PRODUCER_ID_BLOCK_SIZE
-#: "None", and the log of metadata that Kafka has in KRaft mode.
+#: Topic ids that Kafka reserves: no id, and that of KRaft's metadata log.
 _RESERVED_IDS: Final = (UUID(int=0), UUID(int=1))
 _ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://(?P<host>[^/]*):(?P<port>[0-9]{1,5})")
 _PORT_MAX: Final = 65_535
@@ -93,9 +93,9 @@ _NONE: Final[Mapping[int, tuple[int, ...]]] = MappingProxyType({})
 
 
 class TopicNode(NamedTuple):
-    """A topic's id, None where an old tool left it out, and the replicas of its partitions.
+    """A topic's id, None if an old tool left it out, and the replicas of its partitions.
 
-    Those that are being added and removed are there for partitions that are reassigned.
+    `adding` and `removing` have entries for partitions that are being reassigned.
     """
 
     topic_id: UUID | None
@@ -113,9 +113,9 @@ class TopicNode(NamedTuple):
 
 
 class StateNode(NamedTuple):
-    """Who leads a partition, as a controller has written it, or a leader in its epoch.
+    """A partition's leader and ISR, as written by a controller or by the leader.
 
-    What is in `eligible` is ours, and is left out where nobody is: Kafka passes over it.
+    `eligible` is Drumlin's; it is left out of the JSON if it is empty, and Kafka ignores it.
     """
 
     leader: int
@@ -149,7 +149,7 @@ def state_path(name: str, partition: int) -> str:
 
 
 def topic_below(path: str) -> tuple[str, bool]:
-    """The topic that a node below `TOPICS` is of, and whether it is the topic's own node."""
+    """The topic to which a node below `TOPICS` belongs, and whether it is the topic's own node."""
     name, _, below = path.removeprefix(f"{TOPICS}/").partition("/")
     return name, not below
 
@@ -163,7 +163,7 @@ def deleted_path(topic_id: UUID) -> str:
 
 
 def config_entity(resource: Resource) -> str:
-    """What a notification calls the resource. Names of groups are escaped, as Kafka's of users."""
+    """The resource's name in a notification. Group names are escaped, like user names in Kafka."""
     name = resource.name
     if resource.type is ResourceType.BROKER:
         name = name or _DEFAULT
@@ -177,12 +177,12 @@ def config_path(resource: Resource) -> str:
 
 
 def config_kinds() -> Mapping[str, ResourceType]:
-    """Path of a folder of configurations -> whose they are."""
+    """Parent nodes of configurations, and the type of their resources."""
     return {f"/config/{kind}": each for kind, each in _TYPES.items()}
 
 
 def resource_named(kind: ResourceType, name: str) -> Resource:
-    """The resource whose configuration has a node of this name."""
+    """The resource whose configuration is in the node of this name."""
     if kind is ResourceType.BROKER:
         return Resource(kind, "" if name == _DEFAULT else name)
     return Resource(kind, unquote(name) if kind is ResourceType.GROUP else name)
@@ -255,7 +255,7 @@ def encode_topic(
 
 
 def encode_assignments(topic_id: UUID, assignments: Iterable[ReplicaAssignment]) -> bytes:
-    """The node of a topic of which partitions may be reassigned."""
+    """The content of a topic's node; some of its partitions may be being reassigned."""
     found = list(enumerate(assignments))
     return encode_topic(
         topic_id,
@@ -330,7 +330,7 @@ def encode_controller(node_id: int, timestamp_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes) -> int:
-    """The broker that is the controller."""
+    """The controller's broker id."""
     fields = versioned(CONTROLLER, data, (1, 2))
     return as_number(CONTROLLER, fields.get("brokerid"), "brokerid", 0)
 
@@ -362,7 +362,7 @@ def encode_config_change(resource: Resource) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> Resource | None:
-    """Whose configuration has changed; None if that is of no concern here: users, clients."""
+    """The resource whose configuration has changed; None for users and clients, unused here."""
     fields = versioned(path, data, (1, 2))
     if fields["version"] == 1:
         kind, name = fields.get("entity_type"), fields.get("entity_name")
@@ -380,7 +380,7 @@ def encode_producer_ids(node_id: int, block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_ids(data: bytes) -> int:
-    """The last producer id that was given out; -1: none was."""
+    """The last producer id of the last block; -1: there was none."""
     if not data:
         return -1
     text = versioned(PRODUCER_IDS, data, (1,)).get("block_end")
@@ -395,7 +395,7 @@ def decode_producer_ids(data: bytes) -> int:
     return int(text)
 
 
-#: Broker -> the log dirs in which it may have folders of a topic; None: in any.
+#: For each broker the log dirs in which it may have folders of a topic; None: any.
 Folders = Mapping[int, tuple[str, ...] | None]
 
 

@@ -1,7 +1,7 @@
-"""What a mutation writes, as operations of ZooKeeper's transactions. Pure.
+"""The operations of ZooKeeper transactions that a mutation consists of. Pure.
 
-A transaction is at most as large as ZooKeeper takes. So a change of very many nodes is several: the
-first decides it, and whoever finds the others missing makes up for them (`following.py`).
+The size of a transaction is limited. A change of very many nodes takes several: the first one
+decides it, and a broker that finds later ones missing completes them (`following.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Create(NamedTuple):
 
 
 class Replace(NamedTuple):
-    """Replaces what a node holds, if it has this version."""
+    """Replaces the data of a node, if it has this version."""
 
     path: str
     data: bytes
@@ -45,7 +45,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Lets the transaction fail unless the node is there, and has this version."""
+    """Fails the transaction unless the node exists and has this version."""
 
     path: str
     version: int = ANY_VERSION
@@ -56,15 +56,15 @@ Transaction = Sequence[Operation]
 
 
 def broker_checks(node_id: int, epoch: int) -> tuple[Check, Check]:
-    """Let the transaction fail unless the broker is in this epoch, and is registered."""
+    """Checks that the broker is registered in this epoch."""
     return (
         Check(own_layout.broker_epoch_path(node_id), epoch),
-        Check(layout.broker_path(node_id), 0),  # which is never replaced
+        Check(layout.broker_path(node_id), 0),  # its data is never replaced
     )
 
 
 class BrokerFence(NamedTuple):
-    """The registration in which a broker writes; its epoch."""
+    """The registration with which a broker writes."""
 
     node_id: int
     epoch: int
@@ -72,13 +72,13 @@ class BrokerFence(NamedTuple):
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Whether it lasts."""
+        """Checks that fail if the registration was lost."""
         checks = broker_checks(self.node_id, self.epoch)
         return checks if self.is_registered else checks[:1]
 
 
 class ControllerFence(NamedTuple):
-    """The controller epoch in which we write, and the version that its node has while it lasts."""
+    """The controller epoch in which a controller writes, and the version of its node meanwhile."""
 
     epoch: int
     version: int
@@ -92,21 +92,21 @@ Fence = BrokerFence | ControllerFence
 
 
 def none_at(path: str) -> tuple[Operation, Operation]:
-    """Let the transaction fail if there is such a node. It passes by those who watch for one."""
+    """Operations that fail the transaction if the node exists, without firing watches."""
     return Create(path), Delete(path)
 
 
 class NodeTooLarge(Exception):
-    """ZooKeeper does not take as much in one node."""
+    """A node would be larger than ZooKeeper allows."""
 
 
 def transactions(
     operations: Iterable[Operation], first: Sequence[Operation]
 ) -> Iterator[list[Operation]]:
-    """The operations in as few transactions as may be, `first` at the beginning of each of them.
+    """The operations in as few transactions as possible, each beginning with `first`.
 
     Raises:
-        NodeTooLarge: one of them alone is too large.
+        NodeTooLarge: a single operation is too large.
     """
     part: list[Operation] = [*first]
     size = 0
@@ -125,7 +125,7 @@ def transactions(
 def create_topic(
     topic: TopicState, configs: Mapping[str, str], epoch: int, *, has_configs: bool
 ) -> Iterator[Operation]:
-    """Create a topic; the configuration first, and the topic's node in the same transaction."""
+    """Create a topic: its configuration and its node in the first transaction."""
     path = layout.config_path(Resource(ResourceType.TOPIC, topic.name))
     data = layout.encode_configs(configs)
     yield Replace(path, data) if has_configs else Create(path, data)
@@ -144,7 +144,7 @@ def add_partitions(
     version: int,
     epoch: int,
 ) -> Iterator[Operation]:
-    """Add partitions to the topic that has the node `stored` of this version."""
+    """Add partitions to a topic whose node is `stored` in this version."""
     assignments = [*stored.assignments(), *(each.assignment for each in added)]
     data = layout.encode_assignments(topic.topic_id, assignments)
     yield Replace(layout.topic_path(topic.name), data, version)
@@ -167,10 +167,10 @@ def state_data(state: PartitionState, controller_epoch: int) -> bytes:
 
 
 def mark_deleted(topic: TopicState, known_ids: Iterable[int]) -> Create:
-    """What stays of a topic: folders of it may be in any log dir of these brokers.
+    """Note the deletion of a topic: folders of it may be in any log dir of these brokers.
 
-    Those that are known have to hear of it, too, though they may have no replica: it is forgotten
-    once all of them have said that they have no folder.
+    Among them are all known brokers, even without a replica. The deletion is forgotten once all of
+    them have noted that they have no folder.
     """
     brokers = {*known_ids, *(each for state in topic.partitions for each in state.replicas)}
     folders: Folders = dict.fromkeys(sorted(brokers))
@@ -180,10 +180,10 @@ def mark_deleted(topic: TopicState, known_ids: Iterable[int]) -> Create:
 def put_configs(
     resource: Resource, configs: Mapping[str, str], version: int | None
 ) -> Iterator[Operation]:
-    """Replace a configuration whose node has this version, None if it has none; and tell others."""
+    """Replace a configuration and announce it. `version`: of its node; None if there is none."""
     path, data = layout.config_path(resource), layout.encode_configs(configs)
     yield Create(path, data) if version is None else Replace(path, data, version)
     if resource.type is ResourceType.TOPIC:
-        yield Check(layout.topic_path(resource.name))  # another broker may be deleting it
+        yield Check(layout.topic_path(resource.name))  # fails if the topic has been deleted
     change = layout.encode_config_change(resource)
     yield Create(layout.CONFIG_CHANGE_PREFIX, change, is_sequence=True)

@@ -1,9 +1,9 @@
-"""Znodes below `/drumlin` by which brokers of Drumlin know each other: paths and content. Pure.
+"""Znodes below `/drumlin`, which only brokers of Drumlin use: paths and contents. Pure.
 
 A broker has an *epoch* for each registration: the version of its node below
-`/drumlin/broker_epochs`, which is replaced before it registers. Whoever has changed states of
-partitions says so by a node below `/drumlin/state_news`, in the same transaction. A chroot into
-which an embedded store is moved, or was, has `/drumlin/adoption`.
+`/drumlin/broker_epochs`, which is replaced before it registers. Changes of partition states are
+announced by a sequential node below `/drumlin/state_news`, in the same transaction. A chroot into
+which an embedded store is or was moved has `/drumlin/adoption`.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from drumlin.zookeeper.nodes import (
 BROKER_EPOCHS: Final = "/drumlin/broker_epochs"
 STATE_NEWS: Final = "/drumlin/state_news"
 STATE_NEWS_PREFIX: Final = f"{STATE_NEWS}/states_"
-#: There from the first step of an adoption on, for ever.
+#: Exists from the first step of an adoption on, for ever.
 ADOPTION: Final = "/drumlin/adoption"
 
 PERSISTENT: Final = (BROKER_EPOCHS, STATE_NEWS)
-#: What the epoch of a broker names that was forgotten.
+#: The session in the epoch node of an unregistered broker.
 NO_SESSION: Final = 0
-#: Without the assignment of replicas, with it, and with those who may lead besides the ISR.
+#: The numbers of fields: basic, with the replica assignment, and with eligible leader replicas.
 _FIELDS: Final = (5, 8, 9)
 
 
 class ChangedState(NamedTuple):
-    """What a partition's state is from now on."""
+    """The new state of a partition in a notification."""
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
-    #: None: it is what it was, as an older broker says.
+    #: None: unchanged, in a notification of an older version of Drumlin.
     assignment: ReplicaAssignment | None = None
     eligible: Eligible = NOBODY
 
 
 class AdoptionNode(NamedTuple):
-    """How far the adoption of a broker's embedded store has come.
+    """The progress of adopting a broker's embedded store.
 
-    fingerprint: of the store as it is written here.
-    began_empty: there was nothing in the chroot before, so all that is there is of the adoption.
-    is_complete: brokers may start. Until then none does.
+    fingerprint: of the store's contents.
+    began_empty: the chroot was empty before, so everything in it comes from the adoption.
+    is_complete: brokers may start; until then they refuse to.
     """
 
     node_id: int
@@ -74,17 +74,17 @@ def broker_epoch_path(node_id: int) -> str:
 
 
 def encode_broker_epoch(session_id: int) -> bytes:
-    """A broker of Apache Kafka leaves no such node: its session is not the one that is named."""
+    """The content of a broker's epoch node: its session, by which others know it is Drumlin's."""
     return encode({"version": 1, "session": f"{session_id:x}"})
 
 
 def is_unregistered(path: str, data: bytes) -> bool:
-    """Whether the broker was forgotten, as it does not come back."""
+    """Whether the broker was unregistered."""
     return decode_broker_epoch(path, data) == NO_SESSION
 
 
 def decode_broker_epoch(path: str, data: bytes) -> int:
-    """The session in which the broker is about to register, or has."""
+    """The session in which the broker is registered or about to register."""
     text = versioned(path, data, (1,)).get("session")
     try:
         return int(str(text), 16)

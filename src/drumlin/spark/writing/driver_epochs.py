@@ -10,18 +10,18 @@ import threading
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
+from drumlin import Transaction
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError
-from drumlin.client.transactions.transaction import Transaction
-from drumlin.spark.writing.protocol.state import Office
+from drumlin.spark.writing.protocol.state import DriverEpoch
 
 _SINKS_MAX: Final = 100
 
 
 class Held(NamedTuple):
-    """An office, and the transaction in which its driver writes next."""
+    """An epoch of the driver, and the transaction in which it writes next."""
 
-    office: Office
+    epoch: DriverEpoch
     transaction: Transaction
 
 
@@ -38,11 +38,11 @@ def take(client: Client, sink: str, decision_topic: str) -> Held | None:
 def leave(client: Client, sink: str, decision_topic: str, held: Held) -> None:
     """Leave it for the sink's next commit. Sinks without a commit for the longest are dropped."""
     with _lock:
-        offices = _held.setdefault(client, {})
-        forgotten = [offices.pop((sink, decision_topic), None)]
-        offices[sink, decision_topic] = held
-        while len(offices) > _SINKS_MAX:
-            forgotten.append(offices.pop(next(iter(offices))))
+        epochs = _held.setdefault(client, {})
+        forgotten = [epochs.pop((sink, decision_topic), None)]
+        epochs[sink, decision_topic] = held
+        while len(epochs) > _SINKS_MAX:
+            forgotten.append(epochs.pop(next(iter(epochs))))
     for each in forgotten:
         if each is not None:  # nothing is in it, so nothing is sent; but the client keeps it
             with contextlib.suppress(ClientError):

@@ -1,8 +1,8 @@
-"""Threads that help one cleaning with work that releases the GIL; results come in order.
+"""Helper threads of one cleaning, for tasks that release the GIL, with ordered results.
 
-The cleaner's own thread submits tasks, takes their results in the order of submission, and works on
-tasks itself while it waits. There are no threads before the first task, and none after `close`.
-Tasks know nothing of each other, and a crew nothing of what they do.
+The cleaner's own thread submits tasks, takes their results in the order of submission, and runs
+tasks itself while it waits. No thread exists before the first task or after `close`. Tasks must be
+independent of each other.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
-#: More would wait for the GIL, and for the thread that takes the results.
+#: More helpers would wait for the GIL, and for the thread that takes the results.
 _HELPERS_MAX: Final = 3
-#: Tasks per thread that are under way, or done and not taken.
+#: The number of tasks per thread that are running, or whose results are not taken yet.
 _TASKS_EACH: Final = 2
 
 
 def helpers_for(cleaner_threads: int) -> int:
-    """Helpers for each cleaner: all threads together are no more than the cores."""
+    """The number of helpers for each cleaner, so that all threads together fit the cores."""
     cores = len(os.sched_getaffinity(0))
     return min(_HELPERS_MAX, max(0, cores // max(1, cleaner_threads) - 1))
 
@@ -46,8 +46,8 @@ class _Task:
         self.is_done = True
 
 
-class Crew:
-    """See the module. Only one thread may call it."""
+class Executor:
+    """The helper threads. Only one thread may call the methods."""
 
     def __init__(self, helpers: int) -> None:
         self._helpers = helpers
@@ -61,25 +61,25 @@ class Crew:
 
     @property
     def tasks_max(self) -> int:
-        """How many tasks may be submitted whose results are not taken yet."""
+        """The limit of tasks whose results are not taken yet."""
         return _TASKS_EACH * (self._helpers + 1)
 
     def submit(self, function: Callable[[], Any]) -> _Task:
-        """Add a task for the first free thread."""
+        """Add a task, which the first free thread runs."""
         task = _Task(function)
         with self._lock:
             self._waiting.append(task)
             self._is_wanted.notify()
         if len(self._threads) < self._helpers:
             thread = threading.Thread(target=self._work, name="cleaner-helper", daemon=True)
-            # Where there can be no more threads, the cleaner's own does all of it.
+            # If no thread can be started, the cleaner's own does all the work.
             with contextlib.suppress(RuntimeError, MemoryError):
                 thread.start()
                 self._threads.append(thread)
         return task
 
     def result(self, task: _Task) -> Any:
-        """Return or raise what a task has returned or raised. Works on other tasks meanwhile."""
+        """Wait for the result or exception of a task, and run other tasks in the meantime."""
         while not task.is_done:
             with self._lock:
                 if task.is_done:
@@ -103,21 +103,21 @@ class Crew:
                 task = self._waiting.popleft()
                 self._running += 1
             task.run()
-            del task  # else it would keep alive what its result's taker has let go
+            del task  # else this frame would keep its result alive
             with self._lock:
                 self._running -= 1
                 self._is_done.notify()
 
-    def give_up(self) -> None:
-        """Drop the waiting tasks; those under way have ended when this returns."""
+    def cancel(self) -> None:
+        """Drop the waiting tasks, and wait until the running ones have ended."""
         with self._lock:
             self._waiting.clear()
             while self._running:
                 self._is_done.wait()
 
     def close(self) -> None:
-        """Like `give_up`, and end all threads."""
-        self.give_up()
+        """Cancel all tasks, and end all threads."""
+        self.cancel()
         with self._lock:
             self._is_closed = True
             self._is_wanted.notify_all()
@@ -126,39 +126,39 @@ class Crew:
         self._threads.clear()
 
 
-class InOrder(Generic[T]):
-    """Steps, some done by a crew, which are taken in the order in which they were added.
+class OrderedResults(Generic[T]):
+    """Results in the order in which they were added, some of them computed by tasks.
 
-    A step is added as it is, or as a task that returns it. No task is left when the block ends
-    early, or with an error.
+    A result is added directly, or as a task that computes it. No task is left running when the
+    `with` block ends early or by an exception.
     """
 
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
         self._steps: deque[tuple[_Task | None, T | None]] = deque()
         self._tasks = 0
 
-    def __enter__(self) -> InOrder[T]:
+    def __enter__(self) -> OrderedResults[T]:
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._steps:
             self._steps.clear()
-            self._crew.give_up()
+            self._executor.cancel()
 
     def add(self, step: T) -> Iterator[T]:
-        """Add a finished step. Like the methods below, returns the steps whose turn it is."""
+        """Add a result. Like the methods below, yields the results whose turn it is."""
         self._steps.append((None, step))
-        return self._take(self._crew.tasks_max)
+        return self._take(self._executor.tasks_max)
 
     def add_task(self, function: Callable[[], T]) -> Iterator[T]:
-        """Add a step to be done by the crew."""
-        self._steps.append((self._crew.submit(function), None))
+        """Add a task that computes a result."""
+        self._steps.append((self._executor.submit(function), None))
         self._tasks += 1
-        return self._take(self._crew.tasks_max)
+        return self._take(self._executor.tasks_max)
 
     def finish(self, function: Callable[[], T] | None = None) -> Iterator[T]:
-        """All steps left. `function` is the last one; if it is the only task, it runs here."""
+        """Yield all remaining results, the last by `function`, which runs here if it is alone."""
         if function is not None and self._tasks:
             yield from self.add_task(function)
         elif function is not None:
@@ -167,7 +167,7 @@ class InOrder(Generic[T]):
         yield from self._take(0)
 
     def _take(self, tasks_left: int) -> Iterator[T]:
-        # A finished step is returned as soon as no step before it is left.
+        # A finished result is yielded as soon as it is the first.
         while self._steps and (self._tasks > tasks_left or self._steps[0][0] is None):
             yield self._next()
 
@@ -177,5 +177,5 @@ class InOrder(Generic[T]):
             assert step is not None
             return step
         self._tasks -= 1
-        result: T = self._crew.result(task)
+        result: T = self._executor.result(task)
         return result

@@ -1,6 +1,6 @@
-"""Reading a segment's file in pieces of a megabyte, into one buffer that is reused.
+"""Reading a segment's file in chunks of a megabyte, into a buffer that is reused.
 
-Every piece is counted by the throttle. Before each one the cleaning can be stopped.
+The throttle counts every chunk. A cleaning can be stopped before each chunk.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from drumlin.compaction.throttle import Throttle
 from drumlin.storage.files.files import Files
 from drumlin.storage.segment.segment import Segment
 
-#: Small enough for a processor's cache, and for a smooth throttle.
-_PIECE_BYTES: Final = 1 << 20
+#: Small enough for a processor's cache, and for smooth throttling.
+_CHUNK_BYTES: Final = 1 << 20
 
 
-class Piece:
-    """Bytes of a file; the consumer sets how many it has `used`."""
+class SegmentChunk:
+    """Bytes of a segment's file; the caller sets `used` to the number of bytes processed."""
 
     __slots__ = ("_path", "_position", "used", "view")
 
@@ -33,30 +33,30 @@ class Piece:
 
     @property
     def where(self) -> str:
-        """File and position after the used bytes, for messages."""
+        """The file, and the position after the used bytes, for messages."""
         return f"{self._path}, position {self._position + self.used}"
 
 
-class PieceReader:
-    """One cleaner's buffer, and how it is filled."""
+class SegmentReader:
+    """The reader of one cleaner, with its buffer."""
 
     def __init__(self, files: Files, throttle: Throttle, stopping: threading.Event) -> None:
         self._files = files
         self._throttle = throttle
         self._stopping = stopping
-        self._buffer = mmap.mmap(-1, _PIECE_BYTES)
+        self._buffer = mmap.mmap(-1, _CHUNK_BYTES)
 
-    def pieces(self, segment: Segment) -> Iterator[Piece]:
-        """Pieces of a sealed segment, each starting where the use of the one before ended.
+    def chunks(self, segment: Segment) -> Iterator[SegmentChunk]:
+        """Read a sealed segment; each chunk starts after the used bytes of the one before.
 
-        At least one batch of a piece must be used; if none is whole in it, the piece is read again
-        with more bytes.
+        The caller must use at least one batch of a chunk, or nothing if no batch in it is whole:
+        then the chunk is read again, with more bytes.
 
         Raises:
             CleaningFailed: the file ends within a batch.
             CleaningStopped: the pool stops.
-            SegmentGone: it was removed meanwhile.
-            OSError: it can't be read.
+            SegmentGone: the segment was removed meanwhile.
+            OSError: the file can't be read.
         """
         position, end = 0, segment.size
         with segment.log_file as descriptor:
@@ -67,17 +67,17 @@ class PieceReader:
                     raise SegmentGone(segment.log_file.path)
                 size = min(len(self._buffer), end - position)
                 path = segment.log_file.path
-                piece = Piece(memoryview(self._buffer)[:size], path, position)
-                count = self._files.read_into(descriptor, piece.view, position)
+                chunk = SegmentChunk(memoryview(self._buffer)[:size], path, position)
+                count = self._files.read_into(descriptor, chunk.view, position)
                 if count < size:
                     raise CleaningFailed(
                         f"{segment.log_file.path} ends at {position + count}, not at {end}"
                     )
                 self._throttle.spend(size)
-                yield piece
-                piece.view.release()
-                if piece.used:
-                    position += piece.used
+                yield chunk
+                chunk.view.release()
+                if chunk.used:
+                    position += chunk.used
                 elif size == end - position:
                     raise CleaningFailed(
                         f"{segment.log_file.path}, position {position}: the last batch is cut off"
@@ -91,6 +91,6 @@ class PieceReader:
         self._buffer = mmap.mmap(-1, size)
 
     def close(self) -> None:
-        # An exception under way may hold slices of it; the memory is freed with that.
+        # The traceback of an exception may hold slices of it, and frees the memory later.
         with contextlib.suppress(BufferError):
             self._buffer.close()

@@ -1,4 +1,4 @@
-"""What the log says of a new leader that may lack records. Decides nothing."""
+"""Log messages about elected leaders that may lack records. Decides nothing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from drumlin.metadata.rules.eligible import Election, election, is_nothing_left
 
 _log = logging.getLogger(__name__)
 
-_BY_CONFIG: Final = "unclean.leader.election.enable says so"
+#: Reasons for an unclean election.
+BY_CONFIG: Final = "unclean.leader.election.enable says so"
+BY_REQUEST: Final = "an operator has asked for it"
 
 
-def say_how_elected(
-    topic: str, before: PartitionState, after: PartitionState, why: str = _BY_CONFIG
+def log_election(
+    topic: str, before: PartitionState, after: PartitionState, why: str = BY_CONFIG
 ) -> None:
-    """Of a clean election nothing is said. `why` an unclean one was made."""
+    """Log an election by which records may be lost; nothing is logged for a clean one."""
     kind = election(before, after)
     if kind is Election.RECOVERY:
         ends = {each.node_id: each.log_end.end_offset for each in before.last_known}

@@ -1,7 +1,7 @@
-"""kazoo's thread for a connection, which lasts as long as the client does.
+"""A kazoo client whose connection thread survives every error.
 
-kazoo's own ends for good with the first error that it does not know, such as one of `epoll` when
-the system is short of something; the client would wait for ever for a connection.
+kazoo's own thread ends at the first error that it does not expect, for example one of `epoll` when
+the system runs short of a resource; then the client would wait forever for a connection.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 _PAUSE_S: Final = 0.5
 
 
-def lasting_client(**options: Any) -> KazooClient:
-    """A client that connects again, whatever its connection has failed for."""
+def reconnecting_client(**options: Any) -> KazooClient:
+    """A client that reconnects after whatever error its connection has failed with."""
     handler = _Handler()
     handler.client = KazooClient(handler=handler, **options)
     return handler.client
@@ -38,10 +38,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
                 try:
                     function(*arguments, **named)
                 except Exception as error:  # noqa: BLE001  see above
-                    _log.warning(
-                        "the connection to ZooKeeper has failed, and begins anew: %r", error
-                    )
-                    # What is asked for meanwhile has failed, as after any connection that is lost.
+                    _log.warning("the connection to ZooKeeper failed, connecting again: %r", error)
+                    # Requests in flight fail, as after any lost connection.
                     self.client._session_callback(KeeperState.CONNECTING)
                     time.sleep(_PAUSE_S)
                 else:

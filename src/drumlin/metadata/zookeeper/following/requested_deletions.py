@@ -1,6 +1,6 @@
-"""Topics that tools want to be deleted, or whose deletion broke off: the controller deletes them.
+"""Topics that tools ask to delete, or whose deletion was interrupted: the controller deletes them.
 
-Clients' deletions go the same way, on any broker.
+A client's request to delete a topic goes the same way, on any broker.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from drumlin.zookeeper.nodes import UnreadableNode
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from drumlin.metadata.zookeeper.following.others_topics import TopicNews
+    from drumlin.metadata.zookeeper.following.others_topics import TopicChanges
     from drumlin.metadata.zookeeper.parts import Parts
     from drumlin.metadata.zookeeper.session.session import Session
 
 _log = logging.getLogger(__name__)
 
 
-class DeletionWishes:
-    """Deletes topics, for whoever follows ZooKeeper, and for clients."""
+class RequestedDeletions:
+    """Deletes topics, for tools and for clients."""
 
-    def __init__(self, parts: Parts, topics: TopicNews) -> None:
+    def __init__(self, parts: Parts, topics: TopicChanges) -> None:
         self._parts = parts
         self._topics = topics
 
     async def follow(self) -> None:
-        """As the controller, delete the topics that are to be.
+        """As the controller, delete the requested topics.
 
         Raises:
-            KafkaError, Conflict, ZooKeeperFailure: one may be deleted later.
+            KafkaError, Conflict, ZooKeeperFailure: some topics remain to be deleted.
         """
         if self._parts.controllership.fence is None:
             return
@@ -47,10 +47,10 @@ class DeletionWishes:
             try:
                 await self._follow(name)
             except UnreadableNode as error:
-                self._parts.say(f"{error}; so topic {name} is not deleted")
+                self._parts.report(f"{error}; so topic {name} is not deleted")
 
     async def _follow(self, name: str) -> None:
-        """Delete a topic, if that may be."""
+        """Delete a topic, if it can be deleted."""
         await self._topics.look_at([name])
         topic = self._parts.image.topics.get(name)
         if topic is None:
@@ -67,14 +67,14 @@ class DeletionWishes:
                 await self._parts.commits.commit([Delete(layout.deletion_path(name))], fence)
 
     async def delete_held(self, topic: TopicState) -> Awaitable[None] | None:
-        """Delete a topic of which the lock is held, whether or not it is known here.
+        """Delete a topic, known here or not, whose lock the caller holds.
 
         Raises:
             KafkaError: NOT_CONTROLLER.
             Conflict, ZooKeeperFailure: it may be deleted later.
 
         Returns:
-            What is awaited has been told then.
+            Done when listeners have handled the deletion.
         """
         parts, own_id = self._parts, self._parts.config.node_id
         await parts.commits.run(delete_topic, topic, parts.registration.held(), own_id)
@@ -95,7 +95,7 @@ def _is_there(session: Session, name: str) -> bool:
 
 
 def _left_of(session: Session, name: str) -> TopicState | None:
-    """What is left of a topic whose deletion broke off; None if there is nothing, or no knowing."""
+    """The rest of a topic whose deletion was interrupted; None if there is none, or unreadable."""
     path = layout.topic_path(name)
     (node,) = session.read([path])
     if node is None:

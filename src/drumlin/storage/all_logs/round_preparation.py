@@ -1,6 +1,6 @@
-"""Reads, in threads, what rounds on the loop will ask of files that rest since the start.
+"""Preparation of rounds over all logs: reads, in a thread, what the round needs from idle files.
 
-A round that met a file which nobody has looked at would wait for the device, and the loop with it.
+A round runs on the loop, which would block if the round had to read a file for the first time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from drumlin.wire.error_codes import KafkaError
 
 
 def prepare_retention(logs: Iterable[PartitionLog], now_ms: int) -> None:
-    """What says which segments are too old, or too many."""
+    """Read the timestamps that decide which segments have expired."""
 
     def look(log: PartitionLog) -> None:
         start_offset, end_offset = log.log_start_offset, log.log_end_offset
@@ -23,12 +23,12 @@ def prepare_retention(logs: Iterable[PartitionLog], now_ms: int) -> None:
 
     for log in logs:
         if log.log_directory.is_readable:
-            with contextlib.suppress(KafkaError):  # said where the dir failed
+            with contextlib.suppress(KafkaError):  # logged where the log dir failed
                 log.look(partial(look, log))
 
 
 def prepare_rolls(logs: Iterable[PartitionLog]) -> None:
-    """The time of the first record in each active segment of a compacted log."""
+    """Read the first timestamp in the active segment of each compacted log."""
 
     def look(log: PartitionLog) -> None:
         _ = log.segments.active.first_timestamp

@@ -12,7 +12,7 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from drumlin.spark.writing import offices
+from drumlin.spark.writing import driver_epochs
 from drumlin.spark.writing.entry import commit_batch
 from drumlin.spark.writing.protocol.messages import SinkSettings, SourceOffsets, TaskIdentity
 from drumlin.spark.writing.protocol.sink_errors import Superseded
@@ -94,12 +94,12 @@ def test_the_decision_topic_was_deleted_and_is_made_anew(
 def test_what_was_not_used_for_long_is_closed(
     client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offices, "_SINKS_MAX", 1)
+    monkeypatch.setattr(driver_epochs, "_SINKS_MAX", 1)
     first, second = (f"query-{uuid.uuid4().hex[:12]}" for _ in range(2))
     commit(client, topic, identity(first, 0, 0))
-    held = offices.take(client, first, SETTINGS.decision_topic)
+    held = driver_epochs.take(client, first, SETTINGS.decision_topic)
     assert held is not None
-    offices.leave(client, first, SETTINGS.decision_topic, held)
+    driver_epochs.leave(client, first, SETTINGS.decision_topic, held)
     commit(client, topic, identity(second, 0, 0))
     assert held.transaction.state == "aborted"
     commit(client, topic, identity(first, 1, 0))

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.compaction.round.crew import Crew, InOrder, helpers_for
+from drumlin.compaction.round.executor import Executor, OrderedResults, helpers_for
 from records.strategies import QUICK
 
 _PATIENCE_S = 30
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
-    crew = Crew(2)
-    yield crew
-    crew.close()
+def executor() -> Iterator[Executor]:
+    executor = Executor(2)
+    yield executor
+    executor.close()
     assert not helpers()
 
 
@@ -32,7 +32,7 @@ def helpers() -> list[threading.Thread]:
 def test_steps_come_in_order_and_are_bounded(
     steps: list[bool], helper_count: int, ends_with_task: bool
 ) -> None:
-    crew = Crew(helper_count)
+    executor = Executor(helper_count)
     taken: list[int] = []
     begun: list[int] = []
 
@@ -43,27 +43,27 @@ def test_steps_come_in_order_and_are_bounded(
 
         return run
 
-    with InOrder[int](crew) as line:
+    with OrderedResults[int](executor) as line:
         for number, is_task in enumerate(steps):
             coming = line.add_task(task(number)) if is_task else line.add(number)
             taken += coming
             tasks_taken = sum(steps[: len(taken)])
-            assert sum(steps[: number + 1]) - tasks_taken <= crew.tasks_max
+            assert sum(steps[: number + 1]) - tasks_taken <= executor.tasks_max
         taken += line.finish(task(len(steps)) if ends_with_task else None)
     assert taken == list(range(len(steps) + ends_with_task))
     assert sorted(begun) == [n for n, is_task in enumerate(steps) if is_task] + (
         [len(steps)] if ends_with_task else []
     )
-    crew.close()
+    executor.close()
     assert not helpers()
 
 
-def test_an_error_is_raised_when_its_turn_comes(crew: Crew) -> None:
+def test_an_error_is_raised_when_its_turn_comes(executor: Executor) -> None:
     def fail() -> int:
         raise ValueError("the second one")
 
     taken: list[int] = []
-    with pytest.raises(ValueError, match="the second one"), InOrder[int](crew) as line:
+    with pytest.raises(ValueError, match="the second one"), OrderedResults[int](executor) as line:
         taken += line.add_task(lambda: 1)
         taken += line.add_task(fail)
         taken += line.add_task(lambda: 3)
@@ -72,7 +72,9 @@ def test_an_error_is_raised_when_its_turn_comes(crew: Crew) -> None:
     assert taken == [1]
 
 
-def test_who_leaves_early_waits_for_what_is_under_way_and_begins_nothing_more(crew: Crew) -> None:
+def test_who_leaves_early_waits_for_what_is_under_way_and_begins_nothing_more(
+    executor: Executor,
+) -> None:
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
     ran: list[int] = []
 
@@ -83,9 +85,9 @@ def test_who_leaves_early_waits_for_what_is_under_way_and_begins_nothing_more(cr
         return 0
 
     def leave() -> None:
-        with InOrder[int](Crew(0)) as line:
+        with OrderedResults[int](Executor(0)) as line:
             list(line.add_task(lambda: ran.append(1) or 1))
-        with InOrder[int](crew) as line:
+        with OrderedResults[int](executor) as line:
             list(line.add_task(long))
             assert begun.wait(_PATIENCE_S)
 
@@ -100,22 +102,22 @@ def test_who_leaves_early_waits_for_what_is_under_way_and_begins_nothing_more(cr
     assert ran == []
 
 
-def test_no_threads_before_there_is_anything_to_do(crew: Crew) -> None:
+def test_no_threads_before_there_is_anything_to_do(executor: Executor) -> None:
     assert not helpers()
-    with InOrder[int](crew) as line:
+    with OrderedResults[int](executor) as line:
         # No thread is waked for a step that is the only one.
         assert list(line.finish(lambda: 1)) == [1]
     assert not helpers()
 
 
 def test_where_no_thread_can_be_started_the_cleaner_does_all_of_it(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
+    executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     def results(count: int) -> list[int]:
-        with InOrder[int](crew) as line:
+        with OrderedResults[int](executor) as line:
             taken = [each for number in range(count) for each in line.add_task(lambda: number)]  # noqa: B023
             return [*taken, *line.finish()]
 

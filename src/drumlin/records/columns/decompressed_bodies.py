@@ -1,10 +1,10 @@
-"""Compressed bodies, decompressed into memory where one kernel call decodes many of them.
+"""Decompressing bodies in groups, so that one kernel call decodes many of them.
 
-Bodies that compress well are small, and calling a codec costs as much as decompressing one to ten
-kilobytes. Adjacent frames of lz4 and zstd are therefore read like one: the record counts in the
-batch headers tell where one body ends and the next begins. Two false counts that cancel each other
-out are not noticed: then offsets may be wrong, as in any batch whose producer wants that. The
-memory is reused.
+Well compressed bodies are small, and calling a codec costs as much as decompressing one to ten
+kilobytes. Therefore adjacent frames of lz4 and zstd are decompressed as one: the record counts in
+the batch headers show where a body ends and the next begins. False counts that cancel each other
+out are not noticed: then offsets may be wrong, as in any batch of a malicious producer. The memory
+is reused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from drumlin.records.kernels.layout import (
 from drumlin.records.plain.bodies import RECORD_SIZE_MIN
 from drumlin.records.plain.record import DECOMPRESSED_BYTES_MAX
 
-#: How much to decompress before it is decoded: small enough to stay in a processor's cache.
+#: The size to decompress before decoding, small enough to stay in a processor's cache.
 _GROUP_BYTES: Final = 1 << 20
 _MEMORY_BYTES: Final = 4 << 20
 _RATIO_AT_FIRST: Final = 4.0
@@ -44,10 +44,10 @@ _MEMORIES_KEPT: Final = 2
 _spare: deque[memoryview] = deque(maxlen=_MEMORIES_KEPT)
 
 
-def unfolded(buffer: Buffer, bodies: Bodies) -> Iterator[tuple[Buffer, Bodies]]:
-    """The same bodies in runs, each with the memory where they lie uncompressed.
+def decompressed(buffer: Buffer, bodies: Bodies) -> Iterator[tuple[Buffer, Bodies]]:
+    """The same bodies in runs, each with the memory of its decompressed bodies.
 
-    That memory is valid until the next run is asked for.
+    That memory is valid until the next run is requested.
 
     Raises:
         CorruptRecord: a body cannot be decompressed, or is too small for its records.
@@ -75,14 +75,14 @@ def unfolded(buffer: Buffer, bodies: Bodies) -> Iterator[tuple[Buffer, Bodies]]:
 def _are_frames(
     codec: int, data: memoryview, starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> bool:
-    """Whether the bodies can be read like one: none is read otherwise for what comes after it."""
+    """Whether the bodies can be decompressed as one: each is whole frames and nothing else."""
     if codec == LZ4:
         return lz4_layout.are_whole(data, starts, ends)
     return codec == ZSTD and zstd_frames.are_whole(data, starts, ends)
 
 
 class _Run:
-    """Bodies of one codec."""
+    """Consecutive bodies with the same codec."""
 
     def __init__(self, view: memoryview, codec: int, bodies: Bodies, memory: memoryview) -> None:
         self._view = view
@@ -100,7 +100,7 @@ class _Run:
         first = 0
         while first < len(self._bodies):
             end = self._end_of_group(first)
-            source, done = self._unfold(first, end)
+            source, done = self._decompress(first, end)
             group = self._bodies[first:done]
             self._check_counts(group, len(source))
             self._ratio = len(source) / max(1, self._compressed_bytes(first, done))
@@ -116,10 +116,10 @@ class _Run:
     def _compressed_bytes(self, first: int, end: int) -> int:
         return int(self._sizes_before[end] - self._sizes_before[first])
 
-    def _unfold(self, first: int, end: int) -> tuple[memoryview, int]:
-        """Decompress bodies from `first` on; returns their memory and the row after the last."""
+    def _decompress(self, first: int, end: int) -> tuple[memoryview, int]:
+        """Decompress bodies from `first` on; returns their memory, and the row after the last."""
         if self._joins and end - first > 1:
-            size = self._unfold_joined(first, end)
+            size = self._decompress_joined(first, end)
             if size is not None:
                 self._bodies[first:end, BODY_START] = OPEN
                 self._bodies[first:end, BODY_END] = OPEN
@@ -127,7 +127,7 @@ class _Run:
                 self._bodies[end - 1, BODY_END] = size
                 return self._memory[:size], end
         if self._ratio * self._compressed_bytes(first, first + 1) > len(self._memory):
-            return self._unfold_large(first), first + 1
+            return self._decompress_large(first), first + 1
         borders = [0]
         places = zip(self._starts[first:end].tolist(), self._ends[first:end].tolist(), strict=True)
         for start, stop in places:
@@ -137,14 +137,14 @@ class _Run:
                 break
             borders.append(borders[-1] + size)
         if len(borders) == 1:
-            return self._unfold_large(first), first + 1
+            return self._decompress_large(first), first + 1
         end = first + len(borders) - 1
         self._bodies[first:end, BODY_START] = borders[:-1]
         self._bodies[first:end, BODY_END] = borders[1:]
         return self._memory[: borders[-1]], end
 
-    def _unfold_joined(self, first: int, end: int) -> int | None:
-        """Decompress as one frame; its size, None where each must be decompressed alone."""
+    def _decompress_joined(self, first: int, end: int) -> int | None:
+        """Decompress bodies as one frame; returns the size, None if each needs its own call."""
         places = zip(self._starts[first:end].tolist(), self._ends[first:end].tolist(), strict=True)
         frames = b"".join([self._view[start:stop] for start, stop in places])
         try:
@@ -152,7 +152,7 @@ class _Run:
         except CorruptRecord:
             return None
 
-    def _unfold_large(self, row: int) -> memoryview:
+    def _decompress_large(self, row: int) -> memoryview:
         """Decompress a body that needs memory of its own."""
         data = self._view[self._starts[row] : self._ends[row]]
         body = memoryview(decompress(self._codec, data, DECOMPRESSED_BYTES_MAX))
@@ -161,7 +161,7 @@ class _Run:
         return body
 
     def _check_counts(self, group: Bodies, size: int) -> None:
-        # Counts are limited to what the bytes allow, as memory is allocated by them.
+        # Counts are limited by the size of the bytes, as memory is allocated by them.
         counts = group[:, BODY_COUNT]
         if int(counts.sum()) > size // RECORD_SIZE_MIN:
             offset = group[0, BODY_BASE_OFFSET]

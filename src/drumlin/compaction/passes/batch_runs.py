@@ -1,8 +1,8 @@
-"""Stretches of successive batches, unfolded so that a pass takes them for ordinary ones.
+"""Runs of consecutive special batches, decompressed so that a pass takes them for ordinary ones.
 
-One call of a pass handles all batches of a stretch: compressed ones are unfolded uncompressed,
-transactional ones without that attribute. A stretch is a task of its own, for any thread. So the
-memory it unfolds into is bounded, and a batch that does not fit is left to the caller.
+One call of a pass handles all batches of a run: compressed batches are decompressed, transactional
+ones lose that attribute. A run is a task for any thread, so the memory for it is bounded, and a
+batch that does not fit is left to the caller.
 """
 
 from __future__ import annotations
@@ -32,99 +32,99 @@ from drumlin.records.compression.stored_bodies import JOINED, decompress_for_now
 from drumlin.records.kernels import compaction_kernels
 
 D = TypeVar("D")
-#: Enough to be worth waking a thread, and few enough for a processor's cache when unfolded.
+#: Enough to be worth waking a thread, and few enough for a processor's cache when decompressed.
 _BATCHES_MAX: Final = 16
-_STRETCH_BYTES: Final = 96 << 10
+_RUN_BYTES: Final = 96 << 10
 _DECIDED_MAX: Final = 256
-#: Memory is used only where it is written to; most stretches need a sixteenth of it.
-UNFOLDED_BYTES_MAX: Final = 4 << 20
+#: Reserved only, as pages are allocated when written to; most runs need a sixteenth of it.
+UNCOMPRESSED_BYTES_MAX: Final = 4 << 20
 _BATCH_LENGTH: Final = slice(8, 12)
 
 
-class Taken(NamedTuple):
-    """A sound batch, and where it lies."""
+class CheckedBatch(NamedTuple):
+    """A batch whose CRC is correct, and its location for messages."""
 
     batch: memoryview
     header: BatchHeader
     where: str
 
     def failed(self, reason: object) -> CleaningFailed:
-        """The error to raise if it can't be read."""
+        """The exception if its records can't be read."""
         return CleaningFailed(f"{self.where}, offset {self.header.base_offset}: {reason}")
 
 
-class Stretch(Generic[D]):
-    """Successive batches, and the decisions about others among them."""
+class BatchRun(Generic[D]):
+    """Consecutive batches for a pass, and the results of those decided without one."""
 
     def __init__(self) -> None:
-        self.batches: list[Taken] = []
+        self.batches: list[CheckedBatch] = []
         self.decided: list[D] = []
         self._size_bytes = 0
 
-    def add(self, taken: Taken) -> None:
-        """Add a batch that is to be unfolded."""
-        self.batches.append(taken)
-        self._size_bytes += taken.header.size
+    def add(self, checked: CheckedBatch) -> None:
+        """Add a batch for the pass."""
+        self.batches.append(checked)
+        self._size_bytes += checked.header.size
 
     @property
     def is_full(self) -> bool:
-        """Whether the next batch should go into another stretch."""
+        """Whether to start another run with the next batch."""
         return (
             len(self.batches) >= _BATCHES_MAX
-            or self._size_bytes >= _STRETCH_BYTES
+            or self._size_bytes >= _RUN_BYTES
             or len(self.decided) >= _DECIDED_MAX
         )
 
 
-class Unfolded:
-    """Memory with the batches of a stretch, uncompressed."""
+class UncompressedRun:
+    """Memory for the decompressed batches of a run."""
 
     def __init__(self) -> None:
-        self.chunk = memoryview(mmap.mmap(-1, UNFOLDED_BYTES_MAX))
+        self.chunk = memoryview(mmap.mmap(-1, UNCOMPRESSED_BYTES_MAX))
         self.size = 0
         self._ends: list[int] = []
 
-    def fill(self, batches: Sequence[Taken]) -> int:
-        """Unfold as many batches as there is room for; returns their number.
+    def fill(self, batches: Sequence[CheckedBatch]) -> int:
+        """Decompress as many batches as fit; returns their number.
 
         Raises:
-            CleaningFailed: one can't be decompressed.
+            CleaningFailed: a batch can't be decompressed.
         """
         self.size = 0
         self._ends.clear()
         if len(batches) > 1 and self._fill_at_once(batches):
             return len(batches)
-        for taken in batches:
-            if not self._append(taken):
+        for checked in batches:
+            if not self._append(checked):
                 break
             self._ends.append(self.size)
         return len(self._ends)
 
-    def _fill_at_once(self, batches: Sequence[Taken]) -> bool:
-        """Unfold all of them by one call of the codec; False if they must be unfolded one by one.
+    def _fill_at_once(self, batches: Sequence[CheckedBatch]) -> bool:
+        """Decompress all batches by one call of the codec; False if they need a call each.
 
-        Successive frames are read like one. That spares creating a decompressor, and releasing the
-        GIL, for each batch. The headers tell where the records of each batch end.
+        Codecs read consecutive frames like a single one. This avoids creating a decompressor and
+        releasing the GIL for each batch. The kernel finds the end of each batch by its header.
         """
         codec = batches[0].header.compression
         decoder = JOINED.get(codec)
         if decoder is None:
             return False
-        bodies = [taken.batch[HEADER_SIZE:] for taken in batches]
-        if any(taken.header.compression != codec for taken in batches) or (
+        bodies = [checked.batch[HEADER_SIZE:] for checked in batches]
+        if any(checked.header.compression != codec for checked in batches) or (
             codec == LZ4 and not all(map(is_whole, bodies))
         ):
             return False
-        headers = b"".join(taken.batch[:HEADER_SIZE] for taken in batches)
-        room = UNFOLDED_BYTES_MAX - len(headers)
+        headers = b"".join(checked.batch[:HEADER_SIZE] for checked in batches)
+        room = UNCOMPRESSED_BYTES_MAX - len(headers)
         try:
-            unfolded = arena_of_thread().decode(decoder, b"".join(bodies), room)
+            uncompressed = arena_of_thread().decode(decoder, b"".join(bodies), room)
         except CorruptRecord:
             return False
         ends = (ctypes.c_int64 * len(batches))()
         count = compaction_kernels.required().lay_out(
-            _address(unfolded),
-            len(unfolded),
+            _address(uncompressed),
+            len(uncompressed),
             headers,
             len(batches),
             _address(self.chunk),
@@ -137,22 +137,22 @@ class Unfolded:
         self.size = ends[-1]
         return True
 
-    def _append(self, taken: Taken) -> bool:
-        batch, header, _ = taken
+    def _append(self, checked: CheckedBatch) -> bool:
+        batch, header, _ = checked
         start = self.size
         body_start = start + HEADER_SIZE
         try:
             body = decompress_for_now(
                 header.compression,
                 batch[HEADER_SIZE:],
-                max(0, UNFOLDED_BYTES_MAX - body_start),
+                max(0, UNCOMPRESSED_BYTES_MAX - body_start),
             )
         except DecompressedTooLarge:
             return False
         except CorruptRecord as error:
-            raise taken.failed(error) from None
+            raise checked.failed(error) from None
         end = body_start + len(body)
-        if end > UNFOLDED_BYTES_MAX:
+        if end > UNCOMPRESSED_BYTES_MAX:
             return False
         chunk = self.chunk
         chunk[start:body_start] = batch[:HEADER_SIZE]

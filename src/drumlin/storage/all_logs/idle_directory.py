@@ -1,7 +1,7 @@
-"""A log dir, or a broker's folder in one, on which no broker runs: partitions go in and out.
+"""A log dir, or a broker's part of one, that no broker uses: for moving partitions in and out.
 
-Knows what has to go along with a partition's folder. Blocking; nothing is durable before `sync`,
-except for checkpoints.
+Owns the list of checkpoints that have to move with a partition's folder. Blocks; except for
+checkpoints nothing is durable before `sync`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OFFSETS: Final = (
     checkpoints.KEPT_DELETIONS,
     checkpoints.EXACT_STATES,
 )
-#: Topic and number.
+#: Topic and partition number.
 Partition = tuple[str, int]
 _OWN_FILES: Final = frozenset(
     {
@@ -52,11 +52,11 @@ _OWN_FILES: Final = frozenset(
 )
 
 
-class RestingDirectory:
-    """See the module.
+class IdleDirectory:
+    """One such directory.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the directory cannot be read.
     """
 
     def __init__(self, path: str, files: Files) -> None:
@@ -72,11 +72,11 @@ class RestingDirectory:
         return f"{self.path}/{directory_name(*partition)}"
 
     def is_clean(self, partition: Partition) -> bool:
-        """Whether the log of a partition was closed cleanly, as far as it is known."""
+        """Whether a partition's log is known to have been closed cleanly."""
         return self.was_clean and self._checkpoint(checkpoints.UNCLEAN).get(partition) is None
 
-    def expect(self, source: RestingDirectory, partitions: Iterable[Partition]) -> None:
-        """Take over what is noted of partitions that are about to come from another one.
+    def expect(self, source: IdleDirectory, partitions: Iterable[Partition]) -> None:
+        """Copy the checkpoints of partitions that are about to move here.
 
         Raises:
             OSError: it cannot be written.
@@ -90,12 +90,12 @@ class RestingDirectory:
             unclean = keys & source._checkpoint(checkpoints.UNCLEAN).read().keys()
         self._note(checkpoints.UNCLEAN, keys, dict.fromkeys(unclean, 0))
         if self.was_clean and not self.partitions:
-            # It is as clean as what comes, which is noted of each.
+            # As clean as the partitions that move here, for each of which that is noted.
             marker = clean_marker.encode_clean_marker(clean_marker.NO_EPOCH)
             self._files.replace_file(f"{self.path}/{clean_marker.FILE_NAME}", marker)
 
-    def take(self, source: RestingDirectory, partition: Partition) -> None:
-        """Have a partition's folder here; one that is here already is kept under another name.
+    def take(self, source: IdleDirectory, partition: Partition) -> None:
+        """Move a partition's folder here; an existing folder of the partition is kept as stray.
 
         Raises:
             OSError: it cannot be renamed.
@@ -108,7 +108,7 @@ class RestingDirectory:
         source.partitions.discard(partition)
 
     def drop(self, partition: Partition) -> None:
-        """Have a partition's folder be removed by the next broker that starts here.
+        """Mark a partition's folder to be removed by the next broker that starts here.
 
         Raises:
             OSError: it cannot be renamed.
@@ -118,11 +118,14 @@ class RestingDirectory:
         self.partitions.discard(partition)
 
     def sync(self) -> None:
-        """Return when all would survive a power failure."""
+        """Make all moves durable."""
         self._files.sync_directory(self.path)
 
     def remove(self) -> bool:
-        """Remove all of it, if nothing of a partition is left, or of others; whether that was so.
+        """Remove the directory, unless it contains a partition or files of others.
+
+        Returns:
+            Whether it was removed.
 
         Raises:
             OSError: it cannot be removed.
@@ -134,7 +137,7 @@ class RestingDirectory:
         return True
 
     def _note(self, name: str, keys: set[Partition], offsets: Mapping[Partition, int]) -> None:
-        """Note these offsets of the partitions, and nothing else of them."""
+        """Replace the entries of the partitions `keys` in a checkpoint by these offsets."""
         checkpoint = self._checkpoint(name)
         others = {key: offset for key, offset in checkpoint.read().items() if key not in keys}
         checkpoint.write(lambda: others | dict(offsets))
@@ -146,6 +149,6 @@ class RestingDirectory:
 
 
 def _is_dispensable(name: str) -> bool:
-    """Whether a file or folder is a broker's own, and of no use without a partition."""
+    """Whether a file or folder belongs to a broker, and is useless without partitions."""
     is_file = name.removesuffix(TEMPORARY_SUFFIX) in _OWN_FILES
     return is_file or is_left_as(name, DELETE_SUFFIX) or is_left_as(name, FUTURE_SUFFIX)

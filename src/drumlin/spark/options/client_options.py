@@ -1,0 +1,72 @@
+"""What a query's options say of its cluster: how the client connects to it, and asks.
+
+The checks that source and sink share stand here, too, so that both refuse alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from drumlin.spark.options.client_rows import BOOTSTRAP, CLIENT_ROWS, STRICT
+from drumlin.spark.options.option import Direction, Refusal
+from drumlin.spark.options.option_names import refuse_unknown
+from drumlin.spark.options.option_values import OptionError
+from drumlin.spark.options.security import security_of
+
+if TYPE_CHECKING:  # pulls in pyarrow
+    from drumlin.peer.security.security import Security
+
+ClientOption: TypeAlias = "str | int | Security"
+#: The arguments of `drumlin.connect`, by name; a tuple, as clients are kept by it.
+ClientOptions: TypeAlias = tuple[tuple[str, ClientOption], ...]
+
+#: How long the driver and tasks keep trying by default. In a rolling restart, partitions have no
+#: leader for a while, and a task that fails is lost work.
+_PATIENCE_MS: Final = 60_000
+
+
+class OfCluster(Protocol):
+    """Options that name a cluster."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    @property
+    def client_options(self) -> ClientOptions: ...
+
+
+def checked_bootstrap(
+    options: Mapping[str, str], direction: Direction, refused: Iterable[Refusal]
+) -> str:
+    """The brokers to begin with, once nothing is there that contradicts a source or a sink.
+
+    Raises:
+        OptionError: an option is refused; no brokers are named; or names are unknown, and the
+            options are to be strict.
+    """
+    for each in refused:
+        if each.name in options:
+            raise OptionError(f"option '{each.name}' is not supported: {each.why}")
+    bootstrap = BOOTSTRAP.value(options)
+    if STRICT.value(options):
+        refuse_unknown(options, direction)
+    return bootstrap
+
+
+def client_options(options: Mapping[str, str], direction: Direction) -> ClientOptions:
+    """How the client is to be connected.
+
+    Raises:
+        OptionError: an option is invalid.
+    """
+    values: dict[str, ClientOption] = {}
+    for row in CLIENT_ROWS:
+        if direction in row.directions and (value := row.find(options)) is not None:
+            values[row.keyword] = value
+    security = security_of(options)
+    if security is not None:
+        values["security"] = security
+    if "request_timeout_ms" not in values:  # a timeout that the user has set comes first
+        values.setdefault("call_timeout_ms", _PATIENCE_MS)
+    return tuple(values.items())
