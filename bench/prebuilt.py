@@ -23,8 +23,8 @@ from pyspark.sql.types import StructType
 
 from drumlin.client.read.reader import FETCH_BYTES
 from drumlin.spark.options.offsets import TopicPartition
-from drumlin.spark.options.options import COLUMNS
 from drumlin.spark.options.ranges import PlannedRange
+from drumlin.spark.options.source_rows import COLUMNS
 from drumlin.spark.planning.density import Density, split_by_bytes
 from drumlin.spark.reading.columns import arrow_schema
 from drumlin.spark.source import spark_schema

@@ -175,9 +175,9 @@ def encoded_topics(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of what is encoded, one for each topic or partition."""
     names: list[str] = []
 
-    def counted(entity: Any) -> bytes:
-        names.append(type(entity).__name__)
-        return _encoded(entity)
+    def counted(api: str, version: int, struct: Any) -> bytes:
+        names.append(type(struct).__name__)
+        return _encoded(api, version, struct)
 
     _encoded = topic_pieces.encoded
     monkeypatch.setattr(topic_pieces, "encoded", counted)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from drumlin.spark.options.options import COLUMNS
+from drumlin.spark.options.source_rows import COLUMNS
 from drumlin.spark.source import spark_schema
 from spark.topics import Topic, rows
 

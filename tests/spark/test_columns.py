@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from drumlin.records.columns.columns import RECORD_SCHEMA, RECORD_SCHEMA_WITH_HEADERS
-from drumlin.spark.options.options import COLUMNS
+from drumlin.spark.options.source_rows import COLUMNS
 from drumlin.spark.reading.columns import (
     SparkColumns,
     TimestampTooLarge,

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from drumlin.spark import configure, map_batches
-from drumlin.spark.options.options import OptionError
+from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.transform import results
 from spark.topics import Topic
 

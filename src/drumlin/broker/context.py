@@ -10,8 +10,6 @@ from drumlin.broker.parts.parts import Coordinators
 from drumlin.tuples import from_tuple
 
 if TYPE_CHECKING:
-    from kio.static.protocol import Entity
-
     from drumlin.broker.fetch_sessions.sessions import FetchSessions
     from drumlin.broker.hosting.log_moves import LogMoves
     from drumlin.broker.net.connection import Connection
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from drumlin.broker.topics.topic_pieces import TopicPieces
     from drumlin.turns import Work
     from drumlin.wire.messages import EncodedBody, RequestHeader, Shape
+    from drumlin.wire.schema.declaration import Message
 
 
 class Services(Coordinators, Protocol):
@@ -72,7 +71,7 @@ class Waiting:
 
 
 #: A message of the schemas, or one that is encoded already.
-Response: TypeAlias = "Entity | EncodedBody"
+Response: TypeAlias = "Message | EncodedBody"
 #: What a handler returns: a response, or what ends with one: work done in turns, or waiting.
 Answer: TypeAlias = "Response | Waiting | Work[Answer] | Awaitable[Awaited]"
 #: What it may have waited for.

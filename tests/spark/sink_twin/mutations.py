@@ -200,9 +200,9 @@ DONE_IS_LEFT_TO_THE_NEXT_DECISION = Mutation(
     "is_marked = yield from mark_done(driver, job.sink, settings, state)",
     "pass",
 )
-ABORTED_IN_OFFICE = Mutation(
+ABORTED_IN_EPOCH = Mutation(
     driver,
-    "_commit_in_office",
+    "_commit_in_epoch",
     "    except (SinkError, ValueError):\n",
     "    except (SinkError, ValueError):\n        yield FenceAll(job.besides(state.winners))\n",
 )

@@ -36,7 +36,7 @@ from drumlin.spark.writing.protocol.sink_errors import (
     Superseded,
     Unfinished,
 )
-from drumlin.spark.writing.protocol.state import Office
+from drumlin.spark.writing.protocol.state import DriverEpoch
 from spark.sink_twin.cluster import WriteRows
 from spark.sink_twin.world import Process, Wait, World
 
@@ -83,7 +83,9 @@ class Query:
     runs: list[Process] = field(default_factory=list)
     workers: list[OwnIds] = field(default_factory=list)
     busy: set[int] = field(default_factory=set)
-    offices: list[Office] = field(default_factory=list)  # what planners' processes have in memory
+    epochs: list[DriverEpoch] = field(
+        default_factory=list
+    )  # what planners' processes have in memory
     stopped: Exception | None = None
     outcomes: Counter[str] = field(default_factory=Counter)
     spawned: int = 0
@@ -95,7 +97,7 @@ class Query:
         self.speculates = random.random() < 0.3
         self.has_holidays = random.random() < 0.2
         self.is_stubborn = random.random() < 0.3
-        self.keeps_offices = self.world.seed % 2 == 1
+        self.keeps_epochs = self.world.seed % 2 == 1
         self.attempts = 1 if self.world.seed % 8 == 7 else _ATTEMPTS  # so that jobs fail often
         self.patience_s = random.choice(((1.0, 5.0, 20.0), (600.0, 3000.0, 1e9), (5.0, 600.0)))
         self.call_patience_s = random.choice(((1.0, 5.0, 20.0), (400.0, 1e9)))
@@ -245,15 +247,15 @@ class Query:
     ) -> Generator[Any, Any, CommitReport]:
         """In some planner's process, which may have committed an earlier batch."""
         source = SourceOffsets("readers", {("in", 0): batch}, plan if self.knows_plans else NO_PLAN)
-        office = None
-        if self.offices and self.world.random.random() < 0.8:
-            office = self.offices.pop(self.world.random.randrange(len(self.offices)))
-        self.outcomes["in office"] += office is not None
+        epoch = None
+        if self.epochs and self.world.random.random() < 0.8:
+            epoch = self.epochs.pop(self.world.random.randrange(len(self.epochs)))
+        self.outcomes["in the epoch"] += epoch is not None
         report: CommitReport = yield from driver.commit(
-            told, batch, SETTINGS, source, self.world.cluster.clock_ms, office
+            told, batch, SETTINGS, source, self.world.cluster.clock_ms, epoch
         )
-        if report.office is not None and self.keeps_offices:
-            self.offices.append(report.office)
+        if report.driver_epoch is not None and self.keeps_epochs:
+            self.epochs.append(report.driver_epoch)
         return report
 
     def _call(self, name: str, program: Generator[Any, Any, Any]) -> Generator[Any, Any, Process]:

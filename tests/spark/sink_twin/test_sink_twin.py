@@ -30,7 +30,7 @@ from drumlin.spark.writing.protocol.sink_errors import (
 )
 from spark.sink_twin.cluster import LATER, Cluster, ProtocolBroken, WriteRows
 from spark.sink_twin.mutations import (
-    ABORTED_IN_OFFICE,
+    ABORTED_IN_EPOCH,
     FOUND_BY,
     MUTATIONS,
     REFUSAL_IS_NOT_READ,
@@ -211,32 +211,32 @@ def test_a_commit_that_is_asked_for_twice_aborts_nothing_that_won() -> None:
 def commit_twice(cluster: Cluster) -> None:
     """Another driver has decided a batch, and not marked it done when its successor comes."""
     first = Program(cluster, driver.commit([one_task(cluster)], 0, SETTINGS, None, lambda: 0))
-    office = first.run().office
+    epoch = first.run().driver_epoch
     messages = [one_task(cluster, batch=1)]
     other = Program(cluster, driver.commit(messages, 1, SETTINGS, None, lambda: 0))
     other.run(before=CommitAll)
     other.run(before=Append)
-    again = Program(cluster, driver.commit(messages, 1, SETTINGS, None, lambda: 0, office))
+    again = Program(cluster, driver.commit(messages, 1, SETTINGS, None, lambda: 0, epoch))
     assert again.run().was_decided
     assert not other.run().is_marked_done
     assert cluster.visible == {1: 2, 2: 2}
 
 
-def test_who_is_in_office_aborts_nothing_that_another_has_decided() -> None:
+def test_who_is_in_its_epoch_aborts_nothing_that_another_has_decided() -> None:
     commit_twice(Cluster())
-    with applied(ABORTED_IN_OFFICE), pytest.raises(ProtocolBroken, match="its id is taken"):
+    with applied(ABORTED_IN_EPOCH), pytest.raises(ProtocolBroken, match="its id is taken"):
         commit_twice(Cluster())
 
 
 @pytest.mark.parametrize("is_fenced", [False, True])
-def test_who_is_in_office_fences_only_if_it_was_fenced(is_fenced: bool) -> None:
+def test_who_is_in_its_epoch_fences_only_if_it_was_fenced(is_fenced: bool) -> None:
     cluster = Cluster()
     first = Program(cluster, driver.commit([one_task(cluster)], 0, SETTINGS, None, lambda: 0))
-    office = first.run().office
+    epoch = first.run().driver_epoch
     messages = [one_task(cluster, batch=1)]
     if is_fenced:
-        cluster.perform(InitDriver(office.driver.transactional_id))
-    second = Program(cluster, driver.commit(messages, 1, SETTINGS, None, lambda: 0, office))
+        cluster.perform(InitDriver(epoch.driver.transactional_id))
+    second = Program(cluster, driver.commit(messages, 1, SETTINGS, None, lambda: 0, epoch))
     assert second.run().is_marked_done
     assert (InitDriver in second.kinds) == is_fenced
     assert cluster.visible == {1: 2, 2: 2}

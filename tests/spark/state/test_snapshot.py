@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from drumlin import Milliseconds
 from drumlin.spark import snapshot
-from drumlin.spark.options.options import COLUMNS
+from drumlin.spark.options.source_rows import COLUMNS
 from drumlin.spark.planning.data_loss import DataLoss
 from spark.state.history import History, State
 from spark.topics import Topic

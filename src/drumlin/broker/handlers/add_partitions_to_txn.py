@@ -25,20 +25,14 @@ from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
-    from kio.schema.add_partitions_to_txn.v3.request import (
-        AddPartitionsToTxnRequest as OneTransactionRequest,
-    )
-    from kio.schema.add_partitions_to_txn.v3.request import AddPartitionsToTxnTopic as PlainTopic
-    from kio.schema.add_partitions_to_txn.v5.request import (
-        AddPartitionsToTxnRequest,
-        AddPartitionsToTxnTopic,
-        AddPartitionsToTxnTransaction,
-    )
-    from kio.schema.add_partitions_to_txn.v5.response import (
+    from drumlin.wire.protocol.add_partitions_to_txn import (
         AddPartitionsToTxnPartitionResult,
+        AddPartitionsToTxnRequest,
         AddPartitionsToTxnResponse,
         AddPartitionsToTxnResult,
+        AddPartitionsToTxnTopic,
         AddPartitionsToTxnTopicResult,
+        AddPartitionsToTxnTransaction,
     )
 
 _FENCED_FROM: Final = 2
@@ -51,10 +45,10 @@ Codes = list[tuple[TopicPartition, ErrorCode]]
 
 async def handle(
     context: RequestContext,
-    request: AddPartitionsToTxnRequest | OneTransactionRequest,
+    request: AddPartitionsToTxnRequest,
     shape: Shape,
 ) -> AddPartitionsToTxnResponse | Work[AddPartitionsToTxnResponse]:
-    if not hasattr(request, "transactions"):
+    if request.transactions is None:
         codes = await _add(
             context,
             request.v3_and_below_transactional_id,
@@ -96,7 +90,7 @@ async def _add(
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
-    topics: Iterable[AddPartitionsToTxnTopic | PlainTopic],
+    topics: Iterable[AddPartitionsToTxnTopic],
     *,
     client_version: int,
     verify_only: bool = False,
@@ -125,7 +119,7 @@ def _told(
 
 
 def _sort(
-    context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic | PlainTopic]
+    context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic]
 ) -> Work[tuple[list[TopicPartition], Codes]]:
     """The partitions to add, each once; or the codes to answer if none may be added."""
     has_partition = context.broker.metadata.image.has_partition_of

@@ -19,9 +19,11 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
-    from kio.schema.delete_topics.v5.request import DeleteTopicsRequest as NamesRequest
-    from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
-    from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+    from drumlin.wire.protocol.delete_topics import (
+        DeletableTopicResult,
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+    )
 
 
 class _Failure(NamedTuple):
@@ -53,7 +55,7 @@ _DELETION_DISABLED_FROM: Final = 3
 
 
 async def handle(
-    context: RequestContext, request: DeleteTopicsRequest | NamesRequest, shape: Shape
+    context: RequestContext, request: DeleteTopicsRequest, shape: Shape
 ) -> DeleteTopicsResponse:
     turns, image = context.broker.turns, context.broker.metadata.image
     refused, targets = await turns.run(_sorted(image, request, _refusal(context, request)))
@@ -67,9 +69,7 @@ async def handle(
     return shape("DeleteTopicsResponse", throttle_time=ZERO, responses=tuple(results))
 
 
-def _refusal(
-    context: RequestContext, request: DeleteTopicsRequest | NamesRequest
-) -> _Failure | None:
+def _refusal(context: RequestContext, request: DeleteTopicsRequest) -> _Failure | None:
     """Why nothing at all is deleted."""
     if not context.broker.config.delete_topic_enable:
         is_known = context.version >= _DELETION_DISABLED_FROM
@@ -80,14 +80,14 @@ def _refusal(
     return None
 
 
-def _named(request: DeleteTopicsRequest | NamesRequest) -> Iterator[tuple[str | None, UUID | None]]:
-    if hasattr(request, "topics"):
+def _named(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, UUID | None]]:
+    if request.topics is not None:
         return ((topic.name, topic.topic_id) for topic in request.topics)
     return ((name, None) for name in request.topic_names)
 
 
 def _sorted(
-    image: ClusterImage, request: DeleteTopicsRequest | NamesRequest, refusal: _Failure | None
+    image: ClusterImage, request: DeleteTopicsRequest, refusal: _Failure | None
 ) -> Work[tuple[list[_Target], list[_Target]]]:
     """The topics to refuse, those that the request names wrongly first; and those to delete."""
     refused: list[_Target] = []

@@ -21,9 +21,10 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
-    from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest as OneKeyRequest
-    from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
-    from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
+    from drumlin.wire.protocol.find_coordinator import (
+        FindCoordinatorRequest,
+        FindCoordinatorResponse,
+    )
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -47,10 +48,10 @@ class _Found(NamedTuple):
 
 
 async def handle(
-    context: RequestContext, request: FindCoordinatorRequest | OneKeyRequest, shape: Shape
+    context: RequestContext, request: FindCoordinatorRequest, shape: Shape
 ) -> FindCoordinatorResponse:
     key_type = getattr(request, "key_type", _GROUP)
-    if not hasattr(request, "coordinator_keys"):
+    if request.coordinator_keys is None:
         found = await _find(context, key_type, request.key)
         succeeded = found.code is ErrorCode.none
         return shape(

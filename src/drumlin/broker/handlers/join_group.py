@@ -21,10 +21,13 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
-    from kio.schema.join_group.v9.request import JoinGroupRequest
-    from kio.schema.join_group.v9.response import JoinGroupResponse
+    from drumlin.wire.protocol.join_group import (
+        JoinGroupRequest,
+        JoinGroupResponse,
+    )
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_REBALANCE_TIMEOUT_FROM: Final = 1
 _REQUIRES_KNOWN_MEMBER_ID: Final = 4
 _PROTOCOL_NAME_IS_NULLABLE: Final = 7
 _CAN_SKIP_ASSIGNMENT: Final = 9
@@ -39,7 +42,9 @@ def handle(
 ) -> JoinGroupResponse | Work[JoinGroupResponse] | Waiting:
     if len(request.protocols) > _PROTOCOLS_MAX:
         return _response(shape, JoinAnswer(ErrorCode.invalid_request, request.member_id))
-    rebalance_timeout = getattr(request, "rebalance_timeout", request.session_timeout)
+    rebalance_timeout = request.rebalance_timeout
+    if context.version < _REBALANCE_TIMEOUT_FROM:
+        rebalance_timeout = request.session_timeout
     join = JoinRequest(
         member_id=request.member_id,
         group_instance_id=getattr(request, "group_instance_id", None),

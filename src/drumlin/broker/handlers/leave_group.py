@@ -18,18 +18,19 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
-    from kio.schema.leave_group.v2.request import LeaveGroupRequest as OneMemberRequest
-    from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
-    from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
+    from drumlin.wire.protocol.leave_group import (
+        LeaveGroupRequest,
+        LeaveGroupResponse,
+        MemberIdentity,
+        MemberResponse,
+    )
 
 #: How many members leave in one turn of the loop. Each may support a hundred protocols.
 _LEAVING_TOGETHER: Final = 50
 
 
-def handle(
-    context: RequestContext, request: LeaveGroupRequest | OneMemberRequest, shape: Shape
-) -> Answer:
-    if not hasattr(request, "members"):
+def handle(context: RequestContext, request: LeaveGroupRequest, shape: Shape) -> Answer:
+    if request.members is None:
         leaving = [LeavingMember(request.member_id)]
     elif len(request.members) > _LEAVING_TOGETHER:
         return _leave_in_pieces(context, shape, request.group_id, request.members)

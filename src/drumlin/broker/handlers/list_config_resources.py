@@ -18,8 +18,10 @@ from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
-    from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
-    from kio.schema.list_config_resources.v1.response import ListConfigResourcesResponse
+    from drumlin.wire.protocol.list_config_resources import (
+        ListConfigResourcesRequest,
+        ListConfigResourcesResponse,
+    )
 
 _TYPES: Final = (*ResourceType, BROKER_LOGGER, CLIENT_METRICS)
 
@@ -27,8 +29,8 @@ _TYPES: Final = (*ResourceType, BROKER_LOGGER, CLIENT_METRICS)
 def handle(
     context: RequestContext, request: ListConfigResourcesRequest, shape: Shape
 ) -> Work[ListConfigResourcesResponse]:
-    wanted: Iterable[int] = getattr(request, "resource_types", (CLIENT_METRICS,))
-    types = set(wanted) or set(_TYPES)
+    wanted = request.resource_types
+    types = {CLIENT_METRICS} if wanted is None else set(wanted) or set(_TYPES)
     code, resources = ErrorCode.none, []
     if types <= set(_TYPES):
         for resource_type in sorted(types):

@@ -31,9 +31,9 @@ from drumlin.broker.topics.topics import PARTITIONS_PER_REQUEST_MAX, create_auto
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
 from drumlin.turns import Work, to_end
-from drumlin.wire.compiled.encoder import EncodedItems, encoded
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO, Shape, encoded
+from drumlin.wire.schema.parts import EncodedItems
 
 if TYPE_CHECKING:
     from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
@@ -255,4 +255,4 @@ def _error(
         partitions=(),
         topic_authorized_operations=TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED,
     )
-    return encoded(topic)
+    return encoded("metadata", shape.version, topic)

@@ -20,26 +20,22 @@ from drumlin.broker.loop.garbage import settled
 from drumlin.distinct import Distinct, distinct
 from drumlin.turns import Work, let_go
 from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET, pack_partitions
-from drumlin.wire.compiled.encoder import EncodedItems
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.schema.parts import EncodedItems
 
 if TYPE_CHECKING:
-    from kio.schema.offset_fetch.v7.request import OffsetFetchRequest as OneGroupRequest
-    from kio.schema.offset_fetch.v7.response import OffsetFetchResponseTopic as OneGroupTopic
-    from kio.schema.offset_fetch.v9.request import OffsetFetchRequestGroup as NamedTopicsGroup
-    from kio.schema.offset_fetch.v10.request import (
+    from drumlin.wire.protocol.offset_fetch import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
         OffsetFetchRequestTopics,
-    )
-    from kio.schema.offset_fetch.v10.response import (
         OffsetFetchResponse,
         OffsetFetchResponseGroup,
+        OffsetFetchResponseTopic,
         OffsetFetchResponseTopics,
     )
 
-    _Group = OneGroupRequest | NamedTopicsGroup | OffsetFetchRequestGroup
+    _Group = OffsetFetchRequest | OffsetFetchRequestGroup
 
 Told = TypeVar("Told")
 _GROUP_ERROR: Final = 2
@@ -68,16 +64,14 @@ class _Topic:
         return EncodedItems(self._pieces, self._count)
 
 
-def handle(
-    context: RequestContext, request: OffsetFetchRequest | OneGroupRequest, shape: Shape
-) -> Answer:
+def handle(context: RequestContext, request: OffsetFetchRequest, shape: Shape) -> Answer:
     if context.broker.groups.has_unconfirmed:
         return _wait_and_respond(context, request, shape)
     return _respond(context, request, shape)
 
 
 async def _wait_and_respond(
-    context: RequestContext, request: OffsetFetchRequest | OneGroupRequest, shape: Shape
+    context: RequestContext, request: OffsetFetchRequest, shape: Shape
 ) -> Work[OffsetFetchResponse]:
     try:
         await context.broker.groups.all_confirmed()
@@ -88,12 +82,12 @@ async def _wait_and_respond(
 
 def _respond(
     context: RequestContext,
-    request: OffsetFetchRequest | OneGroupRequest,
+    request: OffsetFetchRequest,
     shape: Shape,
     refusal: KafkaError | None = None,
 ) -> Work[OffsetFetchResponse]:
     """`refusal`: an error that is the answer for all groups."""
-    if not hasattr(request, "groups"):
+    if request.groups is None:
         return (yield from _one_group(context, request, shape, refusal))
     by_id = context.version >= _TOPIC_IDS
     groups = []
@@ -112,10 +106,9 @@ def _unlike(groups: Sequence[Any]) -> Work[list[Any]]:
         if ids.times(group.group_id) > 1:  # what else it says is compared as plain tuples: quick
             topics = []
             for topic in group.topics or ():
-                name = topic.topic_id if hasattr(topic, "topic_id") else topic.name
-                topics.append((name, topic.partition_indexes))
+                topics.append((topic.topic_id, topic.name, topic.partition_indexes))
                 yield
-            member = getattr(group, "member_id", None), getattr(group, "member_epoch", None)
+            member = group.member_id, group.member_epoch
             said = (group.group_id, group.topics is None, tuple(topics), member)
             yield from said_before.add((said,))
             if said_before.times(said) > 1:
@@ -157,10 +150,10 @@ def _committed(
 
 
 def _one_group(
-    context: RequestContext, request: OneGroupRequest, shape: Shape, refusal: KafkaError | None
+    context: RequestContext, request: OffsetFetchRequest, shape: Shape, refusal: KafkaError | None
 ) -> Work[OffsetFetchResponse]:
     code = ErrorCode.none
-    topics: tuple[OneGroupTopic, ...] = ()
+    topics: tuple[OffsetFetchResponseTopic, ...] = ()
     asked = yield from _asked(request)
     try:
         stable = getattr(request, "require_stable", False)
@@ -180,7 +173,7 @@ def _one_group(
 
 
 def _asked(
-    request: OneGroupRequest | NamedTopicsGroup,
+    request: OffsetFetchRequest | OffsetFetchRequestGroup,
 ) -> Work[list[tuple[str, Sequence[int]]] | None]:
     if request.topics is None:
         return None
@@ -193,7 +186,7 @@ def _asked(
 
 def _group_by_names(
     context: RequestContext,
-    group: NamedTopicsGroup,
+    group: OffsetFetchRequestGroup,
     shape: Shape,
     refusal: KafkaError | None,
     stable: bool,
@@ -294,8 +287,8 @@ def _unknown_topic(
 
 
 def _failed_topics(
-    shape: Shape, request: OneGroupRequest, code: ErrorCode
-) -> Work[tuple[OneGroupTopic, ...]]:
+    shape: Shape, request: OffsetFetchRequest, code: ErrorCode
+) -> Work[tuple[OffsetFetchResponseTopic, ...]]:
     topics = []
     for topic in request.topics or ():
         partitions = yield from _failed(shape.version, topic.partition_indexes, code)

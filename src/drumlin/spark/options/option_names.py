@@ -34,6 +34,8 @@ _OF_SPARK: Final = (
     "provider owner comment location external is_managed_location collation table_type"
 )
 _OF_TABLES: Final = "option."
+#: What Spark's Kafka source has, and has no effect here: no group is joined.
+_OF_SPARKS_SOURCE: Final = "groupIdPrefix"
 
 #: Options of Kafka's consumer.
 _OF_KAFKA: Final = (
@@ -102,7 +104,7 @@ ROWS: Final[tuple[Option[Any], ...]] = (
 
 #: All known names, by the name in lower case.
 _KNOWN: Final = {
-    **{name.lower(): name for name in _OF_SPARK.split()},
+    **{name.lower(): name for name in (*_OF_SPARK.split(), _OF_SPARKS_SOURCE)},
     **{f"kafka.{name}": f"kafka.{name}" for name in (*_OF_KAFKA.split(), *_OF_PRODUCERS.split())},
     **{row.key: row.name for row in ROWS},
 }

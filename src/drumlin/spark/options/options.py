@@ -166,10 +166,10 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
     ways = (rows.ASSIGN, rows.SUBSCRIBE, rows.SUBSCRIBE_PATTERN)
     given = [each for each in ways if each.is_in(options)]
     if len(given) != 1:
-        named = ", ".join(f"'{each.name}'" for each in ways)
         hint = "" if given or not TOPIC.is_in(options) else "; 'topic' names where a sink writes"
         raise OptionError(
-            f"exactly one of the options {named} must be specified, not {len(given)}{hint}"
+            "exactly one of the options 'assign', 'subscribe', 'subscribePattern' must be "
+            f"specified, not {len(given)}{hint}"
         )
     return Subscription(
         rows.SUBSCRIBE.find(options) or (),

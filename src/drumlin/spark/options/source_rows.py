@@ -265,7 +265,6 @@ BATCH_BYTES: Final = Option(
 )
 #: Checked nowhere but where it names a group that is not the one of `commitOffsetsToGroup`.
 GROUP_ID: Final = Option("kafka.group.id", str, "")
-GROUP_ID_PREFIX: Final = Option("groupIdPrefix", str, "")
 #: A user's function on its way to a stream, which `map_batches` writes.
 TRANSFORM: Final = Option("transform", str, "")
 

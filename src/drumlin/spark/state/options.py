@@ -104,8 +104,14 @@ def with_state_keywords(
     """The options, and those of states that functions take as keywords.
 
     Raises:
-        OptionError: an option is given in both ways.
+        OptionError: an option is given in both ways; or `columns`, which only `snapshot` has, as
+            an argument.
     """
+    if any(name.lower() == rows.COLUMNS_OPTION.key for name in options):
+        raise OptionError(
+            "option 'columns' does not go with this function: the columns of changes, and of what "
+            "is restored, are always the same"
+        )
     return with_keywords(
         options,
         {

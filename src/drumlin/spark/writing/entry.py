@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from drumlin import Transaction, TransactionAborted, lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, NotAuthorized
-from drumlin.client.transactions.errors import TransactionAborted
-from drumlin.client.transactions.transaction import Transaction
-from drumlin.spark.writing import offices
+from drumlin.spark.writing import driver_epochs
 from drumlin.spark.writing.performer import Performer
 from drumlin.spark.writing.protocol import abort_steps, driver, own_ids, task
 from drumlin.spark.writing.protocol.messages import (
@@ -100,7 +99,7 @@ class TaskWrite:
         if self._opened is None:
             return None
         with contextlib.suppress(ClientError):
-            fate = self.transaction.fate(error)
+            fate = lowlevel.fate(self.transaction, error)
             if fate is not None:
                 return f"{fate}. {LONGER}" if isinstance(fate, TransactionAborted) else str(fate)
         return None
@@ -151,16 +150,18 @@ def commit_batch(
     sink, topic = messages[0].identity.sink, settings.decision_topic
     if source is not None and source.group:
         _check_at_rest(client, sink, source.group)
-    held = offices.take(client, sink, topic)
+    held = driver_epochs.take(client, sink, topic)
     if held is not None:
-        performer.take_over(held.office.driver, held.transaction)
-    office = None if held is None else held.office
+        performer.take_over(held.epoch.driver, held.transaction)
+    epoch = None if held is None else held.epoch
     try:
-        steps = driver.commit(messages, batch_id, settings, source, clock, office)
+        steps = driver.commit(messages, batch_id, settings, source, clock, epoch)
         report = performer.run(steps)
-        if report.office is not None and not settings.is_for_once:
-            transaction = performer.hand_over(report.office.driver)
-            offices.leave(client, sink, topic, offices.Held(report.office, transaction))
+        if report.driver_epoch is not None and not settings.is_for_once:
+            transaction = performer.hand_over(report.driver_epoch.driver)
+            driver_epochs.leave(
+                client, sink, topic, driver_epochs.Held(report.driver_epoch, transaction)
+            )
     finally:
         performer.close()
     if report.doubt:

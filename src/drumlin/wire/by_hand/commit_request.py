@@ -22,10 +22,10 @@ from uuid import UUID
 from drumlin.tuples import from_tuple
 from drumlin.turns import Work
 from drumlin.wire.by_hand.field_reader import FieldReader
-from drumlin.wire.compiled.decoder import read_tags
-from drumlin.wire.compiled.field_types import STRING_BYTES_MAX
 from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.messages import ELEMENTS_MAX
+from drumlin.wire.schema.decoder import skip_tags
+from drumlin.wire.schema.types import STRING_BYTES_MAX
 from drumlin.wire.uvarint import read_uvarint
 
 Frame = bytes | memoryview
@@ -281,7 +281,7 @@ class _Reader(FieldReader):
                     text.decode()  # it is no text if that fails
             texts.append(text)
             if is_flexible:
-                position = read_tags(frame, position, {}, None) if frame[position] else position + 1
+                position = skip_tags(frame, position) if frame[position] else position + 1
         self._position = position
         if not count:
             return (), (), (), None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from drumlin.client.consumer.assignors.members import (
     Assignment,
@@ -23,14 +23,33 @@ from drumlin.client.consumer.assignors.members import (
     subscribers,
 )
 from drumlin.client.consumer.assignors.subscription import one_by_one
-from drumlin.client.read.offsets import TopicPartition, by_topic
-from drumlin.wire.embedded_protocol import NO_GENERATION, FieldsReader, write_partitions
+from drumlin.client.read.offsets import by_topic
+from drumlin.client.topic_partition import TopicPartition
+from drumlin.wire.embedded_protocol import (
+    NO_GENERATION,
+    TopicPartitions,
+    by_name,
+    named_partitions,
+)
+from drumlin.wire.error_codes import MalformedMessage
+from drumlin.wire.schema.declaration import Versions, message
+from drumlin.wire.schema.decoder import decode
+from drumlin.wire.schema.encoder import encode
+from drumlin.wire.schema.types import Int32
 
 _INT32: Final = struct.Struct(">i")
 
 
+@message
+class _UserData:
+    """The user data of a member of a `sticky` group; the first version had no generation."""
+
+    partitions: tuple[TopicPartitions, ...]
+    generation_id: Annotated[Int32, Versions(1)] = NO_GENERATION
+
+
 class Claim(NamedTuple):
-    """What a member had, and in which generation."""
+    """The partitions that a member had, and in which generation."""
 
     partitions: frozenset[TopicPartition]
     generation_id: int
@@ -40,7 +59,9 @@ def sticky_user_data(claim: Claim) -> bytes | None:
     """The user data of a member of a `sticky` group; None for a new one."""
     if claim.generation_id == NO_GENERATION:
         return None
-    return write_partitions(by_topic(claim.partitions)) + _INT32.pack(claim.generation_id)
+    partitions = named_partitions(by_topic(claim.partitions))
+    data = _UserData(partitions=partitions, generation_id=claim.generation_id)
+    return encode(data, 1, flexible=False)
 
 
 def cooperative_user_data(generation_id: int) -> bytes:
@@ -76,13 +97,13 @@ def _claim_in_data(member: Member) -> Claim:
     data = member.subscription.user_data
     if not data:
         return Claim(frozenset(), NO_GENERATION)
-    reader = FieldsReader(data)
-    try:
-        partitions = one_by_one(reader.partitions())
-        # The first version of these data had no generation.
-        return Claim(partitions, NO_GENERATION if reader.is_at_end else reader.int32())
-    except ValueError:
-        return Claim(frozenset(), NO_GENERATION)
+    for version in (1, 0):  # which is not told
+        try:
+            read = decode(_UserData, version, data, flexible=False)
+        except MalformedMessage:
+            continue
+        return Claim(one_by_one(by_name(read.partitions)), read.generation_id)
+    return Claim(frozenset(), NO_GENERATION)
 
 
 def _owned(member: Member) -> Claim:
@@ -112,7 +133,7 @@ def _assign(
 def _kept(
     existing: set[TopicPartition], members: list[Member], claims: Mapping[str, Claim]
 ) -> Assignment:
-    """What members keep: what they claim, still want, and no other claims with better right."""
+    """The partitions that members keep: still wanted, and claimed by no newer generation."""
     claimants: dict[TopicPartition, list[tuple[int, str]]] = defaultdict(list)
     for member in members:
         claim = claims[member.member_id]
@@ -130,7 +151,7 @@ def _kept(
 def _level(
     assignment: Assignment, free: list[TopicPartition], members: list[Member], total: int
 ) -> None:
-    """All want the same topics: each gets the same number of partitions, give or take one."""
+    """Level the numbers where all want the same topics: they differ by one at most."""
     share, rest = divmod(total, len(members))
     # The members with most keep those left over, so that the fewest partitions move.
     order = sorted(in_order(members), key=lambda each: -len(assignment[each.member_id]))
@@ -152,7 +173,7 @@ def _deal(
     """Give each free partition to the member with fewest; first those that few can take."""
     for topic, partition in sorted(free, key=lambda each: (len(wanting[each[0]]), each)):
         least = min(wanting[topic], key=lambda each: len(assignment[each.member_id]))
-        assignment[least.member_id].add((topic, partition))
+        assignment[least.member_id].add(TopicPartition(topic, partition))
 
 
 def _balance(assignment: Assignment, wanting: Mapping[str, list[Member]]) -> None:
@@ -167,6 +188,6 @@ def _balance(assignment: Assignment, wanting: Mapping[str, list[Member]]) -> Non
             for topic, partition in sorted(partitions):
                 least = min(wanting[topic], key=lambda each: len(assignment[each.member_id]))
                 if len(assignment[least.member_id]) + 1 < len(partitions):
-                    partitions.remove((topic, partition))
-                    assignment[least.member_id].add((topic, partition))
+                    partitions.remove(TopicPartition(topic, partition))
+                    assignment[least.member_id].add(TopicPartition(topic, partition))
                     moved = True

@@ -54,7 +54,7 @@ from drumlin.spark.writing.protocol.sink_errors import (
     Superseded,
     WinnersLost,
 )
-from drumlin.spark.writing.protocol.state import Office, SinkState
+from drumlin.spark.writing.protocol.state import DriverEpoch, SinkState
 from drumlin.spark.writing.protocol.transactions import Opened, Winner
 from drumlin.spark.writing.protocol.winners import Fates, finish, is_open, missing
 
@@ -70,19 +70,19 @@ def commit(
     settings: SinkSettings,
     source: SourceOffsets | None = None,
     clock: Callable[[], int] = now_ms,
-    office: Office | None = None,
+    epoch: DriverEpoch | None = None,
 ) -> Steps[CommitReport]:
     """Decide a batch and commit it; or complete an earlier decision on it.
 
-    `office` is what the sink's last commit in this process has left, if there was one.
+    `epoch` is what the sink's last commit in this process has left, if there was one.
 
     Raises:
         SinkError: see sink_errors.py. Repeating the batch is the remedy, except after NotRepairable
             and StateLost.
     """
     job = Job.of(messages, batch, NO_PLAN if source is None else source.plan)
-    if office is not None:
-        report = yield from _commit_in_office(office, job, settings, source, clock)
+    if epoch is not None:
+        report = yield from _commit_in_epoch(epoch, job, settings, source, clock)
         if report is not None:
             return report
     # A driver with an outdated batch must not fence the current one.
@@ -120,8 +120,8 @@ def commit(
     return (yield from _complete(driver, job, settings, decision, clock))
 
 
-def _commit_in_office(
-    office: Office,
+def _commit_in_epoch(
+    epoch: DriverEpoch,
     job: Job,
     settings: SinkSettings,
     source: SourceOffsets | None,
@@ -132,7 +132,7 @@ def _commit_in_office(
     Another driver may have fenced this one, and may even have decided these transactions. At the
     latest that shows when the decision is refused. Until then they must not be aborted.
     """
-    driver, state = office
+    driver, state = epoch
     if any(message.found_decided for message in job.messages):
         return None
     try:
@@ -434,7 +434,7 @@ def _complete(
     aborted = 0
     if losers:
         aborted = yield FenceAll(losers)
-    office = Office(driver, state if state.is_done else state.done()) if is_marked else None
+    left = DriverEpoch(driver, state if state.is_done else state.done()) if is_marked else None
     return CommitReport(
         job.batch,
         sum(each.rows for each in state.winners),
@@ -445,7 +445,7 @@ def _complete(
         aborted=aborted,
         open_ms=decision.age.until(clock()),
         timeout_ms=decision.age.timeout_ms,
-        office=office,
+        driver_epoch=left,
         doubt=decision.doubt,
     )
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from drumlin.spark.options.portable import Portable
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol.content import NO_PLAN, Plan
-from drumlin.spark.writing.protocol.state import Office
+from drumlin.spark.writing.protocol.state import DriverEpoch
 from drumlin.spark.writing.protocol.transactions import Opened, Winner
 
 
@@ -123,7 +123,7 @@ class CommitReport(NamedTuple):
         aborted: how many transactions of losers and zombies were aborted.
         open_ms: how long the oldest winner was open; 0: not known.
         timeout_ms: after how long it would have been aborted.
-        office: saves the sink's next commit from fencing and reading.
+        driver_epoch: saves the sink's next commit from fencing and reading.
         doubt: what a person should know of a batch that was found decided; "": it is the same.
     """
 
@@ -136,7 +136,7 @@ class CommitReport(NamedTuple):
     aborted: int = 0
     open_ms: int = 0
     timeout_ms: int = 0
-    office: Office | None = None
+    driver_epoch: DriverEpoch | None = None
     doubt: str = ""
 
     @property

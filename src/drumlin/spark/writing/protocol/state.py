@@ -202,7 +202,7 @@ class SinkState:
         )
 
 
-class Office(NamedTuple):
+class DriverEpoch(NamedTuple):
     """What a commit leaves to the next one in its process: it has written `state` as `driver`.
 
     Until another process initialises the driver's transactional id, `state` is the last decision,
