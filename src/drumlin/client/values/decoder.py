@@ -1,4 +1,4 @@
-"""Decodes columns of values: which bytes are whose, and which schema wrote them.
+"""Decodes columns of values: finds the bytes of each, and the schema that wrote them.
 
 Owns how formats, the wire format and the registry come together. A decoder can be pickled: what
 it asked the registry goes with it, what it will ask of it (a schema by its id) is asked where it

@@ -3,9 +3,8 @@
 Fields are known by their numbers, so the reader's schema suffices. Numbers without a sign become
 the next larger type, enums the names of their values, timestamps times. A field that can tell
 whether it is there (a message, `optional`, in a `oneof`) is null where it is not; others are zero
-or empty there. A default that the schema declares is what a field is that is not there, unless it
-is one of a `oneof`: null tells there which one is. Where a message contains itself, the one within
-stays as its bytes.
+or empty there, or have the default that the schema declares; but in a `oneof` null tells which one
+is there. Where a message contains itself, the inner one stays as its bytes.
 """
 
 from __future__ import annotations
