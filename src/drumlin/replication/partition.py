@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from drumlin.replication.confirmations import Confirmations
+from drumlin.replication.confirmations import Confirmations, Told
 from drumlin.replication.isr import InSyncReplicas, IsAlive
 from drumlin.replication.replica import Replica
 from drumlin.storage.producers.control_records import encode_marker
@@ -340,6 +340,10 @@ class Partition(Replica):
         It fails with KafkaError NOT_ENOUGH_REPLICAS_AFTER_APPEND or NOT_LEADER_OR_FOLLOWER.
         """
         return self._confirmations.up_to(self.log.log_end_offset)
+
+    def when_replicated(self, told: Told) -> None:
+        """Likewise have `told` called, in the midst of the change that makes it so."""
+        self._confirmations.tell(self.log.log_end_offset, told)
 
     def confirm(self) -> asyncio.Future[None]:
         """Done once what is appended by now is safe; it fails as `replicated`, or as a flush."""
