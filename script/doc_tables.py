@@ -7,6 +7,8 @@ alone. `tests/test_docs.py` fails while a table is not what this script would wr
 from __future__ import annotations
 
 import ast
+import inspect
+import itertools
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +19,7 @@ import click
 
 from drumlin.broker.apis.served import SERVED
 from drumlin.cli.app import app
+from drumlin.client.client import Client, connect
 from drumlin.config.broker import OWN_DEFAULTS
 from drumlin.config.keys import Key, broker_keys, group_keys, topic_keys
 from drumlin.config.synonyms import BROKER_SYNONYMS
@@ -137,6 +140,7 @@ LAYERS: Final = {
     "migration": "offsets between stores",
     "spark": "source and sink for Spark",
     "broker": "sockets, routing, a file per API",
+    "lowlevel": "what programs of many processes need of the client",
     "client": "columns over the wire",
     "coordination": "groups, transactions, their offsets",
     "replication": "leadership, high watermark",
@@ -216,9 +220,127 @@ def _help_of(command: click.Command, context: click.Context) -> Iterator[str]:
         yield from _help_of(found, inner)
 
 
+#: Calls whose options are told, with what Kafka's clients call an option that they have, too.
+OPTIONS_OF: Final[dict[str, tuple[Callable[..., object], dict[str, str]]]] = {
+    "drumlin.connect": (
+        connect,
+        {"bootstrap": "bootstrap.servers", "security": "security.protocol, sasl.*, ssl.*"},
+    ),
+    "Client.read": (Client.read, {"isolation": "isolation.level", "decode": "value.deserializer"}),
+    "Client.snapshot": (Client.snapshot, {"isolation": "isolation.level"}),
+    "Client.restore": (Client.restore, {}),
+    "Client.append": (
+        Client.append,
+        {
+            "encode": "value.serializer",
+            "compression": "compression.type",
+            "batch_bytes": "batch.size",
+            "buffer_bytes": "buffer.memory",
+        },
+    ),
+    "Client.writer": (
+        Client.writer,
+        {
+            "compression": "compression.type",
+            "batch_bytes": "batch.size",
+            "buffer_bytes": "buffer.memory",
+            "metadata_refresh_ms": "metadata.max.age.ms",
+            "partitioner": "partitioner.class",
+        },
+    ),
+    "Client.consumer": (
+        Client.consumer,
+        {
+            "group": "group.id",
+            "protocol": "group.protocol",
+            "assignors": "partition.assignment.strategy",
+            "server_assignor": "group.remote.assignor",
+            "rack": "client.rack",
+            "commit_interval_ms": "auto.commit.interval.ms; None: enable.auto.commit=false",
+            "offsets_storage": "offsets.storage",
+            "dual_commit": "dual.commit.enabled",
+            "zookeeper": "zookeeper.connect",
+            "start": "auto.offset.reset",
+            "out_of_range": "auto.offset.reset",
+            "isolation": "isolation.level",
+            "decode": "value.deserializer",
+            "max_records": "max.poll.records",
+            "max_bytes_per_batch": "max.partition.fetch.bytes",
+            "max_wait_ms": "fetch.max.wait.ms",
+            "metadata_refresh_ms": "metadata.max.age.ms",
+        },
+    ),
+}
+#: Options that are called what Kafka's clients call them, but for the dots.
+_KAFKAS: Final = {
+    "client_id",
+    "request_timeout_ms",
+    "retry_backoff_ms",
+    "retry_backoff_max_ms",
+    "client_rack",
+    "acks",
+    "retries",
+    "linger_ms",
+    "max_block_ms",
+    "delivery_timeout_ms",
+    "group_instance_id",
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+    "max_poll_interval_ms",
+}
+
+
+def options() -> str:
+    """The options of the client's calls: names and defaults from their signatures."""
+    return "\n".join(_options_of(name, *each) for name, each in OPTIONS_OF.items())
+
+
+def _options_of(name: str, call: Callable[..., object], kafkas: dict[str, str]) -> str:
+    meanings = _meanings(call)
+    parameters = [
+        each for each in inspect.signature(call).parameters.values() if each.name in meanings
+    ]
+    rows = []
+    for meaning, group in itertools.groupby(parameters, lambda each: meanings[each.name]):
+        alike = list(group)
+        names = ", ".join(f"`{each.name}`" for each in alike)
+        defaults = (_shown(each.name, each.default) for each in alike if each.default != each.empty)
+        others = (_kafkas_name(each.name, kafkas) for each in alike)
+        default = ", ".join(dict.fromkeys(f"`{each}`" for each in defaults))
+        rows.append((names, default, meaning, ", ".join(dict.fromkeys(filter(None, others)))))
+    return f"### `{name}`\n\n{table(('option', 'default', 'meaning', 'in Kafka'), rows)}"
+
+
+def _kafkas_name(name: str, kafkas: dict[str, str]) -> str:
+    return name.replace("_", ".") if name in _KAFKAS else kafkas.get(name, "")
+
+
+def _shown(name: str, default: object) -> str:
+    """A default; sizes in their units."""
+    if name.endswith(("_bytes", "bytes_per_batch")) and isinstance(default, int):
+        for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+            if default and default % (1 << power) == 0:
+                return f"{default >> power} {unit}"
+    return f"{default:,}" if type(default) is int else repr(default)
+
+
+def _meanings(call: Callable[..., object]) -> dict[str, str]:
+    """What the docstring says of each parameter; one sentence may be of several."""
+    said = inspect.getdoc(call) or ""
+    section = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", said, re.DOTALL | re.MULTILINE)
+    found: dict[str, str] = {}
+    for entry in re.findall(
+        r"^    (\S.*(?:\n      .*)*)", section[1] if section else "", re.MULTILINE
+    ):
+        names, _, meaning = " ".join(entry.split()).partition(": ")
+        found |= dict.fromkeys(names.split(", "), meaning.replace("|", "\\|"))
+    return found
+
+
 TABLES: Final[dict[str, Callable[[], str]]] = {
     "layers": layers,
     "rooms": rooms,
+    "options": options,
     "served": served_apis,
     "not-served": apis_not_served,
     "broker-keys": broker_table,
@@ -239,7 +361,7 @@ def with_tables(text: str) -> str:
 
 
 def main() -> None:
-    for path in sorted(DOCS.glob("*.md")):
+    for path in sorted(DOCS.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
         if (wanted := with_tables(text)) != text:
             path.write_text(wanted, encoding="utf-8")

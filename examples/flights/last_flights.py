@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drumlin import Client
+from drumlin import Client, lowlevel
 
 _PARTITION = 0
 _CLEANING_TIMEOUT_S = 180
@@ -90,7 +90,7 @@ def last_of_each(records: pa.Table) -> pa.Table:
 def _look(client: Client, topic: str) -> Snapshot:
     records = client.read(topic, columns=["offset", "key", "value"])
     place = (topic, _PARTITION)
-    return Snapshot(records, client.partition_sizes([place])[place])
+    return Snapshot(records, lowlevel.partition_sizes(client, [place])[place])
 
 
 def _wait_until_clean(status_url: str, topic: str) -> int:

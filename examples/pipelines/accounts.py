@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import drumlin
+from drumlin import lowlevel
 from drumlin.security import read_properties
 
 EVENTS, ACCOUNTS = "account-events", "accounts"
@@ -137,7 +138,7 @@ class Service:
         account = self.account(command.name)
         event = decide(account, command)
         account = evolve(account, event)
-        with self._last.following() as transaction:
+        with lowlevel.following(self._last) as transaction:
             transaction.append([_record(command.name, event)], self._events)
             written = transaction.append([_record(command.name, account)], self._accounts)
         self._last = transaction
@@ -147,7 +148,7 @@ class Service:
 
     def _catch_up(self) -> None:
         """Bring the copy to where the log is; a copy of another topic is none."""
-        topic_id = self._client.topics([self._accounts])[self._accounts].topic_id or ""
+        topic_id = self._client.describe_topics([self._accounts])[self._accounts].topic_id or ""
         if self._disk.execute("SELECT topic_id FROM topics").fetchall() != [(topic_id,)]:
             with self._disk:
                 for table in ("accounts", "positions", "topics"):

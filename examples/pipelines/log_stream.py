@@ -37,7 +37,7 @@ class OtherTopic(RuntimeError):
 def look_up(cluster: Cluster, topic: str) -> Source:
     """The topic of that name, as it is now."""
     with cluster.connect() as client:
-        found = client.topics([topic])[topic]
+        found = client.describe_topics([topic])[topic]
     numbers = tuple(sorted(each.index for each in found.partitions))
     return Source(topic, found.topic_id or "", numbers)
 

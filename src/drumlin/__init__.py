@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from drumlin.version import __version__
 
 if TYPE_CHECKING:
+    from drumlin import lowlevel as lowlevel
     from drumlin import security as security
+    from drumlin.client.admin.admin import ConfigEntry as ConfigEntry
+    from drumlin.client.admin.admin import TopicDescription as TopicDescription
     from drumlin.client.admin.committed_offsets import OffsetAndMetadata as OffsetAndMetadata
+    from drumlin.client.admin.group_admin import GroupDescription as GroupDescription
+    from drumlin.client.admin.group_admin import GroupListing as GroupListing
     from drumlin.client.client import Client as Client
     from drumlin.client.client import connect as connect
     from drumlin.client.consumer import Consumer as Consumer
@@ -40,8 +45,10 @@ if TYPE_CHECKING:
     from drumlin.client.errors import Undecodable as Undecodable
     from drumlin.client.errors import UnknownTopic as UnknownTopic
     from drumlin.client.places import Milliseconds as Milliseconds
+    from drumlin.client.read.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from drumlin.client.read.reader import ReadRecord as ReadRecord
     from drumlin.client.restore.restoring import RestoreReport as RestoreReport
+    from drumlin.client.topic_partition import TopicPartition as TopicPartition
     from drumlin.client.transactions.errors import NothingToEnd as NothingToEnd
     from drumlin.client.transactions.errors import OutcomeUnknown as OutcomeUnknown
     from drumlin.client.transactions.errors import ProducerFenced as ProducerFenced
@@ -72,7 +79,9 @@ if TYPE_CHECKING:
 _DEFINED_IN: Final = {
     "drumlin.client.write.appender": ("AppendReport",),
     "drumlin.client.client": ("Client", "connect"),
+    "drumlin.client.admin.admin": ("ConfigEntry", "TopicDescription"),
     "drumlin.client.admin.committed_offsets": ("OffsetAndMetadata",),
+    "drumlin.client.admin.group_admin": ("GroupDescription", "GroupListing"),
     "drumlin.client.consumer": ("Consumer", "topic_of"),
     "drumlin.client.errors": (
         "AuthenticationFailed",
@@ -101,8 +110,10 @@ _DEFINED_IN: Final = {
     ),
     "drumlin.client.write.open_batch": ("Delivered", "Delivery"),
     "drumlin.client.places": ("Milliseconds",),
+    "drumlin.client.read.offsets": ("OffsetAndTimestamp",),
     "drumlin.client.read.reader": ("ReadRecord",),
     "drumlin.client.restore.restoring": ("RestoreReport",),
+    "drumlin.client.topic_partition": ("TopicPartition",),
     "drumlin.client.transactions.errors": (
         "NothingToEnd",
         "OutcomeUnknown",
@@ -129,11 +140,13 @@ _DEFINED_IN: Final = {
     "drumlin.client.values.registry": ("SchemaRegistry",),
     "drumlin.client.write.writer": ("Writer",),
 }
+#: Modules of public names: what secures a connection, and what few programs need.
+_BEHIND_DOORS: Final = ("lowlevel", "security")
 _MODULES: Final = {name: module for module, names in _DEFINED_IN.items() for name in names}
 
 __all__ = [
     "__version__",
-    "security",
+    *_BEHIND_DOORS,
     *sorted(_MODULES),
 ]
 
@@ -144,8 +157,8 @@ def __getattr__(name: str) -> Any:
 
         with needing_arrow():
             return getattr(importlib.import_module(_MODULES[name]), name)
-    if name == "security":
-        return importlib.import_module("drumlin.security")
+    if name in _BEHIND_DOORS:
+        return importlib.import_module(f"drumlin.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -189,6 +189,7 @@ def _names(command: click.Command, path: list[str]) -> Iterator[str]:
 
 _CLIENT = """
 import os, drumlin
+from drumlin import lowlevel
 
 def needs_arrow(call):
     try:
@@ -214,16 +215,16 @@ with drumlin.connect(os.environ["DRUMLIN_BOOTSTRAP"]) as client:
     print(needs_arrow(lambda: client.read("records")))
     print(needs_arrow(lambda: client.read_batches("records")))
     print(needs_arrow(lambda: client.read_range("records", 0, 0, 1)))
-    print(needs_arrow(lambda: client.read_ranges([])))
+    print(needs_arrow(lambda: lowlevel.read_ranges(client, [])))
     print(needs_arrow(lambda: client.consumer("records")))
     print(needs_arrow(lambda: client.snapshot("records")))
     print(needs_arrow(lambda: client.snapshot_batches("records")))
     print(needs_arrow(lambda: client.restore("records", "new")))
     print(needs_arrow(lambda: client.append([{"value": "x"}], "records")))
-    print(needs_arrow(client.stream_appender))
+    print(needs_arrow(lambda: lowlevel.stream_appender(client)))
     with client.transaction("records") as transaction:
         print(needs_arrow(lambda: transaction.append([{"value": "x"}], "records")))
-        print(needs_arrow(transaction.stream_appender))
+        print(needs_arrow(lambda: lowlevel.stream_appender(transaction)))
 print(needs_arrow(lambda: drumlin.ValueDecoder))
 """
 

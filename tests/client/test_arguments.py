@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import subprocess
 import sys
 import traceback
-import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,10 @@ import drumlin
 import drumlin.client.errors
 from client.flaky_log import FlakyLog
 from drumlin.client.client import Client
-from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions
+from drumlin.client.consumer.options import ConsumerOptions
+from drumlin.client.deprecated_calls import DeprecatedCalls
 from drumlin.client.read.reader import ReadOptions
-from drumlin.client.write.appender import AppendOptions
-from drumlin.client.write.writer import WriterKeywords, WriterOptions
+from drumlin.client.write.options import AppendOptions, WriterOptions
 from rig.scripted_broker import ScriptedBroker
 from rig.waiting import wait_until
 
@@ -109,32 +109,18 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Client], object]]] = [
     (ValueError, "timestamp 9223372036854775808: expected", send(b"v", timestamp=2**63)),
     (TypeError, "partition 'a': expected a whole number", send(b"v", partition="a")),
     (ValueError, "topic 't' has no partition 2", send(b"v", partition=2)),
-    (TypeError, "append() has no option 'compresion': did you mean 'compression'?",
-     append(compresion="zstd", foo=3)),
-    (TypeError, "read() has no option 'isolaton': did you mean 'isolation'?",
-     lambda client: client.read("t", isolaton="read_committed")),
-    (TypeError, "read_batches() has no option 'x': it has columns, decode, headers,",
-     lambda client: client.read_batches("t", x=1)),
-    (TypeError, "read_range() has no option 'x'",
-     lambda client: client.read_range("t", 0, 0, 1, x=1)),
-    (TypeError, "writer() has no option 'linger': did you mean 'linger_ms'?", writer(linger=5)),
-    (TypeError, "consumer() has no option 'group_id': it is called 'group' here",
-     lambda client: client.consumer("t", group_id="g")),
-    (TypeError, "consumer() has no option 'auto_offset_reset': it is called 'start' here",
-     lambda client: client.consumer("t", auto_offset_reset="earliest")),
-    (TypeError, "consumer() has no option 'client_rack': it is called 'rack' here",
-     lambda client: client.consumer("t", client_rack="a")),
-    (TypeError, "writer() has no option 'batch_size': it is called 'batch_bytes' here",
-     writer(batch_size=1)),
-    (TypeError, "append() has no option 'value_serializer': it is called 'encode' here",
-     append(value_serializer=str)),
-    (TypeError, "connect() has no option 'bootstrap_servers': it is called 'bootstrap' here",
-     lambda _: drumlin.connect("a:9092", bootstrap_servers="a:9092")),
-    (TypeError, "connect() has no option 'bootstrap_servers': it is called 'bootstrap' here",
-     lambda _: drumlin.connect(bootstrap_servers="a:9092")),
-    (ValueError, "no broker address given: expected host:port", lambda _: drumlin.connect()),
-    (TypeError, "connect() has no option 'timeout_ms': did you mean 'call_timeout_ms'?",
-     lambda _: drumlin.connect("a:9092", timeout_ms=5)),
+    *[(TypeError, f"got an unexpected keyword argument {name!r}", call) for name, call in (
+        ("compresion", append(compresion="zstd")),
+        ("isolaton", lambda client: client.read("t", isolaton="read_committed")),
+        ("x", lambda client: client.read_batches("t", x=1)),
+        ("y", lambda client: client.read_range("t", 0, 0, 1, y=1)),
+        ("linger", writer(linger=5)),
+        ("group_id", lambda client: client.consumer("t", group_id="g")),
+        ("timeout_ms", lambda _: drumlin.connect("a:9092", timeout_ms=5)),
+    )],
+    (TypeError, "missing 1 required positional argument: 'bootstrap'",
+     lambda _: drumlin.connect()),
+    (ValueError, "no broker address given: expected host:port", lambda _: drumlin.connect("")),
     (ValueError, "retries -1: expected 0 to", writer(retries=-1)),
     (TypeError, "retries 'x': expected a whole number", append(retries="x")),
     (ValueError, "end -1: expected 0 to", lambda client: client.read("t", end=-1)),
@@ -273,31 +259,93 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert done.stdout == "set()\n", done.stderr
 
 
-def test_editors_know_the_options() -> None:
-    """The keywords that `writer` and `consumer` take are those of their options."""
-    for keywords, options in (
-        (WriterKeywords, WriterOptions),
-        (ConsumerKeywords, ConsumerOptions),
-    ):
-        assert typing.get_type_hints(keywords) == typing.get_type_hints(options)
+def keywords_of(call: Callable[..., object]) -> dict[str, object]:
+    """The options of a call, with their defaults."""
+    parameters = inspect.signature(call).parameters.values()
+    return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
+
+
+#: What says where to read, and not how.
+PLACES = {"start", "end", "group", "assign"}
 
 
 @pytest.mark.parametrize(
-    ("call", "keywords"),
+    ("call", "options"),
     [
         (Client.append, AppendOptions),
+        (Client.writer, WriterOptions),
         (Client.read, ReadOptions),
-        (Client.writer, WriterKeywords),
-        (Client.consumer, ConsumerKeywords),
-        (drumlin.connect, {*inspect.signature(drumlin.connect).parameters} - {"unknown"}),
+        (Client.read_batches, ReadOptions),
+        (Client.read_range, ReadOptions),
+        (Client.consumer, ConsumerOptions),
     ],
 )
-def test_help_lists_all_options(call: Callable[..., object], keywords: Any) -> None:
-    options = getattr(keywords, "__annotations__", keywords)
+def test_an_option_is_spelled_in_the_signature(call: Callable[..., object], options: Any) -> None:
+    """What is checked is what can be given; where both know a default, it is the same."""
+    given = keywords_of(call)
+    fields = {each.name: each.default for each in dataclasses.fields(options)}
+    assert fields.keys() <= given.keys()
+    assert given.keys() - fields.keys() <= PLACES
+    for name, default in fields.items():
+        assert default in (dataclasses.MISSING, given[name]), name
+
+
+def test_a_transaction_takes_the_options_of_its_client() -> None:
+    for name in ("append", "writer"):
+        mine, other = (getattr(each, name) for each in (drumlin.Transaction, Client))
+        assert mine is other
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        drumlin.connect,
+        Client.append,
+        Client.writer,
+        Client.read,
+        Client.read_range,
+        Client.consumer,
+        Client.snapshot,
+        Client.restore,
+        Client.create_topic,
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_help_shows_every_option(call: Callable[..., object]) -> None:
+    """With its default in the signature, and a sentence each."""
+    parameters = [*inspect.signature(call).parameters.values()]
+    assert not any(each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL) for each in parameters)
+    assert all(
+        each.default is not each.empty for each in parameters if each.kind is each.KEYWORD_ONLY
+    )
     said = inspect.getdoc(call) or ""
     described = {
         name.strip()
         for names in re.findall(r"^    ([a-z_, ]+): ", said, re.MULTILINE)
         for name in names.split(",")
     }
-    assert set(options) <= described
+    assert {each.name for each in parameters} - {"self"} <= described
+
+
+CALLS = [
+    call
+    for owner in (Client, drumlin.Consumer, drumlin.Transaction, drumlin.Writer)
+    for name, call in inspect.getmembers(owner, inspect.isfunction)
+    if not name.startswith("_") and name not in {*vars(DeprecatedCalls), "stream_appender"}
+] + [getattr(drumlin.lowlevel, name) for name in drumlin.lowlevel.__all__ if name.islower()]
+#: They raise what any call may, or nothing; the first sentence says what they return.
+PLAIN = {"lag", "pause", "resume", "group_metadata", "positions", "sample_logs", "end_transactions"}
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda each: each.__qualname__)
+def test_a_call_says_what_it_raises(call: Callable[..., object]) -> None:
+    said = inspect.getdoc(call) or ""
+    if "Deprecated." not in said and call.__name__ not in PLAIN:
+        assert re.search(r"^Raises:$", said, re.MULTILINE) or "Raises as" in said
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda each: each.__qualname__)
+def test_a_call_says_what_it_returns(call: Callable[..., object]) -> None:
+    returned = str(inspect.signature(call).return_annotation)
+    if re.search(r"dict|list|Iterator|pa\.|Future|Report|Description|Claims|Lookup", returned):
+        assert re.search(r"^Returns:$", inspect.getdoc(call) or "", re.MULTILINE)

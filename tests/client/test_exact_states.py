@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import drumlin
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from rig.compacted_topic import COMPACTED, alter, await_clean
 from rig.drumlin_server import DrumlinServer, running_server
@@ -48,15 +49,15 @@ def write(client: Client, topic: str, rounds: int) -> int:
 def test_a_log_that_was_cleaned(broker: DrumlinServer, states_client: Client) -> None:
     client, topic = states_client, f"cleaned-{uuid.uuid4().hex[:8]}"
     client.create_topic(topic, 1, configs=COMPACTED)
-    assert client.exact_from(topic) == {0: 0}
+    assert lowlevel.exact_from(client, topic) == {0: 0}
     end_offset = write(client, topic, 10)
     await_clean(broker.data, topic)
-    exact_from = client.exact_from(topic)[0]
+    exact_from = lowlevel.exact_from(client, topic)[0]
     assert 0 < exact_from <= end_offset
     place = (topic, 0)
-    claims = client.claim_states({place: end_offset}, is_now=True)
-    client.confirm_states(claims)
-    early = client.claim_states({place: exact_from - 1})
+    claims = lowlevel.claim_states(client, {place: end_offset}, is_now=True)
+    lowlevel.confirm_states(client, claims)
+    early = lowlevel.claim_states(client, {place: exact_from - 1})
     assert early[place].needs_all
     with pytest.raises(drumlin.RecordsMissing, match=f"{topic}.* partition 0"):
         list(client.read_range(topic, 0, 0, exact_from - 1, without_gaps=True))
@@ -69,7 +70,7 @@ def test_a_log_that_was_cleaned(broker: DrumlinServer, states_client: Client) ->
     write(client, topic, 10)
     await_clean(broker.data, topic)
     with pytest.raises(drumlin.StateNotExact, match="overtaken"):
-        client.confirm_states(claims)
+        lowlevel.confirm_states(client, claims)
     with pytest.raises(drumlin.StateNotExact, match="overtaken"):
         next(begun)
 
@@ -95,17 +96,20 @@ def test_a_tombstone_that_goes_before_a_slow_reader_gets_to_it(
         client.append([{"key": b"doomed", "value": value}], topic)
         write(client, topic, 2)
     end_offset = client.offsets(topic)[0]
-    claims = client.claim_states({(topic, 0): end_offset}, is_now=True)
+    claims = lowlevel.claim_states(client, {(topic, 0): end_offset}, is_now=True)
     alter(broker.address, topic, {"cleanup.policy": "compact"})
     await_clean(broker.data, topic)
-    client.confirm_states(
-        claims
+    lowlevel.confirm_states(
+        client, claims
     )  # nothing that was there when reading began has lost its tombstone
     client.append([{"key": b"large", "value": os.urandom(19_900)}], topic)  # in a new segment
-    wait_until(lambda: client.exact_from(topic)[0] == end_offset, "the last segment to be cleaned")
+    wait_until(
+        lambda: lowlevel.exact_from(client, topic)[0] == end_offset,
+        "the last segment to be cleaned",
+    )
     await_clean(broker.data, topic)
     with pytest.raises(drumlin.StateNotExact, match="tombstones may have been removed"):
-        client.confirm_states(claims)
+        lowlevel.confirm_states(client, claims)
     now = client.snapshot(topic, at={0: end_offset})["key"].to_pylist()
     assert len(now) == KEYS
     assert b"doomed" not in now
@@ -122,11 +126,11 @@ def test_records_that_were_deleted(broker: DrumlinServer, states_client: Client)
     admin = AdminClient({"bootstrap.servers": broker.address})
     for each in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         each.result(20)
-    assert client.exact_from(topic) == {0: end_offset}
+    assert lowlevel.exact_from(client, topic) == {0: end_offset}
     with pytest.raises(drumlin.StateNotExact) as caught:
-        client.claim_states({place: 7})
+        lowlevel.claim_states(client, {place: 7})
     assert caught.value.exact_from == end_offset
-    assert client.claim_states({place: 7}, allow_inexact=True)[place].basis == "inexact"
+    assert lowlevel.claim_states(client, {place: 7}, allow_inexact=True)[place].basis == "inexact"
 
 
 def test_all_records_and_markers_are_there(client: Client, topic: str) -> None:
@@ -147,8 +151,8 @@ def test_all_records_and_markers_are_there(client: Client, topic: str) -> None:
         for value in batch["value"].to_pylist()
     ]
     assert read == [b"v", b"w"]
-    claims = client.claim_states({(topic, partition): end_offset}, is_now=True)
-    client.confirm_states(claims)
+    claims = lowlevel.claim_states(client, {(topic, partition): end_offset}, is_now=True)
+    lowlevel.confirm_states(client, claims)
 
 
 def test_a_crash_leaves_what_is_complete(tmp_path: Path) -> None:
@@ -162,12 +166,12 @@ def test_a_crash_leaves_what_is_complete(tmp_path: Path) -> None:
         server.kill()
         server.start()
         with drumlin.connect(server.address) as client:
-            assert client.exact_from("t") == {0: end_offset}
-            assert client.claim_states({("t", 0): 7})["t", 0].needs_all
+            assert lowlevel.exact_from(client, "t") == {0: end_offset}
+            assert lowlevel.claim_states(client, {("t", 0): 7})["t", 0].needs_all
             assert len(list(client.read_range("t", 0, 0, 7, without_gaps=True))) > 0
         server.stop()
         server.start()
         with drumlin.connect(server.address) as client:
-            assert client.exact_from("t") == {0: end_offset}
+            assert lowlevel.exact_from(client, "t") == {0: end_offset}
     finally:
         server.close()

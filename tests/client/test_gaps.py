@@ -63,6 +63,7 @@ class Log:
 
     def __init__(self, broker: ScriptedBroker, batches: list[bytes], end_offset: int) -> None:
         self.batches = batches
+        self.start_offset = 0
         self.end_offset = end_offset
         self.aborted: list[tuple[int, int]] = []
         self.fetched: list[int] = []
@@ -76,18 +77,23 @@ class Log:
         return fetch_response(shape, found, self.end_offset, aborted=self.aborted)
 
     def list_offsets(self, shape: Shape, request: Any) -> Any:
-        topic = request.topics[0]
-        places = [
+        topics = [
             shape(
-                "ListOffsetsPartitionResponse",
-                partition_index=each.partition_index,
-                error_code=ErrorCode.none,
-                offset=0 if each.timestamp == -2 else self.end_offset,
+                "ListOffsetsTopicResponse",
+                name=topic.name,
+                partitions=tuple(
+                    shape(
+                        "ListOffsetsPartitionResponse",
+                        partition_index=each.partition_index,
+                        error_code=ErrorCode.none,
+                        offset=self.start_offset if each.timestamp == -2 else self.end_offset,
+                    )
+                    for each in topic.partitions
+                ),
             )
-            for each in topic.partitions
+            for topic in request.topics
         ]
-        answer = shape("ListOffsetsTopicResponse", name=topic.name, partitions=tuple(places))
-        return shape("ListOffsetsResponse", throttle_time=ZERO, topics=(answer,))
+        return shape("ListOffsetsResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
 def fetch_response(

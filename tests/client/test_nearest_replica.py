@@ -10,7 +10,7 @@ import pytest
 import drumlin
 from drumlin.client.read.nearest_replica import NearestReplica
 from drumlin.client.read.range_stream import OffsetRange
-from drumlin.client.read.reader import read_ranges
+from drumlin.client.read.reader import ReadOptions, read_ranges
 from drumlin.records.batch.batch import assign_offsets
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.wire.error_codes import ErrorCode
@@ -99,7 +99,7 @@ def test_only_the_leader_is_read_where_that_is_wanted(
     ranges = [OffsetRange("t", 0, 0, BATCHES * 10)]
     with drumlin.connect(leader.address, client_rack="b", request_timeout_ms=2_000) as client:
         thread, connections = client._thread, client._connections
-        batches = list(read_ranges(thread, connections, ranges, {}, leaders_only=True))
+        batches = list(read_ranges(thread, connections, ranges, ReadOptions(), leaders_only=True))
     assert sum(batch.num_rows for batch in batches) == BATCHES * 10
     assert {each.rack_id for each in leader.asked("fetch")} == {""}
     assert follower.asked("fetch") == []

@@ -8,10 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, LogEndsEarly, OffsetOutOfRange, UnknownTopic
 from drumlin.client.read.log_samples import LogPlace
 from drumlin.client.read.range_stream import OffsetRange, RangeStream
+from drumlin.client.read.reader import ReadOptions
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.records.columns.columns import HEADERS_TYPE, RECORD_SCHEMA
 
@@ -128,7 +130,7 @@ def test_ranges_are_read_one_by_one_and_fail_one_by_one(client: Client, topic: s
     ranges[3:3] = [OffsetRange(topic, 1, 21, 22)]
     ranges += [OffsetRange(topic, 1, 0, 20, fetch_bytes=1), OffsetRange(topic, 0, 0, 3_000)]
     found = []
-    for wanted, batches in client.read_ranges(ranges, columns=["offset"]):
+    for wanted, batches in lowlevel.read_ranges(client, ranges, ReadOptions(columns=["offset"])):
         try:
             offsets = [each for batch in batches for each in batch["offset"].to_pylist()]
         except OffsetOutOfRange as error:
@@ -142,7 +144,7 @@ def test_ranges_are_read_one_by_one_and_fail_one_by_one(client: Client, topic: s
 def test_a_range_is_over_when_the_next_is_asked_for(client: Client, topic: str) -> None:
     append(client, topic, 0, records(10))
     ranges = [OffsetRange(topic, 0, 0, 5), OffsetRange(topic, 0, 5, 10)]
-    for _, batches in list(client.read_ranges(ranges)):
+    for _, batches in list(lowlevel.read_ranges(client, ranges)):
         with pytest.raises(ClientError, match=f"'{topic}' partition 0: read no more"):
             next(batches)
 
@@ -151,7 +153,9 @@ def test_samples_tell_how_dense_a_log_is(client: Client, topic: str) -> None:
     append(client, topic, 0, pa.table({"value": [b"x" * 100] * 5_000}), batch_bytes=4_000)
     append(client, topic, 0, pa.table({"value": [b"x" * 50_000] * 10}))
     places = [LogPlace(topic, 0, 17), LogPlace(topic, 0, 5_008), LogPlace(topic, 0, 5_010)]
-    found = client.sample_logs([*places, LogPlace(topic, 1, 0), LogPlace("nowhere", 0, 0)])
+    found = lowlevel.sample_logs(
+        client, [*places, LogPlace(topic, 1, 0), LogPlace("nowhere", 0, 0)]
+    )
     assert found.keys() == set(places[:2]), "there is nothing at the end of a log"
     small, large = (found[place] for place in places[:2])
     assert small.start_offset <= 17 < small.end_offset < 5_000
@@ -165,7 +169,7 @@ def test_a_sample_at_the_end_of_a_transaction_tells_of_its_records(
     with client.transaction(topic) as transaction:
         append(transaction, topic, 0, pa.table({"value": [b"x" * 50_000] * 10}))
     marker = LogPlace(topic, 0, client.offsets(topic)[0] - 1)
-    assert client.sample_logs([marker])[marker].bytes_per_offset > 40_000
+    assert lowlevel.sample_logs(client, [marker])[marker].bytes_per_offset > 40_000
 
 
 def test_a_range_beyond_the_end_gives_up(address: str, topic: str) -> None:

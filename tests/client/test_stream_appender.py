@@ -10,13 +10,14 @@ import pyarrow.compute as pc
 import pytest
 
 import drumlin
+from drumlin import lowlevel
 from drumlin.client.arguments import Acks
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, DeliveryFailed
 from drumlin.client.transactions.errors import TransactionFailed
-from drumlin.client.write.deliveries import DeliveryRules
+from drumlin.client.write.deliveries import DeliveryRules, EncodingRules
 from drumlin.client.write.row_sum import RowsRefused
-from drumlin.client.write.stream_appender import EncodingRules, StreamAppender
+from drumlin.client.write.stream_appender import StreamAppender
 from rig.waiting import wait_until
 
 SMALL = EncodingRules(window_bytes=1)
@@ -39,7 +40,7 @@ def other_topic(client: Client, topic: str) -> str:
 def test_small_pieces_become_large_batches(client: Client, topic: str) -> None:
     table = pa.table({"key": [f"{n % 500}" for n in range(9_000)], "value": ["x" * 100] * 9_000})
     by_table = client.append(table, topic)
-    appender = client.stream_appender(topic)
+    appender = lowlevel.stream_appender(client, topic)
     for piece in pieces(table, 7):
         appender.add(piece)
     report = appender.finish()
@@ -53,7 +54,8 @@ def test_small_pieces_become_large_batches(client: Client, topic: str) -> None:
 
 def test_windows_bound_what_is_held(client: Client, topic: str) -> None:
     table = pa.table({"key": [f"{n % 11}" for n in range(3_000)], "value": map(str, range(3_000))})
-    appender = client.stream_appender(
+    appender = lowlevel.stream_appender(
+        client,
         topic,
         encoding=EncodingRules(batch_bytes=500, window_bytes=2_000),
         delivery=DeliveryRules(buffer_bytes=1_000),
@@ -73,14 +75,16 @@ def test_windows_bound_what_is_held(client: Client, topic: str) -> None:
 def test_batches_are_sealed_whether_brokers_know_them_again_or_not(
     client: Client, topic: str, acks: Acks
 ) -> None:
-    appender = client.stream_appender(topic, delivery=DeliveryRules(acks, is_idempotent=False))
+    appender = lowlevel.stream_appender(
+        client, topic, delivery=DeliveryRules(acks, is_idempotent=False)
+    )
     appender.add(rows(value=["a", "b"]))
     assert appender.finish().record_count == 2
     assert client.read(topic)["value"].to_pylist() == [b"a", b"b"]
 
 
 def test_topics_and_partitions_of_their_own(client: Client, topic: str, other_topic: str) -> None:
-    appender = client.stream_appender()
+    appender = lowlevel.stream_appender(client)
     appender.add(
         rows(
             topic=[topic, other_topic, topic, other_topic],
@@ -104,8 +108,8 @@ def test_topics_and_partitions_of_their_own(client: Client, topic: str, other_to
 def test_rows_without_keys_fill_batch_after_batch_across_windows(
     client: Client, topic: str
 ) -> None:
-    appender = client.stream_appender(
-        topic, encoding=EncodingRules(batch_bytes=10_000, window_bytes=5_000)
+    appender = lowlevel.stream_appender(
+        client, topic, encoding=EncodingRules(batch_bytes=10_000, window_bytes=5_000)
     )
     for piece in pieces(pa.table({"value": ["x" * 90] * 3_000}), 10):
         appender.add(piece)
@@ -141,7 +145,7 @@ def test_rows_that_cannot_be_records(
         given["topic"] = [each and topic for each in given["topic"]]
         return rows(**{name: pa.array(given[name], kind) for name, kind in kinds.items()})
 
-    appender = client.stream_appender(encoding=EncodingRules(window_bytes=1))
+    appender = lowlevel.stream_appender(client, encoding=EncodingRules(window_bytes=1))
     appender.add(batch(4, {}))
     with pytest.raises(RowsRefused, match=complaint.replace("'T'", f"'{topic}'")):
         appender.add(batch(1, columns))
@@ -150,7 +154,7 @@ def test_rows_that_cannot_be_records(
 
 
 def test_a_record_that_is_too_large_is_told_with_its_size(client: Client, topic: str) -> None:
-    appender = client.stream_appender(topic)
+    appender = lowlevel.stream_appender(client, topic)
     appender.add(rows(value=["small", "x" * 2_000_000], partition=[0, 1]))
     complaint = rf"'{topic}' partition 1: message_too_large.*2000\d\d\d bytes"
     with pytest.raises(DeliveryFailed, match=complaint):
@@ -159,7 +163,7 @@ def test_a_record_that_is_too_large_is_told_with_its_size(client: Client, topic:
 
 
 def test_a_topic_that_is_not_there(client: Client) -> None:
-    appender = client.stream_appender("no such")
+    appender = lowlevel.stream_appender(client, "no such")
     appender.add(rows(value=["v"]))
     with pytest.raises(ClientError, match="no such"):
         appender.finish()
@@ -174,15 +178,15 @@ def checksum(appender: StreamAppender, batches: list[pa.RecordBatch]) -> int:
 def test_the_checksum_is_that_of_the_rows(client: Client, topic: str) -> None:
     encoding = EncodingRules(with_checksum=True, window_bytes=3_000)
     table = pa.table({"key": [f"{n % 7}" for n in range(1_000)], "value": map(str, range(1_000))})
-    whole = checksum(client.stream_appender(topic, encoding=encoding), table.to_batches())
+    whole = checksum(lowlevel.stream_appender(client, topic, encoding=encoding), table.to_batches())
     backwards = table.take(list(reversed(range(1_000)))).to_batches(max_chunksize=33)
-    assert checksum(client.stream_appender(topic, encoding=encoding), backwards) == whole
+    assert checksum(lowlevel.stream_appender(client, topic, encoding=encoding), backwards) == whole
     fewer = table.slice(1).to_batches()
-    assert checksum(client.stream_appender(topic, encoding=encoding), fewer) != whole
+    assert checksum(lowlevel.stream_appender(client, topic, encoding=encoding), fewer) != whole
 
 
 def test_nothing_to_append(client: Client, topic: str) -> None:
-    appender = client.stream_appender(topic)
+    appender = lowlevel.stream_appender(client, topic)
     appender.add(rows(value=pa.array([], pa.string())))
     report = appender.finish()
     assert (report.record_count, report.size_bytes, report.partitions) == (0, 0, {})
@@ -197,7 +201,7 @@ def test_in_a_transaction(client: Client, topic: str, other_topic: str) -> None:
 
     for ends_by, expected in (("abort", 0), ("commit", 1_000)):
         transaction = client.transaction(f"{topic}-transaction")
-        appender = transaction.stream_appender(encoding=EncodingRules(window_bytes=1_000))
+        appender = lowlevel.stream_appender(transaction, encoding=EncodingRules(window_bytes=1_000))
         for piece in pieces(table, 40):
             appender.add(piece)
         report = appender.finish()
@@ -207,13 +211,13 @@ def test_in_a_transaction(client: Client, topic: str, other_topic: str) -> None:
         # Kafka answers before the markers are written.
         wait_until(lambda wanted=expected: committed() == wanted, f"what the {ends_by} leaves")
     with pytest.raises(ClientError, match="it is over"):
-        transaction.stream_appender(topic)
+        lowlevel.stream_appender(transaction, topic)
 
 
 def test_a_transaction_that_has_lost_rows_cannot_be_committed(client: Client, topic: str) -> None:
     """Though its program has seen the error, and went on: what came after the rows is written."""
     transaction = client.transaction(f"{topic}-transaction")
-    appender = transaction.stream_appender(topic, encoding=SMALL)
+    appender = lowlevel.stream_appender(transaction, topic, encoding=SMALL)
     with pytest.raises(RowsRefused):
         appender.add(rows(value=["lost"], timestamp=[-2]))
     appender.add(rows(value=["kept"], timestamp=[5]))
@@ -228,7 +232,7 @@ def test_partitions_that_were_added_meanwhile(address: str, client: Client, topi
     """A client lives long, and another program gives the topic more partitions."""
     table = pa.table({"value": ["a", "b"], "partition": pa.array([0, 2], pa.int32())})
     client.append(table, topic, partition="partition")
-    appender = client.stream_appender(topic, encoding=EncodingRules(window_bytes=1))
+    appender = lowlevel.stream_appender(client, topic, encoding=EncodingRules(window_bytes=1))
     appender.add(table.to_batches()[0])
     with drumlin.connect(address) as other:
         other.add_partitions(topic, 5)
@@ -240,15 +244,19 @@ def test_partitions_that_were_added_meanwhile(address: str, client: Client, topi
 
 def test_columns_that_are_missing_or_of_a_wrong_kind(client: Client, topic: str) -> None:
     with pytest.raises(RowsRefused, match=r"no column 'value'; they have .'key'"):
-        client.stream_appender(topic, encoding=SMALL).add(rows(key=["a"]))
+        lowlevel.stream_appender(client, topic, encoding=SMALL).add(rows(key=["a"]))
     with pytest.raises(pa.ArrowInvalid, match="parse"):
-        client.stream_appender(topic, encoding=SMALL).add(rows(value=["a"], timestamp=["noon"]))
+        lowlevel.stream_appender(client, topic, encoding=SMALL).add(
+            rows(value=["a"], timestamp=["noon"])
+        )
     far = pa.array([2**62], pa.timestamp("s"))
     with pytest.raises(pa.ArrowInvalid, match="out of bounds"):
-        client.stream_appender(topic, encoding=SMALL).add(rows(value=["a"], timestamp=far))
+        lowlevel.stream_appender(client, topic, encoding=SMALL).add(
+            rows(value=["a"], timestamp=far)
+        )
     names = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([topic, None]))
     with pytest.raises(RowsRefused, match="row 1 has no topic"):
-        client.stream_appender(encoding=SMALL).add(rows(value=["a", "b"], topic=names))
-    appender = client.stream_appender(encoding=EncodingRules(with_checksum=True))
+        lowlevel.stream_appender(client, encoding=SMALL).add(rows(value=["a", "b"], topic=names))
+    appender = lowlevel.stream_appender(client, encoding=EncodingRules(with_checksum=True))
     appender.add(rows(value=["a"], topic=[topic.encode()]))
     assert appender.finish().record_count == 1

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import drumlin
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import RequestRefused, TopicExists, UnknownTopic
 from drumlin.client.places import Milliseconds
@@ -25,7 +26,7 @@ def test_a_topic_from_its_creation_to_its_end(client: Client) -> None:
     assert client.list_topics("client-li.*") == ["client-life"]
     assert client.list_topics("client-li") == []
     assert client.partitions("client-life") == [0, 1]
-    described = client.topics(["client-life"])["client-life"]
+    described = client.describe_topics(["client-life"])["client-life"]
     assert [each.index for each in described.partitions] == [0, 1]
     assert all(each.leader in each.isr for each in described.partitions)
 
@@ -98,19 +99,19 @@ def test_places_that_do_not_exist(client: Client, topic: str) -> None:
 
 
 def test_a_topic_that_is_missing_does_not_hide_another(client: Client, topic: str) -> None:
-    found, refused = client.look_up_topics([topic, "client-nowhere"])
+    found, refused = lowlevel.look_up_topics(client, [topic, "client-nowhere"])
     assert found.keys() == {topic}
     assert refused == {"client-nowhere": ErrorCode.unknown_topic_or_partition}
-    assert client.look_up_topics().found[topic] == found[topic]
+    assert lowlevel.look_up_topics(client).found[topic] == found[topic]
 
 
 def test_the_id_of_a_deleted_topic_is_unknown(client: Client) -> None:
     client.create_topic("client-id", 1)
-    topic_id = client.topics(["client-id"])["client-id"].topic_id
+    topic_id = client.describe_topics(["client-id"])["client-id"].topic_id
     assert topic_id is not None
-    assert not client.is_topic_id_unknown(topic_id)
+    assert not lowlevel.is_topic_id_unknown(client, topic_id)
     client.delete_topic("client-id")
-    wait_until(lambda: client.is_topic_id_unknown(topic_id), "the id to be gone")
+    wait_until(lambda: lowlevel.is_topic_id_unknown(client, topic_id), "the id to be gone")
 
 
 def test_partitions_are_added_to_a_topic_of_which_one_has_no_leader() -> None:
@@ -136,3 +137,45 @@ def test_partitions_are_added_to_a_topic_of_which_one_has_no_leader() -> None:
             client.add_partitions("t", 4)
             assert client.partitions("t") == [0, 1, 2, 3]
             assert len(broker.asked("metadata")) >= 3
+
+
+def test_records_are_deleted(client: Client, topic: str) -> None:
+    rows = {"value": list("abcdef"), "partition": [0, 0, 0, 1, 1, 1]}
+    client.append(rows, topic, partition="partition")
+    assert client.delete_records(topic, [0], before=2) == {0: 2}
+    assert client.read(topic, decode="utf8")["value"].to_pylist() == list("cdef")
+    assert client.delete_records(topic, [0], before=1) == {0: 2}, "a log's start never moves back"
+    assert client.delete_records(topic, [0, 1], before={0: "latest", 1: 1}) == {0: 3, 1: 1}
+    assert client.offsets(topic, "earliest") == {0: 3, 1: 1, 2: 0}
+    assert client.delete_records(topic, before="latest") == {0: 3, 1: 3, 2: 0}
+    assert client.read(topic).num_rows == 0
+
+
+def test_records_that_cannot_be_deleted(client: Client, topic: str) -> None:
+    rows = {"value": list("ab"), "partition": [0, 1]}
+    client.append(rows, topic, partition="partition")
+    with pytest.raises(RequestRefused, match="partition 1") as refused:
+        client.delete_records(topic, [0, 1], before={0: 1, 1: 2})
+    assert refused.value.code is ErrorCode.offset_out_of_range
+    assert refused.value.__notes__ == ["other partitions start here now: {0: 1}"]
+    with pytest.raises(UnknownTopic):
+        client.delete_records(topic, [7], before=0)
+    with pytest.raises(ValueError, match=r"before names partitions \[0\]: \[0, 1\] are read"):
+        client.delete_records(topic, [0, 1], before={0: 1})
+    with pytest.raises(TypeError, match="before 'earliest': expected 'latest' or an offset"):
+        client.delete_records(topic, before="earliest")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="before -1: expected 0 to"):
+        client.delete_records(topic, before=-1)
+
+
+def test_partitions_are_told_by_name(client: Client, topic: str) -> None:
+    """And taken as plain tuples, too."""
+    wanted: dict[tuple[str, int], Any] = {(topic, 0): "latest"}
+    (place,) = client.list_offsets(wanted)
+    assert isinstance(place, drumlin.TopicPartition)
+    assert (place.topic, place.partition, str(place)) == (topic, 0, f"{topic}-0")
+    assert place == (topic, 0)
+    with client.consumer(assign=[(topic, 1)]) as consumer:
+        assert {each.partition for each in consumer.assignment} == {1}
+        consumer.pause([(topic, 1)])
+        assert consumer.paused == {drumlin.TopicPartition(topic, 1)}

@@ -12,6 +12,7 @@ import pytest
 
 import drumlin
 from client.scripted_transactions import ID, ended, ended_with, script_transactions
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.transactions.errors import OutcomeUnknown, TransactionError, TransactionOver
 from drumlin.client.transactions.transaction import Transaction
@@ -161,7 +162,7 @@ def test_what_is_left_alone(broker: ScriptedBroker, caplog: pytest.LogCaptureFix
     with connect(broker, request_timeout_ms=200, call_timeout_ms=400) as client:
         opened(client, "committed").commit()
         opened(client, "aborted").abort()
-        opened(client, "detached").detach()
+        lowlevel.detach(opened(client, "detached"))
         client.transaction("empty")
         broker.script("end_txn", silent)
         unknown = opened(client, "unknown")
@@ -222,7 +223,7 @@ def test_what_follows_a_commit_is_aborted_too(broker: ScriptedBroker) -> None:
     with connect(broker) as client:
         first = opened(client)
         first.commit()
-        second = first.following()
+        second = lowlevel.following(first)
         second.append(ROWS, "t")
     assert commits(broker) == [True, False]
     assert (first.state, second.state) == ("committed", "aborted")

@@ -17,6 +17,7 @@ import pytest
 
 import drumlin
 from client.scripted_transactions import ID, ended, script_transactions
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError
 from drumlin.client.transactions.errors import (
@@ -220,7 +221,7 @@ def test_an_interrupted_commit_can_be_asked_for_again(broker: ScriptedBroker) ->
             transaction.append(rows("b"), "t")
         broker.script("end_txn", ended)
         with drumlin.connect(broker.address) as other:
-            other.end_transaction(transaction.detach(), commit=True)
+            lowlevel.end_transaction(other, lowlevel.detach(transaction), commit=True)
     assert {each.committed for each in broker.asked("end_txn")} == {True}
 
 

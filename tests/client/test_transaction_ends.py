@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import drumlin
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import RequestRefused
 from drumlin.client.transactions.errors import ProducerFenced, TransactionTimedOut
@@ -71,7 +72,7 @@ def test_a_dead_process_holds_readers_up_until_the_timeout(
     wait_until(lambda: is_stable(client, topic), "the time-out", 60)
     assert values(client, topic) == ["after"] * 9
     with pytest.raises(TransactionTimedOut):
-        client.end_transaction(opened, commit=True)
+        lowlevel.end_transaction(client, opened, commit=True)
 
 
 def test_a_dead_process_is_aborted_from_outside(address: str, client: Client, topic: str) -> None:
@@ -81,14 +82,14 @@ def test_a_dead_process_is_aborted_from_outside(address: str, client: Client, to
     client.abort_transaction(topic)
     wait_until(lambda: is_stable(client, topic), "the abort")
     with pytest.raises(ProducerFenced):
-        client.end_transaction(opened, commit=True)
+        lowlevel.end_transaction(client, opened, commit=True)
 
 
 def test_what_a_dead_process_has_written_can_be_committed(
     address: str, client: Client, topic: str
 ) -> None:
     opened = kill_in_the_middle(address, topic, topic, 600_000)
-    client.end_transaction(opened, commit=True)
+    lowlevel.end_transaction(client, opened, commit=True)
     wait_until(lambda: values(client, topic) == ["dead"], "the commit to be seen")
 
 

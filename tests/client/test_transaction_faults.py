@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import drumlin
+from drumlin import lowlevel
 from drumlin.client.admin import group_admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.client import Client
@@ -143,7 +144,7 @@ def test_cuts_at_random(cluster: Cluster, client: Client, topic: str, seed: int)
         transaction.append(rows(values), topic, batch_bytes=rng.choice([200, 1_000_000]))
         is_commit = rng.random() < 0.7
         if rng.random() < 0.5:
-            client.end_transaction(transaction.detach(), commit=is_commit)
+            lowlevel.end_transaction(client, lowlevel.detach(transaction), commit=is_commit)
         elif is_commit:
             transaction.commit()
         else:

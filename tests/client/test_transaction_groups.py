@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from drumlin import lowlevel
 from drumlin.client.admin import group_admin
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.client import Client
@@ -51,7 +52,7 @@ def test_offsets_of_an_aborted_transaction_never_were(
     for commit in (True, False):
         transaction = client.transaction(group)
         transaction.send_offsets({(topic, 0): 1 if commit else 2}, group)
-        client.end_transaction(transaction.detach(), commit=commit)
+        lowlevel.end_transaction(client, lowlevel.detach(transaction), commit=commit)
         wait_until(lambda: (topic, 0) in offsets_of(client, group), "the first")
     client.transaction(group)  # waits until the abort is complete
     assert offsets_of(client, group)[topic, 0].offset == 1

@@ -24,6 +24,7 @@ from client.scripted_transactions import (
     script_transactions,
     taken,
 )
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, DeliveryFailed, NotAuthorized, RequestRefused
 from drumlin.client.transactions.errors import (
@@ -38,7 +39,7 @@ from drumlin.client.transactions.errors import (
 )
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
-from drumlin.client.write.stream_appender import EncodingRules
+from drumlin.client.write.deliveries import EncodingRules
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 from rig.scripted_broker import Answer, CloseConnection, ScriptedBroker, Silence
@@ -197,7 +198,7 @@ def test_rows_that_were_lost_while_the_commit_waited_are_not_committed_without(
 
     broker.script("produce", refused_late)
     transaction = client.transaction(ID)
-    appender = transaction.stream_appender("t", encoding=EncodingRules(window_bytes=2))
+    appender = lowlevel.stream_appender(transaction, "t", encoding=EncodingRules(window_bytes=2))
     appender.add(pa.RecordBatch.from_pydict({"value": ["x" * (1 << 20)]}))  # sent at once
     threading.Timer(0.2, gate.set).start()
     with pytest.raises(TransactionFailed):
@@ -233,9 +234,9 @@ def test_what_was_refused_is_not_taken_for_ended(
     broker.script("end_txn", ended_with(ErrorCode.invalid_txn_state))
     broker.script("describe_transactions", described(state))
     with pytest.raises(TransactionError, match=f"refused in the state {state}"):
-        client.end_transaction(OpenTransaction(ID, 7, 0), commit=True)
+        lowlevel.end_transaction(client, OpenTransaction(ID, 7, 0), commit=True)
     broker.script("describe_transactions", described("Empty"))
-    client.end_transaction(OpenTransaction(ID, 7, 0), commit=True)
+    lowlevel.end_transaction(client, OpenTransaction(ID, 7, 0), commit=True)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def test_who_is_refused_is_told_what_became_of_it(
     broker.script("end_txn", ended_with(refusal, abort=refusal))
     broker.script("describe_transactions", described(state, epoch))
     identity = OpenTransaction(ID, 7, 0)
-    found = client.end_transactions([identity], commit=commit)[identity]
+    found = lowlevel.end_transactions(client, [identity], commit=commit)[identity]
     assert type(found) is (type(None) if error is None else error)
 
 
@@ -280,9 +281,9 @@ def test_what_was_acknowledged_and_is_gone_is_not_taken_for_committed(
     ):
         append(transaction)
     detached = OpenTransaction(ID, 7, 0)
-    fates = client.end_transactions([detached], commit=True, are_written=True)
+    fates = lowlevel.end_transactions(client, [detached], commit=True, are_written=True)
     assert isinstance(fates[detached], UnknownTransaction)
-    assert client.end_transactions([detached], commit=True) == {detached: None}
+    assert lowlevel.end_transactions(client, [detached], commit=True) == {detached: None}
 
 
 def test_an_abort_from_outside_where_brokers_allow_less_time_by_now(
@@ -305,6 +306,6 @@ def test_a_refusal_does_not_say_what_became_of_the_request_before_it(
         "end_txn", lambda shape, request: CloseConnection(), ended_with(refusal, abort=refusal)
     )
     with pytest.raises(OutcomeUnknown, match="no right to it"):
-        client.end_transaction(OpenTransaction(ID, 7, 0), commit=commit)
+        lowlevel.end_transaction(client, OpenTransaction(ID, 7, 0), commit=commit)
     with pytest.raises(NotAuthorized):
-        client.end_transaction(OpenTransaction(ID, 7, 0), commit=commit)
+        lowlevel.end_transaction(client, OpenTransaction(ID, 7, 0), commit=commit)

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError
 from drumlin.client.transactions.errors import TransactionFailed, TransactionOver
 from drumlin.client.transactions.transaction import Transaction
+from drumlin.client.write.deliveries import EncodingRules
 from drumlin.client.write.row_sum import RowsRefused
-from drumlin.client.write.stream_appender import EncodingRules
 from rig.waiting import wait_until
 
 
@@ -68,9 +69,9 @@ class Appending(threading.Thread):
 def test_no_commit_while_another_thread_appends(client: Client, topic: str, name: str) -> None:
     transaction = client.transaction(name)
     other = Appending(transaction, topic)
-    for end in (transaction.commit, transaction.detach):
+    for end in (Transaction.commit, lowlevel.detach):
         with pytest.raises(TransactionFailed, match="another thread"):
-            end()
+            end(transaction)
     other.go_on()
     assert other.error is None
     transaction.commit()
@@ -92,7 +93,7 @@ def test_rows_that_were_refused_are_not_left_out_of_a_commit(
 ) -> None:
     """... also where the program has gone on after the error."""
     transaction = client.transaction(name)
-    appender = transaction.stream_appender(topic, encoding=EncodingRules(window_bytes=1))
+    appender = lowlevel.stream_appender(transaction, topic, encoding=EncodingRules(window_bytes=1))
     kinds = {"value": pa.string(), "partition": pa.int32()}
     for number in (0, 7):
         rows = pa.RecordBatch.from_pydict(

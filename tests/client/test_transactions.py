@@ -6,12 +6,13 @@ import pickle
 import subprocess
 import sys
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import pyarrow as pa
 import pytest
 
 import drumlin
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.transactions.errors import (
     ProducerFenced,
@@ -23,6 +24,7 @@ from drumlin.client.transactions.errors import (
     UnknownTransaction,
 )
 from drumlin.client.transactions.requests import OpenTransaction
+from drumlin.client.transactions.transaction import Transaction
 from drumlin.client.write.deliveries import DeliveryRules
 from drumlin.records.batch.batch import SEQUENCE_MODULO
 from rig.waiting import wait_until
@@ -98,15 +100,15 @@ def test_one_follows_another_in_the_same_epoch(client: Client, topic: str, name:
     first = client.transaction(name)
     with first:
         first.append(rows("a", "b"), topic)
-    with first.following() as second:
+    with lowlevel.following(first) as second:
         second.append(rows("c", "d"), topic)
         assert (second.producer_id, second.epoch) == (first.producer_id, first.epoch)
-    third = second.following()
+    third = lowlevel.following(second)
     third.append(rows("x"), topic)
     third.abort()
     await_committed(client, topic, "abcd")
     with pytest.raises(TransactionOver, match="aborted"):
-        third.following()
+        lowlevel.following(third)
 
 
 def test_what_follows_is_fenced_by_who_begins_in_between(
@@ -114,7 +116,7 @@ def test_what_follows_is_fenced_by_who_begins_in_between(
 ) -> None:
     with client.transaction(name) as first:
         first.append(rows("a"), topic)
-    second = first.following()
+    second = lowlevel.following(first)
     client.transaction(name).abort()
     with pytest.raises(ProducerFenced):
         second.append(rows("b"), topic)
@@ -147,9 +149,9 @@ def test_an_empty_transaction_ends_either_way(client: Client, topic: str, name: 
     with client.transaction(name):
         pass
     client.transaction(name).abort()
-    empty = client.transaction(name).detach()
-    client.end_transaction(empty, commit=True)
-    client.end_transaction(empty, commit=False)
+    empty = lowlevel.detach(client.transaction(name))
+    lowlevel.end_transaction(client, empty, commit=True)
+    lowlevel.end_transaction(client, empty, commit=False)
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
@@ -184,33 +186,35 @@ def test_sequences_begin_anew_behind_the_largest(client: Client, topic: str, nam
             for first in range(start, start + 12, 3):
                 table = pa.table({"value": values[first : first + 3], "partition": [0, 0, 0]})
                 transaction.append(table, topic, partition="partition")
-        transaction = transaction.following()
+        transaction = lowlevel.following(transaction)
     await_committed(client, topic, values)
 
 
 # -- its end is its end --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", ["commit", "abort", "detach"])
-def test_it_is_not_used_after_its_end(client: Client, topic: str, name: str, end: str) -> None:
+@pytest.mark.parametrize("end", [Transaction.commit, Transaction.abort, lowlevel.detach])
+def test_it_is_not_used_after_its_end(
+    client: Client, topic: str, name: str, end: Callable[[Transaction], object]
+) -> None:
     transaction = client.transaction(name)
     transaction.append(rows("a"), topic)
-    getattr(transaction, end)()
+    end(transaction)
     for use in (
         transaction.commit,
         transaction.abort,
-        transaction.detach,
+        lambda: lowlevel.detach(transaction),
         lambda: transaction.append(rows("b"), topic),
         lambda: transaction.writer(topic),
         lambda: transaction.send_offsets({(topic, 0): 1}, "g"),
     ):
         with pytest.raises(TransactionOver, match="it is over"):
             use()
-    if end == "detach":
-        client.end_transaction(
-            OpenTransaction(name, transaction.producer_id, transaction.epoch), commit=True
+    if end is lowlevel.detach:
+        lowlevel.end_transaction(
+            client, OpenTransaction(name, transaction.producer_id, transaction.epoch), commit=True
         )
-    await_committed(client, topic, () if end == "abort" else ("a",))
+    await_committed(client, topic, () if end is Transaction.abort else ("a",))
 
 
 def test_it_cannot_be_pickled(client: Client, name: str) -> None:
@@ -223,9 +227,10 @@ def test_it_cannot_be_pickled(client: Client, name: str) -> None:
 _END = """
 import pickle, sys
 import drumlin
+from drumlin import lowlevel
 address, wanted, commit = sys.argv[1:]
 with drumlin.connect(address) as client:
-    client.end_transaction(pickle.loads(bytes.fromhex(wanted)), commit == "commit")
+    lowlevel.end_transaction(client, pickle.loads(bytes.fromhex(wanted)), commit == "commit")
 """
 
 
@@ -237,7 +242,7 @@ def test_another_process_commits_what_was_detached(
         writer = transaction.writer(topic)
         for value in "abc":
             writer.send(value)
-        opened = transaction.detach()
+        opened = lowlevel.detach(transaction)
     assert client.describe_transactions([name])[name].state == "Ongoing"
     assert committed(client, topic) == set()
     command = [sys.executable, "-c", _END, address, pickle.dumps(opened).hex(), "commit"]
@@ -250,13 +255,13 @@ def test_an_end_may_be_repeated_but_not_turned_round(client: Client, topic: str,
     for commit in (True, False):
         transaction = client.transaction(f"{name}-{commit}")
         transaction.append(rows(str(commit)), topic)
-        opened[commit] = transaction.detach()
+        opened[commit] = lowlevel.detach(transaction)
         for _ in range(3):
-            client.end_transaction(opened[commit], commit=commit)
+            lowlevel.end_transaction(client, opened[commit], commit=commit)
     with pytest.raises(TransactionCommitted):
-        client.end_transaction(opened[True], commit=False)
+        lowlevel.end_transaction(client, opened[True], commit=False)
     with pytest.raises(TransactionAborted):
-        client.end_transaction(opened[False], commit=True)
+        lowlevel.end_transaction(client, opened[False], commit=True)
     await_committed(client, topic, ("True",))
 
 
@@ -268,7 +273,7 @@ def test_who_begins_anew_fences_and_aborts(client: Client, topic: str, name: str
         with pytest.raises(ProducerFenced):
             old.append(rows("late"), topic)
         with pytest.raises(ProducerFenced):
-            client.end_transaction(opened, commit=True)
+            lowlevel.end_transaction(client, opened, commit=True)
         with pytest.raises(TransactionFailed):
             old.commit()
         new.append(rows("new"), topic)
@@ -281,17 +286,17 @@ def test_what_timed_out_is_told_from_what_was_fenced(client: Client, topic: str,
     wait_until(lambda: last_stable_is_end(client, topic), "the time-out", 60)
     opened = OpenTransaction(name, slow.producer_id, slow.epoch)
     with pytest.raises(TransactionTimedOut):
-        client.end_transaction(opened, commit=True)
+        lowlevel.end_transaction(client, opened, commit=True)
     with pytest.raises(TransactionTimedOut):
         slow.commit()
-    client.end_transaction(opened, commit=False)
+    lowlevel.end_transaction(client, opened, commit=False)
     assert committed(client, topic) == set()
 
 
 def test_ids_that_nobody_knows(client: Client, name: str) -> None:
     assert client.describe_transactions([name]) == {}
     with pytest.raises(UnknownTransaction):
-        client.end_transaction(OpenTransaction(name, 1, 0), commit=True)
+        lowlevel.end_transaction(client, OpenTransaction(name, 1, 0), commit=True)
     with pytest.raises(UnknownTransaction):
         client.abort_transaction(name)
 
@@ -336,14 +341,14 @@ def test_many_are_described_and_ended_at_once(client: Client, topic: str, name: 
     for number in range(40):
         transaction = client.transaction(f"{name}-{number}")
         transaction.append(rows(str(number)), topic)
-        opened.append(transaction.detach())
+        opened.append(lowlevel.detach(transaction))
     ids = [each.transactional_id for each in opened]
     found = client.describe_transactions([*ids, "nobody"])
     assert [found[each].state for each in ids] == ["Ongoing"] * 40
     assert len(found) == 40
     client.abort_transaction(ids[3])
     unknown = OpenTransaction(f"{name}-unknown", 5, 0)
-    fates = client.end_transactions([*opened, unknown], commit=True)
+    fates = lowlevel.end_transactions(client, [*opened, unknown], commit=True)
     assert isinstance(fates[opened[3]], ProducerFenced)
     assert isinstance(fates[unknown], UnknownTransaction)
     assert [each for each in opened if fates[each] is not None] == [opened[3]]
@@ -355,7 +360,7 @@ def test_many_are_described_and_ended_at_once(client: Client, topic: str, name: 
 
 def test_rows_that_arrive_in_pieces(client: Client, topic: str, name: str) -> None:
     with client.transaction(name) as transaction:
-        appender = transaction.stream_appender(topic)
+        appender = lowlevel.stream_appender(transaction, topic)
         for value in "abcdef":
             appender.add(pa.record_batch({"value": [value.encode()]}))
         with pytest.raises(TransactionFailed, match="not finished"):
@@ -363,7 +368,9 @@ def test_rows_that_arrive_in_pieces(client: Client, topic: str, name: str) -> No
         assert appender.finish().record_count == 6
     await_committed(client, topic, "abcdef")
     with pytest.raises(ValueError, match="acks"):
-        client.transaction(name).stream_appender(topic, delivery=DeliveryRules(acks="leader"))
+        lowlevel.stream_appender(
+            client.transaction(name), topic, delivery=DeliveryRules(acks="leader")
+        )
 
 
 def test_a_single_name_is_no_list_of_names(client: Client) -> None:

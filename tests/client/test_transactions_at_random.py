@@ -15,6 +15,7 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.transactions.errors import (
     ProducerFenced,
@@ -94,7 +95,7 @@ class Model:
             self.zombies.append(fenced)
         if opened is not None:
             with pytest.raises(ProducerFenced):
-                self.client.end_transaction(opened, commit=self.rng.random() < 0.5)
+                lowlevel.end_transaction(self.client, opened, commit=self.rng.random() < 0.5)
 
     def append(self, name: str) -> None:
         values = self._values()
@@ -129,13 +130,13 @@ class Model:
         transaction.abort()
 
     def detach(self, name: str) -> None:
-        self.detached[name] = self.open.pop(name).detach()
+        self.detached[name] = lowlevel.detach(self.open.pop(name))
 
     def end(self, name: str) -> None:
         opened = self.detached.pop(name)
         is_commit = self.rng.random() < 0.6
         for _ in range(self.rng.randrange(1, 3)):
-            self.client.end_transaction(opened, commit=is_commit)
+            lowlevel.end_transaction(self.client, opened, commit=is_commit)
         if is_commit:
             self.committed.append(self.written.pop(name))
 

@@ -13,6 +13,7 @@ import pytest
 
 import drumlin
 from crash.requests import fetch
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.write.writer import Writer
 from drumlin.records.batch.batch import (
@@ -99,7 +100,7 @@ def write_ours(
     transaction = client.transaction(name)
     for part in wanted:
         if transaction.state == "committed":
-            transaction = transaction.following()
+            transaction = lowlevel.following(transaction)
         with transaction, transaction.writer(topic, **options) as writer:
             for records in part:
                 write(writer, records)

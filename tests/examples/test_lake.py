@@ -124,7 +124,7 @@ def test_each_load_tells_its_offsets(load: Load) -> None:
     (folder,) = load.loads()
     assert json.loads((folder / "_offsets.json").read_text()) == {
         "topic": load.topic,
-        "topic_id": load.client.topics([load.topic])[load.topic].topic_id,
+        "topic_id": load.client.describe_topics([load.topic])[load.topic].topic_id,
         "offsets": {
             str(partition): offset for partition, offset in load.client.offsets(load.topic).items()
         },

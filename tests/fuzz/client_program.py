@@ -19,6 +19,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 import drumlin
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.consumer.options import GroupProtocol
 from drumlin.client.errors import ClientError, TopicExists
@@ -59,7 +60,7 @@ def _all_calls(address: str, table: pa.Table, outcomes: Counter[str], deadline: 
 
 def _describe(client: Client, _: pa.Table) -> None:
     client.list_topics()
-    client.topics(["t"])
+    client.describe_topics(["t"])
     client.topic_configs("t")
 
 
@@ -73,7 +74,7 @@ def _change(client: Client, _: pa.Table) -> None:
 
 def _offsets(client: Client, _: pa.Table) -> None:
     client.offsets("t")
-    client.partition_sizes([("t", 0)])
+    lowlevel.partition_sizes(client, [("t", 0)])
 
 
 def _read(client: Client, _: pa.Table) -> None:

@@ -227,7 +227,7 @@ def test_another_kind_of_listener_than_expected(secured_kafka: SecuredKafka, tls
 def test_what_a_user_has_no_right_to(secured_kafka: SecuredKafka) -> None:
     security = Security(None, ALICE)
     with drumlin.connect(secured_kafka.addresses["login"], security=security) as client:
-        for what in (lambda: client.topics(["hidden"]), lambda: client.read("hidden")):
+        for what in (lambda: client.describe_topics(["hidden"]), lambda: client.read("hidden")):
             with pytest.raises(NotAuthorized, match="topic 'hidden': this user has no right to it"):
                 what()
         assert client.partitions("locked") == [0]

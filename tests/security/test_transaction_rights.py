@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import drumlin
+from drumlin import lowlevel
 from drumlin.cli import app
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, DeliveryFailed, NotAuthorized
@@ -61,7 +62,7 @@ def test_the_transactional_id(secured_kafka: SecuredKafka, alice: Client, name: 
         lambda: alice.transaction(name),
         lambda: alice.describe_transactions([name]),
         lambda: alice.abort_transaction(name),
-        lambda: alice.end_transaction(OpenTransaction(name, 1, 0), commit=True),
+        lambda: lowlevel.end_transaction(alice, OpenTransaction(name, 1, 0), commit=True),
     ):
         with pytest.raises(NotAuthorized, match=f"'{name}': {describe}"):
             what()
@@ -102,7 +103,7 @@ def test_one_topic_of_several_is_named_to_all(alice: Client, name: str) -> None:
     """Partitions are added together, or not at all."""
     transaction = alice.transaction(name)
     rows = pa.RecordBatch.from_pydict({"topic": ["open", "locked"], "value": ["a", "b"]})
-    appender = transaction.stream_appender()
+    appender = lowlevel.stream_appender(transaction)
     appender.add(rows)
     with pytest.raises(DeliveryFailed, match=r"topic 'locked' partition 0.*as it takes WRITE"):
         appender.finish()

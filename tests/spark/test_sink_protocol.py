@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import drumlin
+from drumlin import lowlevel
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.client import Client
 from drumlin.spark.writing import performer
@@ -296,7 +297,7 @@ def lost_after_the_decision(
     first, second = (message.opened for message in messages)
     assert first is not None
     assert second is not None
-    client.end_transaction(first, commit=True)  # type: ignore[arg-type]
+    lowlevel.end_transaction(client, first, commit=True)  # type: ignore[arg-type]
     client.abort_transaction(second.transactional_id)  # as a time-out does
     await_rows(client, topic, "0")
 
@@ -352,7 +353,7 @@ def test_a_committed_winner_whose_id_was_taken_is_not_taken_for_lost(
     message = write(client, topic, identity(sink, 0, 0), "a")
     dies_after_the_decision(client, [message], monkeypatch)
     assert message.opened is not None
-    client.end_transaction(message.opened, commit=True)  # type: ignore[arg-type]
+    lowlevel.end_transaction(client, message.opened, commit=True)  # type: ignore[arg-type]
     client.abort_transaction(message.opened.transactional_id)  # by an operator who comes too late
     again = write(client, topic, identity(sink, 0, 0, "run2"), "a")
     with pytest.raises(NotRepairable, match="nothing tells whether"):
@@ -365,7 +366,7 @@ def test_a_winner_that_its_coordinator_has_lost_is_not_taken_for_committed(
 ) -> None:
     message = write(client, topic, identity(sink, 0, 0), "a")
     with client.transaction(f"drumlin.{sink}.run1.{0:012x}.0") as nothing_in_it:
-        opened = Opened(*nothing_in_it.detach())
+        opened = Opened(*lowlevel.detach(nothing_in_it))
         lost = dataclasses.replace(message, opened=opened)
         with monkeypatch.context() as patch:
             patch.setattr(driver, "missing", lambda *_: [])  # it was open when it was decided
@@ -380,7 +381,7 @@ def test_a_task_that_cannot_end_aborts_at_once(client: Client, topic: str, sink:
     begun = begin_task(client, identity(sink, 0, 0), SETTINGS)
     assert isinstance(begun, TaskWrite)
     begun.transaction.append(pa.table({"value": ["a"]}), topic)
-    client.commit_offsets(f"drumlin.{sink}", {(SETTINGS.decision_topic, 0): 0}).result()
+    client.commit_offsets(f"drumlin.{sink}", {(SETTINGS.decision_topic, 0): 0})
     with pytest.raises(StateLost):
         begun.finish(1, "a")
     wait_until(lambda: not is_held_up(client, topic), "the abort to be marked")

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 import drumlin
+from drumlin import lowlevel
 from drumlin.client.errors import RequestRefused
 from drumlin.client.read import log_samples
 from drumlin.client.read.log_samples import LogPlace
@@ -40,7 +41,9 @@ def test_a_plan_does_not_wait_long_for_samples(monkeypatch: pytest.MonkeyPatch) 
         broker.script("fetch", lambda shape, request: Silence())
         with drumlin.connect(broker.address, request_timeout_ms=300_000) as client:
             places = [LogPlace("t", 0, offset) for offset in range(100)]
-            planner = threading.Thread(target=lambda: found.append(client.sample_logs(places)))
+            planner = threading.Thread(
+                target=lambda: found.append(lowlevel.sample_logs(client, places))
+            )
             planner.start()
             planner.join(30)
         planner.join(30)

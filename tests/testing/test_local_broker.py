@@ -56,12 +56,12 @@ def _is_broker(process: psutil.Process) -> bool:
 
 
 def write(started: Broker, topic: str, value: str) -> None:
-    with drumlin.connect(started.bootstrap_servers) as client, client.writer(topic) as writer:
+    with drumlin.connect(started.bootstrap) as client, client.writer(topic) as writer:
         writer.send(value)
 
 
 def read(started: Broker, topic: str) -> list[bytes]:
-    with drumlin.connect(started.bootstrap_servers) as client:
+    with drumlin.connect(started.bootstrap) as client:
         values: list[bytes] = client.read(topic)["value"].to_pylist()
         return values
 
@@ -71,7 +71,8 @@ def test_it_is_there_within_the_block_and_gone_after_it(temporary: Path) -> None
         with RawClient(started.port) as client:
             (told,) = client.ask("metadata", 12, topics=[]).brokers
         assert (told.host, told.port) == ("127.0.0.1", started.port)
-        assert started.bootstrap_servers == f"127.0.0.1:{started.port}"
+        assert started.bootstrap == f"127.0.0.1:{started.port}"
+        assert started.bootstrap_servers == started.bootstrap, "as other clients call it"
         assert started.data.is_relative_to(temporary)
         assert started.is_running
     assert not started.is_running
@@ -96,7 +97,7 @@ def test_data_survive_a_restart_and_a_kill_and_the_port_stays() -> None:
 def test_a_folder_that_is_given_stays(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with broker(data=data) as started:
-        with drumlin.connect(started.bootstrap_servers) as client:
+        with drumlin.connect(started.bootstrap) as client:
             client.create_topic("t")
         write(started, "t", "kept")
     with broker(data=data) as started:
@@ -109,14 +110,14 @@ def test_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"num.partitions": 3, "auto.create.topics.enable": False}
     with (
         broker(config) as started,
-        drumlin.connect(started.bootstrap_servers) as client,
+        drumlin.connect(started.bootstrap) as client,
     ):
         client.create_topic("t")
         assert client.partitions("t") == [0, 1, 2]
 
 
 def test_topics_have_names_of_their_own_and_go() -> None:
-    with broker() as started, drumlin.connect(started.bootstrap_servers) as client:
+    with broker() as started, drumlin.connect(started.bootstrap) as client:
         with (
             started.topic("test_x[ä/1]", 2, {"retention.ms": -1}) as one,
             started.topic("test_x[ä/1]") as other,

@@ -112,7 +112,7 @@ def server(
 def _properties(
     arguments: list[str], data: str | None, listen: str | None, assignments: list[str]
 ) -> dict[str, str]:
-    """What the broker is configured with: the file below the environment below the arguments."""
+    """The broker's configuration: arguments before the environment before the file."""
     has_file = arguments and ("=" not in arguments[0] or Path(arguments[0]).is_file())
     file, *others = arguments if has_file else (None, *arguments)
     properties = read_properties_file(Path(file)) if file else {}

@@ -6,7 +6,6 @@ Nothing here asks a broker.
 
 from __future__ import annotations
 
-import difflib
 import numbers
 import operator
 from collections.abc import Collection, Iterable, Mapping
@@ -19,9 +18,12 @@ Acks = Literal["all", "leader", "none", "-1", "1", "0", -1, 1, 0]
 
 #: What reading makes of the bytes of keys and values.
 Decode = Literal["utf8", "json"]
+#: How `append` makes bytes of columns that are neither bytes nor strings.
+Encode = Literal["json"]
 
 ACKS_ALL: Final = -1
 _DECODINGS: Final = ("utf8", "json")
+_ENCODINGS: Final = ("json",)
 _ACKS: Final[dict[Acks, int]] = {
     "all": ACKS_ALL,
     "leader": 1,
@@ -38,32 +40,6 @@ STATE_BYTES: Final = 1 << 30
 #: What configuration keys may be set to.
 ConfigValue = str | int | float | bool
 
-#: What Kafka's clients call an option, and what it may be called here, by call.
-_KAFKAS_NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "auto_commit_interval_ms": ("commit_interval_ms",),
-    "auto_offset_reset": ("start",),
-    "batch_size": ("batch_bytes",),
-    "bootstrap_servers": ("bootstrap",),
-    "buffer_memory": ("buffer_bytes",),
-    "client_rack": ("client_rack", "rack"),
-    "compression_type": ("compression",),
-    "dual_commit_enabled": ("dual_commit",),
-    "enable_auto_commit": ("commit_interval_ms=None",),
-    "fetch_max_wait_ms": ("max_wait_ms",),
-    "group_id": ("group",),
-    "group_protocol": ("protocol",),
-    "group_remote_assignor": ("server_assignor",),
-    "isolation_level": ("isolation",),
-    "key_deserializer": ("decode",),
-    "max_partition_fetch_bytes": ("max_bytes_per_batch",),
-    "max_poll_records": ("max_records",),
-    "partition_assignment_strategy": ("assignors",),
-    "sasl_mechanism": ("security",),
-    "security_protocol": ("security",),
-    "value_deserializer": ("decode",),
-    "zookeeper_connect": ("zookeeper",),
-    "value_serializer": ("encode",),
-}
 _SHOWN_MAX: Final = 80
 _BATCH_BYTES_MAX: Final = 1 << 30
 _RETRIES_MAX: Final = 2**31 - 1
@@ -79,29 +55,6 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
 
 
-def known_options(
-    call: str, given: Iterable[str], known: Collection[str], parameters: Collection[str] = ()
-) -> None:
-    """`parameters` are those of the call beside its options.
-
-    Raises:
-        TypeError: an option that `call` does not have, as Python says of any function.
-    """
-    for name in given:
-        if name not in known:
-            raise TypeError(
-                f"{call}() has no option {name!r}: {_hint(name, [*known, *parameters])}"
-            )
-
-
-def _hint(name: str, names: Collection[str]) -> str:
-    here = [each for each in _KAFKAS_NAMES.get(name, ()) if each.partition("=")[0] in names]
-    if here:
-        return f"it is called {here[0]!r} here"
-    close = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(names))}"
-
-
 def acks_number(acks: object) -> int:
     """The protocol's number for `acks`."""
     if isinstance(acks, str | int) and not isinstance(acks, bool):
@@ -115,6 +68,16 @@ def one_of(name: str, value: object, possible: Iterable[str]) -> None:
     """`value` is one of a few names."""
     if not isinstance(value, str) or value not in possible:
         raise ValueError(f"{name} {shown(value)}: expected one of {', '.join(map(repr, possible))}")
+
+
+def some_of(name: str, values: Iterable[object], possible: Collection[str]) -> None:
+    """`values` are among a few names, in any case."""
+    no_text(name, values)
+    known = {each.lower() for each in possible}
+    for value in values:
+        if not isinstance(value, str) or value.lower() not in known:
+            expected = ", ".join(map(repr, possible))
+            raise ValueError(f"{name} {shown(value)}: expected some of {expected}")
 
 
 def compression_name(compression: object) -> None:
@@ -133,6 +96,12 @@ def decoding(decode: object) -> None:
     """`decode` is a way of decoding, or None."""
     if decode is not None:
         one_of("decode", decode, _DECODINGS)
+
+
+def encoding(encode: object) -> None:
+    """`encode` is a way of encoding, or None."""
+    if encode is not None:
+        one_of("encode", encode, _ENCODINGS)
 
 
 def whole_number(name: str, value: object, low: int, high: int) -> int:

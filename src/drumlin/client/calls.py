@@ -1,4 +1,4 @@
-"""What all calls of a `Client` share: its thread, its connections and its producer.
+"""The base of all calls of a `Client`: its thread, its connections and its producer.
 
 Each group of calls (reading, writing, transactions) is a class of its own on top of this one.
 Nothing here may be used in the client's own thread, where waiting would never end.

@@ -1,38 +1,43 @@
 """The synchronous client: what a Python program or a Spark task talks to.
 
-A `Client` owns one thread with an event loop, in which all its connections live; every method
-hands a coroutine to that thread and waits. Decoding and encoding run in the caller's thread,
-so that network and kernels overlap. A client may be used from several threads. It must not
-cross a fork, and it refuses to be pickled: a worker process opens its own with `connect`.
+A `Client` owns one thread with an event loop, in which all its connections live; a call hands a
+coroutine to that thread and waits for it, unless its name ends in `_async`. Decoding and encoding
+run in the caller's thread, so that network and kernels overlap. A client may be used from several
+threads. It must not cross a fork, and it refuses to be pickled: a worker process opens its own
+with `connect`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import re
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Never, NoReturn, Self
-from uuid import UUID
+from typing import NoReturn, Self
 
 from drumlin.client import arguments
-from drumlin.client.admin import admin, group_admin
+from drumlin.client.admin import admin, deleted_records, group_admin, share_group_admin
 from drumlin.client.admin.admin import TopicDescription
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
-from drumlin.client.admin.group_admin import GroupDescription
+from drumlin.client.admin.group_admin import GroupDescription, GroupListing
 from drumlin.client.arguments import ConfigValue
+from drumlin.client.deprecated_calls import DeprecatedCalls
 from drumlin.client.errors import ClientError, TopicExists
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.places import OffsetSpec
-from drumlin.client.read import log_samples, log_sizes, offsets
-from drumlin.client.read.log_samples import LogPlace, LogSample
-from drumlin.client.read.offsets import OffsetAndTimestamp, TopicPartition
+from drumlin.client.places import End, OffsetSpec, check_ends
+from drumlin.client.read import offsets
+from drumlin.client.read.offsets import OffsetAndTimestamp
 from drumlin.client.reading_calls import ReadingCalls
 from drumlin.client.restore_calls import RestoreCalls
 from drumlin.client.state_calls import StateCalls
+from drumlin.client.topic_partition import (
+    AnyPartition,
+    TopicPartition,
+    as_partitions,
+    by_partition,
+)
 from drumlin.client.write.producer import Producer
 from drumlin.client.writing_calls import WritingCalls
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
@@ -41,7 +46,7 @@ from drumlin.peer.security.security import Security
 
 
 def connect(
-    bootstrap: str = "",  # so that `bootstrap_servers=` alone is told what it is called here
+    bootstrap: str,
     *,
     client_id: str = "drumlin",
     request_timeout_ms: int = 30_000,
@@ -52,7 +57,6 @@ def connect(
     check: bool = True,
     client_rack: str = "",
     security: Security | Mapping[str, str] | None = None,
-    **unknown: Never,
 ) -> Client:
     """A client of the cluster that the brokers in `bootstrap` belong to.
 
@@ -75,9 +79,8 @@ def connect(
     Raises:
         BrokerUnreachable: none of the brokers answers.
         AuthenticationFailed: a broker is not to be trusted, or refuses the login.
-        TypeError, ValueError: an option does not exist, or cannot have this value.
+        TypeError, ValueError: an option cannot have this value.
     """
-    arguments.known_options("connect", unknown, (), inspect.signature(connect).parameters)
     arguments.text("bootstrap", bootstrap)
     options = PeerOptions(
         client_id=client_id,
@@ -100,10 +103,14 @@ def connect(
     return client
 
 
-class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls):
+class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls, DeprecatedCalls):
     """One cluster, seen from one process. Use it as a context manager, or `close` it.
 
     `connect` makes it, checks its options and asks the cluster at once.
+
+    Any call that asks the cluster may raise `BrokerUnreachable`, `RequestTimedOut`,
+    `AuthenticationFailed` and `NotAuthorized`, and a `ClientError` once the client is closed.
+    "Raises" tells what a call raises beside these.
     """
 
     def __init__(self, bootstrap: str, options: PeerOptions | None = None) -> None:
@@ -125,6 +132,9 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls):
 
         A transaction that is open is aborted, if that takes no more than a few seconds. Where
         several threads close it, each returns once it is closed.
+
+        Raises:
+            ClientError: in a callback, which would wait for itself. Nothing that brokers say.
         """
         if not self._thread.is_running:
             return
@@ -159,7 +169,11 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls):
         raise TypeError("a Client holds sockets and a thread: connect again in the other process")
 
     def refresh(self) -> None:
-        """Ask the cluster again which brokers it has."""
+        """Ask the cluster again which brokers it has, and so whether it is there.
+
+        Raises:
+            BrokerUnreachable: at once if no broker answers; it is not tried again.
+        """
         self._run(self._connections.refresh(()))
 
     # -- topics --------------------------------------------------------------------------
@@ -167,31 +181,41 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls):
     def list_topics(
         self, pattern: str | re.Pattern[str] | None = None, *, internal: bool = False
     ) -> list[str]:
-        """Names of topics, sorted; `pattern` must match the whole name, as in Spark and Kafka."""
+        """The names of the topics that this user may see.
+
+        Args:
+            pattern: must match the whole name, as in Spark and Kafka.
+            internal: those of the cluster itself as well, such as `__consumer_offsets`.
+
+        Returns:
+            The names, sorted.
+
+        Raises:
+            re.error: `pattern` is no regular expression.
+        """
         names = self._run(admin.list_topics(self._connections, internal))
         if pattern is None:
             return names
         matches = re.compile(pattern).fullmatch
         return [name for name in names if matches(name)]
 
-    def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicDescription]:
+    def describe_topics(self, names: Sequence[str] | None = None) -> dict[str, TopicDescription]:
         """Topics with their partitions, leaders and replicas; all of them by default.
+
+        Returns:
+            By name: `topic_id`, `is_internal`, and `partitions`, for each its `index`, `leader`,
+            `leader_epoch`, `replicas` and `isr`.
 
         Raises:
             UnknownTopic: one of `names` does not exist.
         """
         return self._run(admin.describe_topics(self._connections, names))
 
-    def look_up_topics(self, names: Collection[str] | None = None) -> admin.TopicLookup:
-        """Like `topics`, but a topic that is not there is reported beside those that are."""
-        return self._run(admin.look_up_topics(self._connections, names))
-
-    def is_topic_id_unknown(self, topic_id: str) -> bool:
-        """Whether the cluster says that no topic has this id (any more): the topic was deleted."""
-        return self._run(admin.is_topic_id_unknown(self._connections, UUID(topic_id)))
-
     def partitions(self, topic: str) -> list[int]:
-        """The partition numbers of a topic, sorted.
+        """The partitions of a topic.
+
+        Returns:
+            Their numbers, sorted.
 
         Raises:
             UnknownTopic: there is no such topic.
@@ -243,15 +267,33 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls):
         self._run(admin.delete_topic(self._connections, topic))
 
     def add_partitions(self, topic: str, count: int) -> None:
-        """Raise the number of a topic's partitions to `count`, and wait until brokers know them."""
+        """Raise the number of a topic's partitions to `count`, and wait until brokers know them.
+
+        Raises:
+            UnknownTopic: there is no such topic.
+            RequestRefused: INVALID_PARTITIONS: it has as many already, or more.
+        """
         self._run(admin.add_partitions(self._connections, topic, count))
 
     def topic_configs(self, topic: str) -> dict[str, admin.ConfigEntry]:
-        """All configuration keys of a topic: value, and whether it differs from the default."""
+        """All configuration keys of a topic.
+
+        Returns:
+            By key: `value`, `is_default` and `is_read_only`.
+
+        Raises:
+            UnknownTopic: there is no such topic.
+        """
         return self._run(admin.topic_configs(self._connections, topic))
 
     def set_topic_configs(self, topic: str, changes: Mapping[str, ConfigValue | None]) -> None:
-        """Set configuration keys of a topic; None returns a key to its default."""
+        """Set configuration keys of a topic; None returns a key to its default.
+
+        Raises:
+            UnknownTopic: there is no such topic.
+            RequestRefused: INVALID_CONFIG: no such key, or a value that it cannot have.
+            TypeError: a value is no string, number or bool.
+        """
         cleared = {key: None for key, value in changes.items() if value is None}
         given = {key: value for key, value in changes.items() if value is not None}
         texts: dict[str, str | None] = {**cleared, **arguments.config_values("changes", given)}
@@ -261,21 +303,28 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls):
 
     def list_offsets(
         self,
-        wanted: Mapping[TopicPartition, OffsetSpec],
+        wanted: Mapping[AnyPartition, OffsetSpec],
         *,
         isolation: Isolation = "read_uncommitted",
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Look up a place in each of many partitions at once, one request a broker.
 
-        A spec is "earliest", "latest", "max_timestamp", or a time (an aware datetime, or
-        `Milliseconds`): the first record at or after it, with offset -1 where there is none.
-        `isolation="read_committed"` moves "latest" to the last stable offset.
+        Args:
+            wanted: by (topic, partition): "earliest", "latest", "max_timestamp", or a time (an
+                aware datetime, or `Milliseconds`): the first record at or after it.
+            isolation: "read_committed" moves "latest" to the last stable offset.
+
+        Returns:
+            For each partition its `offset` and `leader_epoch`, and the `timestamp` of the record
+            that was found; offset -1 where no record is as young.
 
         Raises:
             UnknownTopic: a topic, or a partition of it, does not exist.
+            TypeError, ValueError: what names no place.
         """
         arguments.isolation_level(isolation)
-        return self._run(offsets.list_offsets(self._connections, wanted, isolation))
+        places = by_partition(wanted)
+        return self._run(offsets.list_offsets(self._connections, places, isolation))
 
     def offsets(
         self,
@@ -286,41 +335,145 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls):
     ) -> dict[int, int]:
         """The offset of one place in every partition of a topic.
 
-        A time gives the offset to start reading from: where no record is that young, the end.
+        Args:
+            topic: the topic's name.
+            at: as in `list_offsets`. A time gives the offset to start reading from: where no record
+                is that young, the end.
+            isolation: as in `list_offsets`.
+
+        Returns:
+            The offset, by partition.
+
+        Raises:
+            UnknownTopic: there is no such topic.
+            TypeError, ValueError: what names no place.
         """
         arguments.isolation_level(isolation)
         return self._run(offsets.offsets_of_topic(self._connections, topic, at, isolation))
 
-    def partition_sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Bytes of these partitions' logs on their leaders, as far as the brokers tell."""
-        return self._run(log_sizes.partition_sizes(self._connections, partitions))
+    def delete_records(
+        self,
+        topic: str,
+        partitions: Sequence[int] | None = None,
+        *,
+        before: End | Mapping[int, End],
+    ) -> dict[int, int]:
+        """Delete the records before an offset: the logs start there then, or later.
 
-    def sample_logs(self, places: Collection[LogPlace]) -> Mapping[LogPlace, LogSample]:
-        """How many bytes the offsets at these places take: a few batches of each are fetched."""
-        return self._run(log_samples.log_samples(self._connections, places))
+        Args:
+            topic: the topic's name.
+            partitions: their numbers; all by default.
+            before: the first offset to be kept, or "latest": nothing is kept; or a dict with one of
+                these for each partition.
+
+        Returns:
+            Where each partition starts afterwards.
+
+        Raises:
+            UnknownTopic: there is no such topic or partition.
+            RequestRefused: OFFSET_OUT_OF_RANGE: an offset beyond the end; POLICY_VIOLATION: the
+                topic is compacted only. What was deleted in other partitions is gone; a note says
+                where.
+            TypeError, ValueError: an argument cannot have this value.
+        """
+        arguments.text("topic", topic)
+        check_ends("before", before)
+        return self._run(
+            deleted_records.delete_in_topic(self._connections, topic, partitions, before)
+        )
 
     # -- groups --------------------------------------------------------------------------
 
+    def list_groups(
+        self, *, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> list[GroupListing]:
+        """The groups of the cluster, by name; those in these states, of these types.
+
+        Args:
+            states: "Stable", "Empty", "PreparingRebalance", ... as brokers call them.
+            types: "classic", "consumer", "share" or "streams".
+
+        Returns:
+            For each `group` its `state`, `type`, `protocol`, and the broker that is its
+            `coordinator`. Brokers before Kafka 2.6 tell no state, those before 3.8 no type: None,
+            which is among no states and no types.
+
+        Raises:
+            ValueError: no such state, or no such type.
+        """
+        arguments.some_of("states", states, group_admin.STATES)
+        arguments.some_of("types", types, group_admin.TYPES)
+        return self._run(group_admin.list_groups(self._connections, states, types))
+
     def describe_group(self, group: str) -> GroupDescription:
-        """State and members of a consumer group; one that does not exist is "Dead"."""
-        return self._run(group_admin.describe_group(self._connections, group))
+        """State and members of a group of any type; one that does not exist is "Dead".
+
+        Returns:
+            `state`, `type`, `is_at_rest`, and `members`: for each its `member_id`, `client_id`,
+            `host`, `instance_id` and `partitions`.
+
+        Raises:
+            RequestRefused: the broker does not describe a group of this type.
+        """
+        return self._run(share_group_admin.describe_group_of_any_kind(self._connections, group))
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group, which must have no members, with its offsets.
+
+        Raises:
+            RequestRefused: NON_EMPTY_GROUP: it has members; GROUP_ID_NOT_FOUND: it does not exist.
+        """
+        arguments.text("group", group)
+        self._run(group_admin.delete_group(self._connections, group))
+
+    def delete_offsets(self, group: str, partitions: Collection[tuple[str, int]]) -> None:
+        """Forget what a group has committed for these partitions.
+
+        Raises:
+            RequestRefused: GROUP_SUBSCRIBED_TO_TOPIC: members read such a topic;
+                GROUP_ID_NOT_FOUND: the group does not exist.
+        """
+        arguments.text("group", group)
+        places = as_partitions(partitions)
+        self._run(group_admin.delete_offsets(self._connections, group, places))
 
     def committed_offsets(
         self, group: str, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Every offset that a group has committed, with its metadata.
+        """Every offset that a group has committed.
 
-        `require_stable` waits while a transaction may be about to change one; without it they
-        are those before that transaction.
+        Args:
+            group: its name.
+            require_stable: wait while a transaction may be about to change one; without it they
+                are those before that transaction.
+
+        Returns:
+            By (topic, partition): `offset`, `metadata` and `leader_epoch`. Nothing, of a group that
+            does not exist.
+
+        Raises:
+            RequestRefused: UNSTABLE_OFFSET_COMMIT: the transaction was not ended in time.
         """
         return self._run(
             group_admin.fetch_committed(self._connections, group, require_stable=require_stable)
         )
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> Future[None]:
-        """Commit offsets to a group from outside, as no member of it. Does not wait.
+    def commit_offsets(self, group: str, offsets: Mapping[AnyPartition, int]) -> None:
+        """Commit offsets to a group from outside, as no member of it.
 
-        The future raises what went wrong: `CommitFailed` where the broker refuses them, as it
-        does while the group has members.
+        Raises:
+            CommitFailed: the broker refuses them, as it does while the group has members.
         """
-        return self._thread.submit(group_admin.commit_all(self._connections, group, offsets))
+        self._run(group_admin.commit_all(self._connections, group, by_partition(offsets)))
+
+    def commit_offsets_async(self, group: str, offsets: Mapping[AnyPartition, int]) -> Future[None]:
+        """Like `commit_offsets`, in the background.
+
+        Returns:
+            A future with the outcome: its `result()` raises what `commit_offsets` would.
+
+        Raises:
+            ClientError: the client is closed.
+        """
+        committing = group_admin.commit_all(self._connections, group, by_partition(offsets))
+        return self._thread.submit(committing)

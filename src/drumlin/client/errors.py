@@ -1,4 +1,4 @@
-"""What the client raises, in terms of its own calls.
+"""The errors that the client raises, in terms of its own calls.
 
 Everything derives from `ClientError`, and from the built-in exception that fits, so that
 `except ConnectionError` and `except TimeoutError` work as expected.
@@ -7,13 +7,16 @@ Everything derives from `ClientError`, and from the built-in exception that fits
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from drumlin.peer.peer_error import AuthenticationFailed as NotAuthentic
 from drumlin.peer.peer_error import ConnectionLost, PeerError, RequestTimeout
 from drumlin.peer.rights import Denied
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.exact_from import UNKNOWN_YET
+
+T = TypeVar("T")
 
 
 class ClientError(Exception):
@@ -136,7 +139,7 @@ class RecordsMissing(ClientError, LookupError):
 
 
 class StateNotExact(ClientError, LookupError):
-    """What the log holds does not tell the state that it had at an offset.
+    """The log no longer tells the state that it had at an offset.
 
     `exact_from` is the first end offset whose state it tells; None where nobody knows that.
     """
@@ -237,9 +240,19 @@ def as_delivery_failed(
 def translated() -> Iterator[None]:
     """Turns errors of the layers below into errors of the client.
 
-    A traceback shows one error, not the same one twice; the original is its `__context__`.
+    A traceback shows one error, not the same one twice; the original is its `__context__`. What was
+    noted with it, such as what was done before, stays with it.
     """
     try:
         yield
     except (KafkaError, PeerError) as error:
-        raise as_client_error(error) from None
+        failure = as_client_error(error)
+        for note in getattr(error, "__notes__", ()):
+            failure.add_note(note)
+        raise failure from None
+
+
+def translating(items: Iterable[T]) -> Iterator[T]:
+    """The same items; what is raised between them is `translated`."""
+    with translated():
+        yield from items

@@ -1,4 +1,4 @@
-"""What is said where Arrow is needed and not installed.
+"""The error where Arrow is needed and not installed.
 
 Arrow is four fifths of an installation, and most of what a client does goes without it: topics,
 offsets, groups, transactions and records one by one. So it is imported by what needs it, when that
@@ -17,7 +17,7 @@ NO_ARROW: Final = "tables of records need pyarrow and numpy: pip install pyarrow
 
 
 def has_arrow() -> bool:
-    """Whether it can be used. Loads it: whoever asks is about to use it."""
+    """Whether it can be used. This loads it: the caller is about to use it."""
     try:
         for each in PACKAGES:
             importlib.import_module(each)

@@ -42,6 +42,8 @@ class Milliseconds:
 Time: TypeAlias = datetime | Milliseconds
 #: Where to start or to end reading: a word, an offset, or a time.
 Place: TypeAlias = Literal["earliest", "latest"] | int | Time
+#: Up to where: an offset, or the end of the log.
+End: TypeAlias = Literal["latest"] | int
 #: What has an offset that a broker can look up. "latest" is the end: one past the last record.
 OffsetSpec: TypeAlias = Literal["earliest", "latest", "max_timestamp"] | Time
 #: A point in a topic's history: a time whose records count too, or an end offset by partition.
@@ -123,6 +125,18 @@ def check_places(name: str, given: object) -> None:
     for partition, place in given.items():
         arguments.whole_number(f"{name}: partition", partition, 0, 2**31 - 1)
         check_place(f"{name}[{partition}]", place)
+
+
+def check_ends(name: str, given: object) -> None:
+    """An `End`, or one for each partition.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    check_places(name, given)
+    for end in given.values() if isinstance(given, Mapping) else (given,):
+        if end != "latest" and not isinstance(end, int):
+            raise TypeError(f"{name} {arguments.shown(end)}: expected 'latest' or an offset")
 
 
 def check_partitions(name: str, named: Collection[int], read: Iterable[int]) -> None:

@@ -10,7 +10,6 @@ from drumlin.client.arguments import STATE_BYTES, ConfigValue
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.places import Point
 from drumlin.client.restore.restore_marker import RestoreRequest
-from drumlin.client.restore.restore_target import RestoreTarget
 from drumlin.client.transactions.calls import TransactionCalls
 from drumlin.client.transactions.transaction import Transaction
 
@@ -60,6 +59,10 @@ class RestoreCalls(TransactionCalls):
                 or what is left of the records.
             on_progress: called with the number of records of each batch that was written.
 
+        Returns:
+            `source`, `target`, `end_offsets` (up to where each partition was read), `record_count`,
+            and `was_there`: an earlier call had done it.
+
         Raises:
             NotRestored: `to` has records, other partitions, or was restored from something else.
             TransactionTimedOut: it took too long; nothing of it is visible.
@@ -81,17 +84,3 @@ class RestoreCalls(TransactionCalls):
 
         restorer = Restorer(self._thread, self._connections, begin, request, options, on_progress)
         return restorer.run(to)
-
-    def restore_target(
-        self, topic: str, to: str, configs: Mapping[str, ConfigValue] | None = None
-    ) -> RestoreTarget:
-        """The topic that `restore` would write, made if it is not there, for other writers.
-
-        Raises:
-            NotRestored: `to` cannot be written from `topic`.
-            UnknownTopic: there is no `topic`.
-        """
-        arguments.text("to", to)
-        target = RestoreTarget(self._thread, self._connections, topic, to)
-        target.make(arguments.config_values("configs", configs or {}))
-        return target

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from drumlin.client import arguments
 from drumlin.client.arguments import STATE_BYTES, Decode
 from drumlin.client.calls import Calls
-from drumlin.client.errors import translated
+from drumlin.client.errors import translating
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.places import Point, check_point
-from drumlin.client.read.log_at_time import ends_at
-from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.state import exact_states
 from drumlin.client.state.exact_reading import ExactReader
 from drumlin.client.state.snapshot_ranges import ranges_until
-from drumlin.client.state.state_claims import Claims
 from drumlin.peer.options import Isolation
 
 if TYPE_CHECKING:
@@ -40,11 +37,10 @@ class StateCalls(Calls):
         isolation: Isolation = "read_committed",
         allow_inexact: bool = False,
     ) -> pa.Table:
-        """What a compacted topic stands for: the last record of every key, without tombstones.
+        """The table that a compacted topic is: the last record of every key, without tombstones.
 
         Equal keys in two partitions are two keys. Records without a key are left out. Only
-        leaders are read. Columns are `key`, `value`, `headers` (if asked for), `partition`,
-        `offset` and `timestamp`; rows come in offset order, partition after partition.
+        leaders are read.
 
         Args:
             topic: the topic's name.
@@ -56,8 +52,15 @@ class StateCalls(Calls):
             headers: add the column `headers`, lists of (key, value).
             decode: "utf8" or "json", as in `read`.
             isolation: "read_committed" leaves out records of transactions that are aborted, and
-                everything from the first open transaction on.
+                everything from the first open transaction on; "read_uncommitted" takes all records,
+                as `read` does unless it is told otherwise: what is in the log.
             allow_inexact: give what the log still tells of a state that it does not tell exactly.
+
+        Returns:
+            A row for each key, in offset order, partition after partition. Columns are `key` and
+            `value` (binary, unless `decode` says otherwise), `headers` (lists of structs of `key`
+            and `value`, if asked for), `partition` (int32), `offset` (int64) and `timestamp` (UTC,
+            milliseconds).
 
         Raises:
             StateNotExact: a cleaner has removed, or may have removed, records of that state
@@ -95,9 +98,16 @@ class StateCalls(Calls):
     ) -> Iterator[pa.RecordBatch]:
         """Like `snapshot`, piece by piece, for states that are larger than memory.
 
-        Each partition is read when its rows are asked for. A partition whose state takes more
-        than `memory_bytes` (1 GiB) is read several times, each time for a part of its keys; then
-        its rows come in no particular order. With decode="json" each batch has a type of its own.
+        Each partition is read when its rows are asked for.
+
+        Args:
+            topic, at, columns, partitions, headers, isolation, allow_inexact: as in `snapshot`.
+            decode: as in `snapshot`; with "json" each batch has a type of its own.
+            memory_bytes: what the state of one partition may take. A larger one is read several
+                times, each time for a part of its keys; then its rows come in no particular order.
+
+        Returns:
+            Batches with the columns of `snapshot`.
 
         Raises:
             OffsetOutOfRange: an offset of `at` is not in the log, or not yet; or the log's start
@@ -131,84 +141,12 @@ class StateCalls(Calls):
         isolation = options.isolation
         arguments.isolation_level(isolation)
         ranges = ranges_until(self._thread, self._connections, topic, partitions, at, isolation)
-        ends = {(topic, each.partition): each.end_offset for each in ranges}
-        claims = self.claim_states(ends, is_now=at is None, allow_inexact=allow_inexact)
+        ends = {each.place: each.end_offset for each in ranges}
+        claims = self._run(
+            exact_states.claim_states(
+                self._connections, ends, is_now=at is None, allow_inexact=allow_inexact
+            )
+        )
         exact_reader = ExactReader(self._thread, self._connections, claims)
         states = StateReader(exact_reader, options)
-        return _translated(batch for wanted in ranges for batch in states.read(wanted))
-
-    def exact_from(self, topic: str) -> dict[int, int]:
-        """From which end offset on the log tells every state that it had, for each partition.
-
-        A state before that can't be read exactly any more: the cleaner has removed records of it.
-        Partitions whose brokers do not tell are left out, and so all of an Apache Kafka.
-
-        Raises:
-            UnknownTopic: there is no such topic.
-        """
-        arguments.text("topic", topic)
-        return self._run(self._exact_from(topic))
-
-    async def _exact_from(self, topic: str) -> dict[int, int]:
-        partitions = await self._connections.partitions(topic)
-        places = [(topic, each) for each in partitions]
-        found = await exact_states.exact_from(self._connections, places)
-        return {partition: each.exact_from for (_, partition), each in found.items()}
-
-    def ends_at(
-        self,
-        end_offsets: Mapping[TopicPartition, int],
-        at_ms: int,
-        *,
-        isolation: Isolation = "read_committed",
-    ) -> dict[TopicPartition, int]:
-        """How far logs reached at a time: the offset of the first record that is younger.
-
-        Unlike those of `list_offsets`, it is never that of a transaction's marker.
-
-        Args:
-            end_offsets: the ends of the logs, looked up just now: what they are where no record
-                is younger.
-            at_ms: milliseconds since 1970, whose records count.
-            isolation: for "read_committed", records of aborted transactions are none.
-        """
-        with translated():
-            return ends_at(self._thread, self._connections, end_offsets, at_ms, isolation)
-
-    def claim_states(
-        self,
-        end_offsets: Mapping[TopicPartition, int],
-        *,
-        is_now: bool = False,
-        allow_inexact: bool = False,
-    ) -> Claims:
-        """Make sure, before logs are read, that they tell the states which they had at offsets.
-
-        What is read afterwards is exact if `confirm_states` finds so; a claim that `needs_all` has
-        to be read with `without_gaps`, from offset 0 on. All must be read from the leaders.
-
-        Args:
-            end_offsets: the offset after the last record of each state.
-            is_now: these are the ends of the logs, looked up just now.
-            allow_inexact: what is left of the states will do.
-
-        Raises:
-            StateNotExact: a log does not tell its state.
-        """
-        claiming = exact_states.claim_states(
-            self._connections, end_offsets, is_now=is_now, allow_inexact=allow_inexact
-        )
-        return self._run(claiming)
-
-    def confirm_states(self, claims: Claims) -> None:
-        """Make sure, after logs were read, that what was read is what was claimed.
-
-        Raises:
-            StateNotExact: a cleaner, or another leader, has come in between.
-        """
-        self._run(exact_states.confirm_states(self._connections, claims))
-
-
-def _translated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with translated():
-        yield from batches
+        return translating(batch for wanted in ranges for batch in states.read(wanted))

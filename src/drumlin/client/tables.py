@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -19,12 +19,9 @@ from drumlin.client import arguments
 from drumlin.client.arguments import Decode
 from drumlin.client.errors import Undecodable
 
-#: How `append` makes bytes of columns that are neither bytes nor strings.
-Encode = Literal["json"]
-
 
 class ArrowStream(Protocol):
-    """What Polars, DuckDB and others implement: Arrow's PyCapsule interface."""
+    """Arrow's PyCapsule interface, which Polars, DuckDB and others implement."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -35,8 +32,6 @@ TableLike: TypeAlias = (
 )
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
-
-ENCODINGS: Final = ("json",)
 
 _READABLE: Final = (
     "a pyarrow Table or RecordBatch, a DataFrame of pandas or Polars, another object with "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.client.errors import ClientError
 from drumlin.client.places import Milliseconds
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.coordination.groups.offsets.offset_records import OffsetKey, decode_offset
 from drumlin.coordination.groups.shard.record_registry import decode_key
 from drumlin.coordination.internal_records.record_schema import UnreadableRecord
@@ -51,7 +51,7 @@ def find_commits(bootstrap: str, security: Security) -> FindCommits:
 
 def _last_commits(client: Client, group: str, since_ms: int) -> dict[TopicPartition, CommitTime]:
     partition = partition_for(group, len(client.partitions(_TOPIC)))
-    place = (_TOPIC, partition)
+    place = TopicPartition(_TOPIC, partition)
     start = client.list_offsets({place: Milliseconds(max(since_ms, 0))})[place].offset
     if start < 0:
         return {}
@@ -65,7 +65,7 @@ def _last_commits(client: Client, group: str, since_ms: int) -> dict[TopicPartit
             key = decode_key(key_bytes.as_py()) if key_bytes.is_valid else None
             if not isinstance(key, OffsetKey) or key.group_id != group:
                 continue
-            where = (key.topic, key.partition)
+            where = TopicPartition(key.topic, key.partition)
             if not value.is_valid:
                 found.pop(where, None)
                 continue

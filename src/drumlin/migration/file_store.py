@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.migration.offsets_file import OffsetRow, read_file, write_file
 from drumlin.migration.store_error import StoreError
 from drumlin.migration.stores import Positions, Refusals
@@ -40,7 +40,9 @@ class FileStore:
 
     def read(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         return {
-            (row.topic, row.partition): OffsetAndMetadata(row.offset, metadata=row.metadata)
+            TopicPartition(row.topic, row.partition): OffsetAndMetadata(
+                row.offset, metadata=row.metadata
+            )
             for row in self.rows
             if row.group == group
         }

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from drumlin.client.admin import group_admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.migration.commit_times import FindCommits
 from drumlin.migration.mirror_state import MirrorState
 from drumlin.migration.reconcile import Agreement, Decision, Node, decide, later

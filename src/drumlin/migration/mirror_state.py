@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.migration.reconcile import Agreement, Node
 from drumlin.migration.store_error import StoreError
 
@@ -108,7 +108,7 @@ class MirrorState:
             head = next(lines, {})
             version, cluster_id = head["version"], head["cluster_id"]
             for each in lines:
-                place = (each["topic"], each["partition"])
+                place = TopicPartition(each["topic"], each["partition"])
                 self._agreements[each["group"], place] = Agreement(
                     each["agreed"],
                     each["node_version"],

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from drumlin.client.admin import group_admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 
 T = TypeVar("T")

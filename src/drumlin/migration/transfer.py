@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.read.log_bounds import LogBounds
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.migration.store_error import StoreError
 from drumlin.migration.stores import OffsetStore
 

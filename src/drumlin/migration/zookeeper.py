@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition, as_partitions, by_partition
 from drumlin.migration.store_error import StoreError, StoreUnavailable
 from drumlin.migration.stores import Positions, Refusals
 from drumlin.zookeeper.access import access_in
@@ -128,7 +128,7 @@ class ZooKeeperStore:
     def partitions(self, group: str, watch: Watch | None = None) -> list[TopicPartition]:
         """The partitions that have an offset node."""
         with as_store_errors():
-            return self._nodes.partitions(group, watch)
+            return as_partitions(self._nodes.partitions(group, watch))
 
     def read_nodes(
         self, group: str, places: Iterable[TopicPartition], watch: Watch | None = None
@@ -137,7 +137,7 @@ class ZooKeeperStore:
         with as_store_errors():
             found = self._nodes.read_nodes(group, places, watch)
         self.notes += [f"{each}, left alone" for each in found.unreadable.values()]
-        return found.offsets
+        return by_partition(found.offsets)
 
     def write_nodes(
         self, group: str, offsets: Mapping[TopicPartition, tuple[int, int]]

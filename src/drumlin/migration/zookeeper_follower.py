@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.migration.stores import Refusals
 from drumlin.migration.zookeeper import ZooKeeperStore
 from drumlin.zookeeper.consumer_offsets import ZooKeeperOffset, group_path
@@ -103,6 +103,6 @@ class ZooKeeperFollower:
     def _note(cached: _CachedGroup, names: list[str]) -> None:
         partition = number_in_name(names[1]) if len(names) == 2 else None
         if partition is not None:
-            cached.unread.add((names[0], partition))
+            cached.unread.add(TopicPartition(names[0], partition))
         else:
             cached.is_listed = False

@@ -37,9 +37,7 @@ ACKS_ALL = -1
 class LeaderContext(NamedTuple):
     """A leader's dependencies on its broker.
 
-    node_id: the id of the broker.
-    is_alive: whether a broker is alive in a broker epoch, see `isr.py`.
-    rack_of: the rack of a broker that is alive.
+    is_alive, rack_of: of a broker in a broker epoch, see `isr.py`; of one that is alive.
     lag_max_ms: how long a follower may lack records before it is out of sync.
     ask_for: asks the controller to change the ISR; the answer is passed to `agreed` or `refused`.
     is_certain: whether this broker would know by now if another one led the partition.
@@ -405,10 +403,7 @@ class Partition(Replica):
         verification: Verification | None = NOT_REQUIRED,
         reserve_bytes: int = 0,
     ) -> AppendResult:
-        """Append a batch of a coordinator on this broker, as if with acks=all.
-
-        Refused if the batch with `reserve_bytes` more would be too large: a later version of its
-        record may grow by that, and must still fit.
+        """Append a coordinator's batch, as if with acks=all; `reserve_bytes` more must fit, too.
 
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE; the errors of the log.

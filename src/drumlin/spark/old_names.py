@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from drumlin.client.deprecation import was_called
+
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
-
-
-def was_called(old: str, new: str) -> None:
-    """Tell the caller of the calling function that `old` is now spelled `new`."""
-    warnings.warn(f"{old} is now {new}", DeprecationWarning, stacklevel=3)
 
 
 def takes_bootstrap_servers(

@@ -59,12 +59,17 @@ class Broker:
         }
 
     def __repr__(self) -> str:
-        return f"<drumlin.testing.Broker {self.bootstrap_servers}>"
+        return f"<drumlin.testing.Broker {self.bootstrap}>"
+
+    @property
+    def bootstrap(self) -> str:
+        """Its address, as `drumlin.connect` takes it, and any Kafka client as bootstrap servers."""
+        return f"{_HOST}:{self.port}"
 
     @property
     def bootstrap_servers(self) -> str:
-        """The bootstrap address for any Kafka client."""
-        return f"{_HOST}:{self.port}"
+        """The same, by the name that other clients have for it."""
+        return self.bootstrap
 
     @property
     def log(self) -> str:
@@ -138,14 +143,14 @@ class Broker:
 
         begin = _NOT_IN_NAMES.sub("-", name).strip("-")[:_NAME_LENGTH_MAX]
         topic = f"{begin}-{secrets.token_hex(4)}"
-        with drumlin.connect(self.bootstrap_servers) as client:
+        with drumlin.connect(self.bootstrap) as client:
             client.create_topic(topic, partitions, configs=as_properties(config or {}))
         try:
             yield topic
         finally:
             if self.is_running:
                 with (
-                    drumlin.connect(self.bootstrap_servers) as client,
+                    drumlin.connect(self.bootstrap) as client,
                     contextlib.suppress(UnknownTopic),
                 ):
                     client.delete_topic(topic)

@@ -95,7 +95,7 @@ def _drumlin_brokers(request: pytest.FixtureRequest) -> Iterator[_Brokers]:
 
 @pytest.fixture(scope="session")
 def drumlin_broker(request: pytest.FixtureRequest, _drumlin_brokers: _Brokers) -> Broker:
-    """A Kafka-compatible broker of this session; clients connect to `.bootstrap_servers`."""
+    """A Kafka-compatible broker of this session; clients connect to `.bootstrap`."""
     by_marker: Mapping[str, str] = getattr(request, "param", {})
     try:
         return _drumlin_brokers.get({**_ini_properties(request.config), **by_marker})
@@ -117,7 +117,7 @@ def drumlin_client(drumlin_broker: Broker) -> Iterator[Client]:
     """A client that is connected to `drumlin_broker`."""
     import drumlin
 
-    with drumlin.connect(drumlin_broker.bootstrap_servers) as client:
+    with drumlin.connect(drumlin_broker.bootstrap) as client:
         yield client
 
 

@@ -11,7 +11,7 @@ at a time may make them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from drumlin.zookeeper.connection import ZooKeeperAway, ZooKeeperFailure
 from drumlin.zookeeper.nodes import number_in_name
@@ -29,6 +29,8 @@ _SHOWN_MAX: Final = 40
 Watch = Callable[[Any], None]
 #: A topic and a partition of it.
 Place = tuple[str, int]
+#: The same, as callers have it.
+_Place = TypeVar("_Place", bound=Place)
 ANY_VERSION: Final = -1
 ABSENT: Final = -2
 
@@ -150,12 +152,14 @@ class ConsumerOffsets:
                     found.unreadable[place] = f"{offset_path(group, place)}: {what}"
         return found
 
-    def write_nodes(self, group: str, offsets: Mapping[Place, tuple[int, int]]) -> dict[Place, str]:
+    def write_nodes(
+        self, group: str, offsets: Mapping[_Place, tuple[int, int]]
+    ) -> dict[_Place, str]:
         """Write offsets, each with the expected version of its node, `ANY_VERSION` or `ABSENT`.
 
         Returns the refusals: nodes that have changed, or that may not be written.
         """
-        refused: dict[Place, str] = {}
+        refused: dict[_Place, str] = {}
         places = list(offsets)
         for start in range(0, len(places), _PIPELINED):
             some = places[start : start + _PIPELINED]

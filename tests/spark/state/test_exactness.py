@@ -7,6 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import drumlin
+from drumlin import lowlevel
 from drumlin.client.errors import StateNotExact
 from drumlin.spark import changes, snapshot
 from rig import compacted_topic
@@ -29,9 +30,11 @@ def topic(history: History) -> Topic:
 def write_and_clean(topic: Topic, round_number: int) -> None:
     compacted_topic.produce(topic.address, topic.name, 4, first_round=4 * round_number)
     with drumlin.connect(topic.address) as client:
-        before = client.exact_from(topic.name)[0]
+        before = lowlevel.exact_from(client, topic.name)[0]
         wait_until(
-            lambda: client.exact_from(topic.name)[0] > before, "the cleaner to come", CLEANED_S
+            lambda: lowlevel.exact_from(client, topic.name)[0] > before,
+            "the cleaner to come",
+            CLEANED_S,
         )
 
 
@@ -46,7 +49,7 @@ def test_the_past_of_a_cleaned_log(spark: SparkSession, topic: Topic) -> None:
     left = snapshot(spark, topic.name, at={0: 3}, allowInexact=True, **given)
     assert left.count() < 3
     with drumlin.connect(topic.address) as client:
-        exact_from = client.exact_from(topic.name)
+        exact_from = lowlevel.exact_from(client, topic.name)
     assert snapshot(spark, topic.name, at=exact_from, **given).count() == 100
     assert changes(spark, topic.name, exact_from, **given).count() > 0
 

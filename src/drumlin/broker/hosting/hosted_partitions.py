@@ -191,7 +191,7 @@ class HostedPartitions:
             if partition is not None and partition.log is log:
                 served.append(partition)
             await pace.give_way()
-        await self._metadata.advance_leader_epochs_of(
+        await self._metadata.advance_leader_epochs(
             {PartitionId(each.topic_id, each.index) for each in served}
         )
         lossy = [each.log for each in served if each.log.epoch_due_at is not None]
@@ -323,7 +323,7 @@ class HostedPartitions:
             return
         failure = None
         try:
-            await self._metadata.advance_leader_epochs_of(
+            await self._metadata.advance_leader_epochs(
                 {PartitionId(topic.topic_id, index) for index in logs}
             )
             current = self._image.topics_by_id.get(topic.topic_id)

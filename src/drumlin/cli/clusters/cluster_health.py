@@ -35,7 +35,7 @@ class LiveBroker:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a cluster has answered. `reassignments` is None where it is not told."""
+    """The answers of a cluster. `reassignments` is None where it is not told."""
 
     cluster_id: str | None
     controller: int
@@ -83,7 +83,7 @@ def ask_all(cluster: Cluster) -> Found:
 
 
 def judge(found: Found, known: Mapping[int, str]) -> dict[str, Any]:
-    """What is shown, as JSON has it. `known` are addresses of brokers that should be there."""
+    """The verdict, as JSON shows it. `known` are the addresses of brokers that should be there."""
     partitions = [
         (topic.name, each) for topic in found.topics.values() for each in topic.partitions.values()
     ]

@@ -84,7 +84,7 @@ def status(
 
 
 def _practice(directory: Path) -> tuple[str, dict[int, str]]:
-    """Where to ask, and the brokers that should be there.
+    """The address to ask, and the brokers that should be there.
 
     Raises:
         Failure: no practice cluster runs there.

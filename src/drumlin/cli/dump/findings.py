@@ -1,4 +1,4 @@
-"""What a reader of log files yields, and how it gets at their bytes.
+"""The findings that a reader of log files yields, and the way to their bytes.
 
 A reader walks one file in order: dictionaries for what is there, `Problem`s for what cannot be
 right. Damage never raises; a file that cannot be opened does. Nothing here writes or repairs.

@@ -1,4 +1,4 @@
-"""What the records of Kafka's internal topics say, as plain values.
+"""Records of Kafka's internal topics as plain values.
 
 Owns which folder holds which kind of record; the formats belong to the coordinators.
 """
@@ -25,7 +25,7 @@ Decode = Callable[[bytes, bytes | None], dict[str, Any] | None]
 
 
 def decoder_for(path: Path) -> Decode | None:
-    """What decodes the records of this segment; None for an ordinary topic."""
+    """The decoder of this segment's records; None for an ordinary topic."""
     found = parse_directory_name(path.absolute().parent.name)
     return None if found is None else _DECODERS.get(found[0])
 

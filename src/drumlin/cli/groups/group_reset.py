@@ -36,7 +36,7 @@ from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.admin.group_admin import GroupDescription
 from drumlin.client.read import offsets
 from drumlin.client.read.log_bounds import LogBounds, existing_partitions, log_bounds
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.error_codes import KafkaError
 
 EXAMPLES: Final = examples(
@@ -58,7 +58,7 @@ _OFFSET: Final = re.compile(r"(?:offset:)?(\d{1,19})")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to continue; `kind` says which of the others counts."""
+    """The place to continue from; `kind` says which of the others counts."""
 
     kind: str  # "earliest", "latest", "current", "offset", "shift", "time"
     number: int = 0
@@ -151,11 +151,11 @@ def _chosen(
         wanted = {_partition(text, each) for each in partitions.split(",")} if colon else existing
         for each in sorted(wanted - existing):
             raise output.Failure(f"topic {topic!r} has no partition {each}")
-        places |= {(topic, each) for each in wanted}
+        places |= {TopicPartition(topic, each) for each in wanted}
     if not places:
         places.update(cluster.run(existing_partitions(cluster.connections, known)))
         for topic, partition in sorted(set(known) - places):
-            output.note(f"{topic}-{partition}: left alone, as it does not exist any more")
+            output.note(f"{topic}-{partition}: left alone, as it no longer exists")
     return sorted(places)
 
 
@@ -174,7 +174,7 @@ def _from_file(
     if not rows:
         raise output.Failure(f"{path} has no offsets of group {group!r}")
     return {
-        (row.topic, row.partition): (row.offset, row.metadata)
+        TopicPartition(row.topic, row.partition): (row.offset, row.metadata)
         for row in rows
         if places is None or (row.topic, row.partition) in places
     }
@@ -292,7 +292,7 @@ def _carry_out(
         return
     confirm(f"Reset {len(rows)} offsets of {group}?", yes)
     positions = {
-        (row["topic"], row["partition"]): OffsetAndMetadata(
+        TopicPartition(row["topic"], row["partition"]): OffsetAndMetadata(
             row["new_offset"], metadata=row["metadata"]
         )
         for row in rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from drumlin.cli.groups import group_mirror, group_reset, group_transfer
@@ -26,6 +25,7 @@ from drumlin.cli.terminal.outcomes import for_each
 from drumlin.client.admin import group_admin, share_group_admin
 from drumlin.client.admin.share_group_admin import SHARE
 from drumlin.client.read.log_bounds import log_bounds
+from drumlin.client.topic_partition import TopicPartition
 
 app = Group(help="List, describe and delete consumer groups; move their offsets.")
 app.add("reset", epilog=group_reset.EXAMPLES)(group_reset.reset)
@@ -71,18 +71,12 @@ def list_(
     with connect(bootstrap, command_config) as cluster:
         rows = [
             row
-            for row in group_offsets.all_groups(cluster)
+            for row in group_offsets.all_groups(cluster, states or (), types or ())
             if fnmatch.fnmatchcase(row["group"], pattern)
-            and _is_one_of(row["state"], states)
-            and _is_one_of(row["type"], types)
         ]
     output.show_rows(
         rows, ("group", "state", "type", "protocol"), as_json=as_json, empty="no groups"
     )
-
-
-def _is_one_of(value: str | None, wanted: Sequence[str] | None) -> bool:
-    return not wanted or (value or "").lower() in {each.lower() for each in wanted}
 
 
 @app.add(
@@ -229,7 +223,8 @@ def delete_offsets(
             raise output.Failure(f"group {group!r} has no offsets for topic {topic!r}")
         confirm(f"Forget the offsets of {group} for {topic}?", yes)
         if described.type != SHARE:
-            asking = group_admin.delete_offsets(cluster.connections, group, topic, wanted)
+            places = [TopicPartition(topic, each) for each in wanted]
+            asking = group_admin.delete_offsets(cluster.connections, group, places)
         elif partition:
             raise output.Failure(f"{group!r} is a share group: it forgets whole topics only")
         else:

@@ -1,4 +1,4 @@
-"""How the brokers of a practice cluster are configured. Pure; what Kafka's defaults say stays.
+"""The configuration of a practice cluster's brokers: Kafka's defaults where they do. Pure.
 
 Kafka's own defaults for internal topics are three replicas; with fewer brokers there are fewer.
 """
@@ -21,7 +21,7 @@ _REPLICAS: Final = 3
 _MIN_ISR: Final = 2
 #: Long enough for a busy machine, short enough to watch a failover.
 _SESSION_TIMEOUT_MS: Final = 6000
-#: What each broker is told by `up`, so that a cluster comes of it.
+#: The keys that `up` sets itself: without them there would be no cluster.
 _OURS: Final = frozenset(
     {
         *("node.id", "broker.id", "log.dir", "log.dirs", "zookeeper.connect"),
@@ -33,7 +33,7 @@ _OURS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What `up` is told for all brokers, and the racks that they take in turn."""
+    """The settings that `up` is given for all brokers, and the racks that they take in turn."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     racks: Sequence[str] = ()
@@ -64,7 +64,7 @@ class Configuration:
 
 
 def defaults(count: int) -> dict[str, str]:
-    """What makes a cluster of `count` brokers right."""
+    """The settings that a cluster of `count` brokers needs."""
     replicas, min_isr = str(min(count, _REPLICAS)), str(min(count, _MIN_ISR))
     return {
         "default.replication.factor": replicas,

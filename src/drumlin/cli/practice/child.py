@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def main(parent: int, command: list[str]) -> NoReturn:
-    """Run `command` in place of this program, unless there is no parent any more."""
+    """Run `command` in place of this program, unless the parent has ended."""
     # Brokers lose nothing by it: what a client was told is written is in the page cache.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before

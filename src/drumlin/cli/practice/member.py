@@ -1,7 +1,7 @@
 """One process of the cluster: started, known to be ready, ended as asked or by itself.
 
-A process that ends without having been asked to has crashed: that is told, and nothing is done
-about it. Who practises wants to see what a crash does.
+A process that ends without being asked to has crashed. That is reported, and it is not started
+again: a practice cluster is there to show what a crash does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOKED_AT_BYTES: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a member runs."""
+    """The command that a member runs."""
 
     name: str
     log_file: Path

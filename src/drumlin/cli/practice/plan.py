@@ -1,4 +1,4 @@
-"""What an `up` is about to start: how many brokers, on which ports, in a directory of its own.
+"""The plan of an `up`: how many brokers it starts, on which ports, in a directory of its own.
 
 Starts nothing. Everything that can be wrong is found here, before a process is there.
 """

@@ -39,7 +39,7 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
-    """What `cluster.json` says. Brokers are in the order of their ids, which begin with 1."""
+    """The content of `cluster.json`. Brokers are in the order of their ids, which begin with 1."""
 
     port: int
     zookeeper: MemberRecord
@@ -66,7 +66,7 @@ class ClusterRecord:
 
 
 def read_record(directory: Path) -> ClusterRecord | None:
-    """What is known of the cluster in a directory; None if there was none yet.
+    """The record of the cluster in a directory; None if there was none yet.
 
     Raises:
         Failure: the file cannot be read, or says nonsense.

@@ -112,7 +112,7 @@ class Supervisor:
         self._stop.set()
 
     async def _act(self, what: str, name: str) -> bool:
-        """What a command asks for.
+        """Do what a command asks for.
 
         Raises:
             Failure: there is no such member, or it could not be done.

@@ -1,1 +1,1 @@
-"""What commands reach: a cluster, a broker's HTTP, a data directory on which no broker runs."""
+"""The ways to a cluster, to a broker's HTTP, and into a data directory on which no broker runs."""

@@ -59,15 +59,6 @@ class Cluster:
 
         return self.run(ask())
 
-    def ask_leader(self, topic: str, partition: int, api_name: str, build: RequestBuilder) -> Any:
-        """Ask the leader of a partition."""
-
-        async def ask() -> Any:
-            connection = await self.connections.leader(topic, partition)
-            return await connection.request(api_name, build)
-
-        return self.run(ask())
-
 
 @contextlib.contextmanager
 def connect(

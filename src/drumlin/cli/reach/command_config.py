@@ -1,7 +1,7 @@
 """`--command-config FILE`: properties of Kafka's clients, as Kafka's own tools take them.
 
-Owns which of them a command heeds: those of security, and a few of time. A property of security
-that cannot be is refused; of the others that have no effect the user is told once.
+Owns which of them have an effect on a command: those of security, and a few of time. An invalid
+property of security is refused; the others without an effect are named once, in a warning.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMBERS: Final = {
 
 @functools.cache
 def settings_of(path: Path | None) -> dict[str, Any]:
-    """What the file says, by the names of `PeerOptions` and of `drumlin.connect`.
+    """The settings in the file, by the names of `PeerOptions` and of `drumlin.connect`.
 
     Raises:
         output.Failure: there is no such file, or something in it cannot be.

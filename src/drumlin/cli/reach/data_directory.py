@@ -24,7 +24,7 @@ _NO_CLUSTER: Final = ""
 
 
 class DataDirectory:
-    """What lies in a data directory.
+    """A data directory on which no broker runs.
 
     Raises:
         Failure: it is not a broker's.
@@ -42,7 +42,7 @@ class DataDirectory:
         self.config = self._read_config()
 
     def _read_config(self) -> BrokerConfig:
-        """What was changed at run time over the defaults: what was given at start is not there."""
+        """The defaults and what was changed at run time, without what was given at start."""
         meta = read_meta_properties(str(self.path), self._directories[0].files)
         node_id = "" if meta is None or meta.node_id is None else str(meta.node_id)
         config = BrokerConfig({"node.id": node_id} if node_id else {})

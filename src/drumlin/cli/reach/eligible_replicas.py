@@ -11,7 +11,7 @@ from drumlin.peer.peer_error import ConnectionLost, RequestTimeout, UnsupportedB
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 
-#: Of how many topics is asked at a time, and how many partitions are told at a time.
+#: The most topics in one request, and the most partitions in one answer.
 _TOPICS_ASKED: Final = 500
 _PARTITIONS_TOLD: Final = 2000
 #: Kafka's names for them, which tables have where there are any.
@@ -19,7 +19,7 @@ COLUMNS: Final = ("elr", "last_known_elr")
 
 
 class EligibleReplicas(NamedTuple):
-    """Of one partition. See `eligible.py` in the metadata for who they are."""
+    """The eligible leader replicas of one partition; see `eligible.py` in the metadata."""
 
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
@@ -30,7 +30,7 @@ Eligible = Mapping[tuple[str, int], EligibleReplicas]
 
 
 def ask_eligible(cluster: Cluster, topics: Collection[str]) -> Eligible | None:
-    """Of these topics; None where brokers do not tell.
+    """The eligible replicas of these topics; None where brokers do not tell.
 
     Raises:
         PeerError: they do not answer.

@@ -5,7 +5,7 @@ A broker accepts offsets from outside only while the group has no members.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from drumlin.cli.reach.cluster import Cluster
@@ -14,7 +14,7 @@ from drumlin.client.admin import group_admin, share_group_admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.admin.group_admin import GroupDescription
 from drumlin.client.admin.share_group_admin import SHARE
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _WITH_COMMITS: Final = ("classic", "consumer")
@@ -37,24 +37,23 @@ def commit(cluster: Cluster, group: str, positions: Mapping[TopicPartition, int]
     )
 
 
-def all_groups(cluster: Cluster) -> list[dict[str, Any]]:
-    """The groups of every broker."""
-    found = cluster.run(group_admin.list_groups(cluster.connections))
+def all_groups(
+    cluster: Cluster, states: Collection[str] = (), types: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """The groups of every broker; those in these states, of these types."""
+    found = cluster.run(group_admin.list_groups(cluster.connections, states, types))
     return [each._asdict() for each in found]
 
 
 def describe(cluster: Cluster, group: str) -> GroupDescription:
     """State and members of a group of any kind."""
-    found = cluster.run(group_admin.describe_group(cluster.connections, group))
-    if found.type == SHARE:
-        return cluster.run(share_group_admin.describe_share_group(cluster.connections, group))
-    return found
+    return cluster.run(share_group_admin.describe_group_of_any_kind(cluster.connections, group))
 
 
 def positions_of(
     cluster: Cluster, group: GroupDescription
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What the group has committed; of a share group, where its partitions start."""
+    """The offsets that the group has committed; of a share group, where its partitions start."""
     if group.type == SHARE:
         asking = share_group_admin.fetch_start_offsets(cluster.connections, group.group)
     elif group.type in _WITH_COMMITS:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 
@@ -26,6 +26,7 @@ from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, e
 from drumlin.cli.terminal.places import BEGINNING, END, HELP, Place, parse_place
 from drumlin.cli.terminal.record_text import FIELDS, Formatter, json_lines, show_lines
 from drumlin.client.needs_arrow import has_arrow
+from drumlin.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from drumlin.cli.terminal.record_text import Records
@@ -103,16 +104,17 @@ def consume(
 ) -> None:
     """Show records of a topic, or write them to a file."""
     from drumlin.client.client import connect
+    from drumlin.client.read.reader import ReadOptions
 
     first = parse_place(start) if start else END if follow else BEGINNING
     last = parse_place(until)
     if follow and last != END:
         raise click.BadParameter("--follow has no end: leave out --until")
     formatter = Formatter(template, null)
-    options: ReadOptions = {
-        "headers": headers or as_json or formatter.uses_headers,
-        "isolation": "read_committed" if committed else "read_uncommitted",
-    }
+    options = ReadOptions(
+        headers=headers or as_json or formatter.uses_headers,
+        isolation="read_committed" if committed else "read_uncommitted",
+    )
     if join and (group is None or start or partition or last != END):
         raise click.BadParameter("--join wants --group, which says where to read")
     check = _check_nothing if to_file else standard_output.check_read
@@ -160,8 +162,13 @@ def _read_as_member(
 ) -> None:
     """Show what the group assigns to us and commit it, until `count` records have been shown."""
     shown = 0
-    how: dict[str, Any] = {"headers": options["headers"], "isolation": options["isolation"]}
-    with client.consumer(topic, group=group, commit_interval_ms=None, **how) as consumer:
+    with client.consumer(
+        topic,
+        group=group,
+        commit_interval_ms=None,
+        headers=options.headers,
+        isolation=options.isolation,
+    ) as consumer:
         while True:
             batch = consumer.poll(timeout_ms=_CHECK_EVERY_MS)
             if batch is None:
@@ -202,7 +209,9 @@ class _Group:
         }
 
     def commit(self, offsets: dict[int, int]) -> None:
-        positions = {(self._topic, partition): offset for partition, offset in offsets.items()}
+        positions = {
+            TopicPartition(self._topic, partition): offset for partition, offset in offsets.items()
+        }
         group_offsets.commit(self._cluster, self._name, positions)
 
 
@@ -270,11 +279,17 @@ class _Reading:
         self, partitions: list[int], starts: dict[int, int], ends: dict[int, int]
     ) -> Iterator[Records]:
         starts, ends = ({each: at[each] for each in partitions} for at in (starts, ends))
+        isolation = self._options.isolation
         if self._as_columns:
+            headers = self._options.headers
             return self._client.read_batches(
-                self._topic, partitions, start=starts, end=ends, **self._options
+                self._topic,
+                partitions,
+                start=starts,
+                end=ends,
+                headers=headers,
+                isolation=isolation,
             )
-        isolation = self._options["isolation"]
         return self._client.read_records(
             self._topic, partitions, start=starts, end=ends, isolation=isolation
         )

@@ -47,7 +47,7 @@ _READ_BYTES: Final = 1 << 20
 
 
 class Compression(enum.StrEnum):
-    """What batches are compressed with."""
+    """The codec of batches."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -57,7 +57,7 @@ class Compression(enum.StrEnum):
 
 
 class Acks(enum.StrEnum):
-    """Which replicas must have a record before it counts as written."""
+    """The replicas that must have a record before it counts as written."""
 
     ALL = "all"
     LEADER = "leader"
@@ -66,7 +66,7 @@ class Acks(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """How a line becomes a record."""
+    """The rules by which a line becomes a record."""
 
     is_json: bool
     key_separator: bytes | None
@@ -161,6 +161,7 @@ def produce(
     as_json: AsJson = False,
 ) -> None:
     """Write records to a topic; one for each line, or for each row of a file."""
+    from drumlin import lowlevel
     from drumlin.client.client import connect
 
     if constant_key is not None and key_separator is not None:
@@ -179,7 +180,7 @@ def produce(
     delivery = {"compression": str(compression), "acks": str(acks)}
     started = time.perf_counter()
     with connect(bootstrap, **settings_of(command_config)) as client, ExitStack() as stack:
-        missing = client.look_up_topics([topic]).refused
+        missing = lowlevel.look_up_topics(client, [topic]).refused
         target = stack.enter_context(_target(client, transactional_id))
         if file.suffix in _COLUMNAR:
             records = _produce_rows(target, topic, file, key, value, partition, delivery)
@@ -198,7 +199,7 @@ def _check_exists(file: Path) -> None:
 
 @contextmanager
 def _target(client: Client, transactional_id: str | None) -> Iterator[Client | Transaction]:
-    """What to write with; a transaction is committed at the end, and aborted by an error."""
+    """The client to write with, or a transaction: committed at the end, and aborted by an error."""
     if transactional_id is None:
         yield client
         return
@@ -252,7 +253,7 @@ def _unescaped(separator: str) -> bytes:
 
 
 def _pieces(source: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
-    """What lies between delimiters; lines without their ends, if that is a line's end."""
+    """The pieces between delimiters; lines without their ends, if that is a line's end."""
     if delimiter == b"\n":
         for line in source:
             yield line.rstrip(b"\r\n")

@@ -68,7 +68,7 @@ ToFile = Annotated[
 
 
 class _Options(TypedDict):
-    """What both ways to read a state take."""
+    """The options of both ways to read a state."""
 
     at: Point | None
     partitions: Sequence[int]

@@ -1,1 +1,1 @@
-"""How commands are declared, read what a person types, and print. Asks no cluster."""
+"""The declaration of commands, what a person types, and what is printed. Asks no cluster."""

@@ -199,7 +199,7 @@ class Group(click.Group):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a command is defined, and its line in the help, for which it need not be loaded."""
+    """The place where a command is defined, and its line in the help: it is not loaded for that."""
 
     module: str
     attribute: str

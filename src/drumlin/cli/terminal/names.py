@@ -51,7 +51,7 @@ def missing(kind: str, name: str, existing: Collection[str]) -> str:
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
-    """What was meant, perhaps."""
+    """A question after the name that was meant, perhaps."""
     near = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

@@ -1,4 +1,4 @@
-"""How results leave the command line: a table for a person, tab-separated lines for a pipe,
+"""The output of commands: a table for a person, tab-separated lines for a pipe,
 JSON for a program.
 
 Rows are dictionaries whose keys are the JSON names. A key's last word says its unit (`_bytes`,
@@ -29,7 +29,7 @@ _TIME_UNITS_MS = (("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_
 
 
 class Failure(Exception):
-    """What the user is told, in one line, before the command ends with `exit_code`."""
+    """The reason that the user is told, in one line, before the command ends with `exit_code`."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -98,7 +98,7 @@ def _heading(column: str) -> str:
 
 
 def show_file(path: Path, records: int, as_json: bool) -> None:
-    """What was written to a file."""
+    """Say what was written to a file."""
     size = path.stat().st_size
     if as_json:
         show_json({"file": str(path), "records": records, "size_bytes": size})
@@ -160,7 +160,7 @@ def human(column: str, value: Any, *, timespec: str = "seconds") -> str:
 
 
 def counted(count: int, thing: str) -> str:
-    """As `1 record`, `2,000 records`."""
+    """A number of things, as `1 record`, `2,000 records`."""
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
@@ -174,7 +174,7 @@ def human_bytes(count: int) -> str:
 
 
 def human_duration(duration_ms: int) -> str:
-    """As `850 ms`, `32.6 s`, `15 min`."""
+    """A duration, as `850 ms`, `32.6 s`, `15 min`."""
     name, size = "ms", 1
     for unit, unit_ms in _TIME_UNITS_MS:
         if abs(duration_ms) >= unit_ms:

@@ -1,8 +1,8 @@
 """Standard output that takes all that it is given, or raises: never a part without a word.
 
-Where PYTHONUNBUFFERED is set, Python writes to the raw file, and nobody looks at how much of it
-went out; and whoever shares a pipe with us may have set it to O_NONBLOCK. What commands print
-goes through the stream of this file: it must never drop, repeat or reorder a byte.
+With PYTHONUNBUFFERED Python writes to the raw file, and ignores how much of it was written; and
+another process on the same pipe may have set it to O_NONBLOCK. What commands print goes through
+the stream of this file: it must never drop, repeat or reorder a byte.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def has_room() -> bool:
 
 
 def check_read() -> None:
-    """For who waits for something to print.
+    """Notice, while there is nothing to print, that nobody reads any longer.
 
     Raises:
         BrokenPipeError: nobody will read it, as after `| head` has ended.

@@ -309,7 +309,7 @@ def _status_row(row: Row) -> Row:
 
 
 def _about_active_segments(rows: Sequence[Row]) -> Iterator[str]:
-    """Where everything is in the active segment, and so nothing is clean or dirty: until when."""
+    """A note on partitions that have an active segment only: when it closes, to be cleaned."""
     by_closing: dict[str, list[Row]] = {}
     for row in rows:
         if row.get("active_records") and not row["tail_bytes"] and not row["head_bytes"]:

@@ -41,7 +41,7 @@ _CLUSTER_DEFAULT: Final = "default"  # as a broker's name: what holds for all of
 
 
 class Kind(enum.StrEnum):
-    """What can be configured."""
+    """A kind of thing that can be configured."""
 
     TOPIC = "topic"
     BROKER = "broker"

@@ -28,7 +28,7 @@ from drumlin.peer.options import PeerOptions
 if TYPE_CHECKING:  # brings Arrow along
     from drumlin.client.client import Client
     from drumlin.client.places import OffsetSpec
-    from drumlin.client.read.offsets import TopicPartition
+    from drumlin.client.topic_partition import TopicPartition
     from drumlin.client.transactions.descriptions import TransactionDescription
     from drumlin.spark.writing.protocol.sink_errors import StateLost
     from drumlin.spark.writing.protocol.state import SinkState
@@ -144,7 +144,7 @@ def forget(
 
 
 def _ended(fates: Fates, losers: Sequence[str]) -> list[dict[str, str]]:
-    """What has become of transactions; "lost": it was decided, and is not known to be committed."""
+    """The outcome of transactions; "lost": decided, and not known to be committed."""
     names = [(each.transactional_id, "committed") for each in fates.committed]
     names += [(each.transactional_id, "lost") for each in fates.lost]
     names += [(each, "aborted") for each in losers]
@@ -184,7 +184,7 @@ def _run(client: Client, steps: Any) -> Any:
 def _known(
     client: Client, sink: str, topic: str
 ) -> tuple[SinkState | None, list[TransactionDescription]]:
-    """What a sink has decided last, and what it has open.
+    """A sink's last decision, and its open transactions.
 
     Raises:
         output.Failure: there is no such sink, or what it has decided cannot be read.
@@ -217,7 +217,7 @@ def _check_topic(client: Client, sink: str, topic: str) -> None:
 def _states(
     client: Client, topic: str, *, may_be_missing: bool = False
 ) -> dict[str, SinkState | StateLost]:
-    """What each sink has decided last, or why that cannot be read.
+    """The last decision of each sink, or why that cannot be read.
 
     Records that cannot be a sink's are passed over. The default topic is made by the first sink.
 
@@ -295,7 +295,7 @@ def _word(state: SinkState | StateLost | None) -> str:
 def _partitions(
     client: Client, state: SinkState | None, opened: list[TransactionDescription]
 ) -> list[dict[str, Any]]:
-    """Where readers wait, or will as soon as they come to it."""
+    """The partitions in which readers wait, or will as soon as they come to it."""
     winning = {each.transactional_id for each in state.winners} if state is not None else set()
     stable = _stable_offsets(client, {place for each in opened for place in each.partitions})
     return [
@@ -315,11 +315,14 @@ def _partitions(
 def _stable_offsets(
     client: Client, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Without those of partitions that are gone: coordinators know of them all the same."""
+    """The last stable offsets; coordinators also know of partitions that are gone, without one."""
+    from drumlin import lowlevel
+
     if not places:
         return {}
-    topics = client.look_up_topics({topic for topic, _ in places}).found
+    topics = lowlevel.look_up_topics(client, {topic for topic, _ in places}).found
     there = {(each.name, part.index) for each in topics.values() for part in each.partitions}
-    wanted: dict[TopicPartition, OffsetSpec] = dict.fromkeys(sorted(there & set(places)), "latest")
+    known = sorted(each for each in places if each in there)
+    wanted: dict[TopicPartition, OffsetSpec] = dict.fromkeys(known, "latest")
     found = client.list_offsets(wanted, isolation="read_committed") if wanted else {}
     return {place: each.offset for place, each in found.items()}

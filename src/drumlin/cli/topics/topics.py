@@ -6,11 +6,11 @@ import fnmatch
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import click
 
-from drumlin.cli.reach.cluster import REQUEST_TIMEOUT, Cluster, check, connect
+from drumlin.cli.reach.cluster import Cluster, connect
 from drumlin.cli.reach.command_config import CommandConfig
 from drumlin.cli.reach.completion import complete_topic
 from drumlin.cli.reach.eligible_replicas import as_row, ask_eligible, columns_for
@@ -30,16 +30,14 @@ from drumlin.cli.terminal.options import (
 from drumlin.cli.terminal.outcomes import fail, for_each, sentence
 from drumlin.cli.terminal.places import HELP as PLACE_HELP
 from drumlin.cli.terminal.places import parse_offset, parse_place
-from drumlin.client.admin import admin
+from drumlin.client.admin import admin, deleted_records
 from drumlin.client.admin.admin import TopicDescription
 from drumlin.client.places import OffsetSpec
 from drumlin.client.read import offsets
-from drumlin.client.read.offsets import TopicPartition
-from drumlin.peer.peer_error import PeerError, only
+from drumlin.client.topic_partition import TopicPartition
+from drumlin.peer.peer_error import PeerError
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
-
-_END: Final = -1  # in a DeleteRecords request: everything up to the high watermark
 
 app = Group(help="List, describe, create, change and delete topics.")
 
@@ -166,7 +164,7 @@ def _check_exists(cluster: Cluster, topic: str) -> None:
 
 
 def _own_configs(cluster: Cluster, topic: str) -> dict[str, str | None]:
-    """What is set for this very topic; nothing where we may not see it."""
+    """The keys that are set for this very topic; none where the user may not see them."""
     try:
         known = cluster.run(admin.topic_configs(cluster.connections, topic))
     except KafkaError as error:
@@ -184,12 +182,12 @@ def _title(topic: TopicDescription, configs: Mapping[str, str | None]) -> str:
 def _partitions(
     cluster: Cluster, described: Iterable[TopicDescription]
 ) -> list[list[dict[str, Any]]]:
-    """What is known of every partition of every topic, in the order given.
+    """A row for every partition of every topic, in the order given.
 
     Offsets and sizes are None where there is no leader to tell them.
     """
     described = list(described)
-    places = [(t.name, p.index) for t in described for p in t.partitions]
+    places = [TopicPartition(t.name, p.index) for t in described for p in t.partitions]
     starts = _offsets(cluster, places, "earliest")
     ends = _offsets(cluster, places, "latest")
     sizes = _sizes(cluster, [t.name for t in described])
@@ -205,8 +203,8 @@ def _partitions(
                 "replicas": list(p.replicas),
                 "isr": list(p.isr),
                 **as_row(eligible, t.name, p.index),
-                "start_offset": starts.get((t.name, p.index)),
-                "end_offset": ends.get((t.name, p.index)),
+                "start_offset": starts.get(TopicPartition(t.name, p.index)),
+                "end_offset": ends.get(TopicPartition(t.name, p.index)),
                 "size_bytes": sizes.get((t.name, p.index, p.leader)),
             }
             for p in t.partitions
@@ -384,7 +382,8 @@ def offsets_at(
     with connect(bootstrap, command_config) as cluster:
         (name,) = _chosen(cluster, [topic])
         partitions = cluster.connections.view.topics[name].partitions
-        wanted = dict.fromkeys(((name, each) for each in partitions), spec)
+        places = [TopicPartition(name, each) for each in partitions]
+        wanted = dict.fromkeys(places, spec)
         asking = offsets.list_offsets(
             cluster.connections, wanted, "read_uncommitted", led_only=True
         )
@@ -392,11 +391,11 @@ def offsets_at(
     rows = [
         {
             "topic": name,
-            "partition": part,
-            "offset": found[name, part].offset if (name, part) in found else None,
-            "timestamp": found[name, part].timestamp if (name, part) in found else None,
+            "partition": place.partition,
+            "offset": found[place].offset if place in found else None,
+            "timestamp": found[place].timestamp if place in found else None,
         }
-        for part in partitions
+        for place in places
     ]
     output.show_rows(rows, ("topic", "partition", "offset", "timestamp"), as_json=as_json)
 
@@ -449,7 +448,7 @@ def delete_records(
     as_json: AsJson = False,
 ) -> None:
     """Delete the records before an offset."""
-    offset = _END if before == "end" else parse_offset(before)
+    offset = deleted_records.HIGH_WATERMARK if before == "end" else parse_offset(before)
     if offset is None:
         raise click.BadParameter(f"{before!r} is neither an offset nor 'end'")
     rows, refusals = [], []
@@ -458,33 +457,14 @@ def delete_records(
         _check_exists(cluster, topic)
         confirm(f"Delete records of {topic} before offset {before}?", yes)
         described = cluster.run(admin.describe_topics(cluster.connections, [topic]))[topic]
-        try:
-            for index in partition or [each.index for each in described.partitions]:
-                try:
-                    start = _delete_before(cluster, topic, index, offset)
-                except KafkaError as error:
-                    refusals.append(sentence(error))
-                    continue
-                rows.append({"topic": topic, "partition": index, "start_offset": start})
-        finally:
-            if rows:  # these are gone, whatever became of the others
-                output.show_rows(rows, columns, as_json=as_json)
+        chosen = partition or [each.index for each in described.partitions]
+        wanted = {TopicPartition(topic, index): offset for index in chosen}
+        outcomes = cluster.run(deleted_records.delete_records(cluster.connections, wanted))
+    for (_, index), start in outcomes.items():
+        if isinstance(start, Exception):
+            refusals.append(sentence(start) if isinstance(start, KafkaError) else str(start))
+        else:
+            rows.append({"topic": topic, "partition": index, "start_offset": start})
+    if rows:  # these are gone, whatever became of the others
+        output.show_rows(rows, columns, as_json=as_json)
     fail(refusals)
-
-
-def _delete_before(cluster: Cluster, topic: str, partition: int, offset: int) -> int:
-    """Advance the log start of one partition; where it is afterwards."""
-
-    def build(shape: Shape) -> object:
-        part = shape("DeleteRecordsPartition", partition_index=partition, offset=offset)
-        return shape(
-            "DeleteRecordsRequest",
-            topics=(shape("DeleteRecordsTopic", name=topic, partitions=(part,)),),
-            timeout=REQUEST_TIMEOUT,
-        )
-
-    response = cluster.ask_leader(topic, partition, "delete_records", build)
-    where = f"topic {topic!r} partition {partition}"
-    answer = only(only(response.topics, where).partitions, where)
-    check(answer.error_code, where)
-    return int(answer.low_watermark)

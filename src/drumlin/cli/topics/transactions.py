@@ -20,7 +20,8 @@ from drumlin.cli.terminal.options import (
 )
 from drumlin.cli.terminal.outcomes import fail, for_each, sentence
 from drumlin.client.read.log_bounds import existing_partitions
-from drumlin.client.read.offsets import TopicPartition, list_offsets
+from drumlin.client.read.offsets import list_offsets
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions import descriptions, open_producers, timeout_limit
 from drumlin.client.transactions.descriptions import TransactionDescription
 from drumlin.client.transactions.errors import UnknownTransaction
@@ -229,9 +230,9 @@ def _describe(cluster: Cluster, transactional_id: str) -> dict[str, Any]:
 
 
 def _open_in(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
-    """Without a transactional id: a transaction that hangs."""
+    """The open transactions of a partition; one without a transactional id hangs."""
     connections = cluster.connections
-    places = [(topic, each) for each in cluster.run(connections.partitions(topic))]
+    places = [TopicPartition(topic, each) for each in cluster.run(connections.partitions(topic))]
     found = cluster.run(open_producers.open_producers(connections, places))
     return [
         {
@@ -250,7 +251,7 @@ def _open_in(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
 
 
 def _partitions(cluster: Cluster, found: TransactionDescription) -> list[dict[str, Any]]:
-    """Where its records begin in each partition, and whether readers wait for it there."""
+    """The partitions of a transaction: where it begins, and whether readers wait for it there."""
     connections = cluster.connections
     places = cluster.run(existing_partitions(connections, sorted(found.partitions)))
     if not places:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ _TOPIC_CONFIG: Final = 1  # where a value comes from: set for this very topic
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """What to create; -1 leaves a number to the broker."""
+    """A topic to be created; -1 leaves a number to the broker."""
 
     name: str
     partitions: int = -1
@@ -64,7 +65,7 @@ class ConfigEntry(NamedTuple):
 
 
 async def list_topics(connections: BrokerConnections, internal: bool) -> list[str]:
-    """All names, sorted; internal topics only if asked for."""
+    """The names of all topics, sorted; internal ones only if asked for."""
     await connections.retrying(lambda: connections.refresh(None))
     known = connections.view.topics.values()
     return sorted(each.name for each in known if internal or not each.is_internal)
@@ -124,7 +125,7 @@ async def is_topic_id_unknown(connections: BrokerConnections, topic_id: UUID) ->
     brokers = list(connections.view.brokers)
     asked = random.sample(brokers, min(len(brokers), _WITNESSES))
     try:
-        answers = [await is_unknown_to(node_id) for node_id in asked]
+        answers = await asyncio.gather(*map(is_unknown_to, asked))
     except (KafkaError, PeerError):
         return False
     return bool(answers) and all(answers)

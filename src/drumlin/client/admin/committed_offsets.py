@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from drumlin.client.read.offsets import TopicPartition, by_topic
+from drumlin.client.read.offsets import by_topic
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.peer_error import only
 from drumlin.wire.embedded_protocol import NO_GENERATION
@@ -70,7 +71,7 @@ def offset_topics(
     """The topics of an OffsetCommit or a TxnOffsetCommit, which have the same fields."""
 
     def partition_of(topic: str, partition: int) -> object:
-        each = offsets[topic, partition]
+        each = offsets[TopicPartition(topic, partition)]
         return shape(
             f"{message}Partition",
             partition_index=partition,
@@ -94,7 +95,7 @@ def refused_commits(response: Any) -> Iterator[tuple[TopicPartition, ErrorCode]]
     for topic in response.topics:
         for each in topic.partitions:
             if each.error_code is not ErrorCode.none:
-                yield (topic.name, each.partition_index), each.error_code
+                yield TopicPartition(topic.name, each.partition_index), each.error_code
 
 
 def fetch_request(
@@ -153,6 +154,6 @@ def fetched_offsets(
             check(each.error_code, f"{what}: topic {topic.name!r} partition {each.partition_index}")
             if each.committed_offset >= 0:
                 epoch = getattr(each, "committed_leader_epoch", NO_EPOCH)
-                place = (topic.name, each.partition_index)
+                place = TopicPartition(topic.name, each.partition_index)
                 found[place] = OffsetAndMetadata(each.committed_offset, each.metadata or "", epoch)
     return found

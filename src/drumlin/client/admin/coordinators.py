@@ -1,4 +1,4 @@
-"""Which broker coordinates a group or a transactional id, and what shows that another one does.
+"""The coordinator of a group or a transactional id, and the errors that say it is another broker.
 
 `find_...` asks a broker. `known_...` asks only if the answer is not in memory: they are for
 attempts within `BrokerConnections.retrying`, which clears that memory when an attempt fails.
@@ -6,6 +6,7 @@ attempts within `BrokerConnections.retrying`, which clears that memory when an a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from typing import Final
 
@@ -116,10 +117,8 @@ async def find_transaction_coordinators(
 
     connection = await connections.any()
     if connection.version_of("find_coordinator") < _MANY_KEYS_FROM_VERSION:
-        return {
-            each: await find_transaction_coordinator(connections, each)
-            for each in transactional_ids
-        }
+        finding = (find_transaction_coordinator(connections, each) for each in transactional_ids)
+        return dict(zip(transactional_ids, await asyncio.gather(*finding), strict=True))
     response = await connection.request("find_coordinator", build)
     found: dict[str, int] = {}
     for each in response.coordinators:

@@ -6,7 +6,9 @@ outside only while a group has no members. Errors that may pass are tried again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+import itertools
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -26,7 +28,8 @@ from drumlin.client.admin.coordinators import (
 )
 from drumlin.client.admin.group_members import Member, classic_members, consumer_members
 from drumlin.client.errors import CommitFailed, translated
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.read.offsets import by_topic
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.peer_error import only
@@ -93,29 +96,42 @@ async def ask_coordinator(
 # -- groups ------------------------------------------------------------------------------------
 
 
-async def list_groups(connections: BrokerConnections) -> list[GroupListing]:
-    """The groups of every broker, by name."""
+async def list_groups(
+    connections: BrokerConnections,
+    states: Collection[str] = (),
+    types: Collection[str] = (),
+) -> list[GroupListing]:
+    """The groups of every broker, by name; those in these states, of these types."""
+
+    async def of_broker(node_id: int) -> list[GroupListing]:
+        connection = await connections.broker(node_id)
+        response = await connection.request("list_groups", _list_request)
+        _check(response.error_code, f"groups of broker {node_id}")
+        return [
+            GroupListing(
+                each.group_id,
+                each.group_state or None,
+                each.group_type or None,
+                each.protocol_type,
+                node_id,
+            )
+            for each in response.groups
+        ]
 
     async def attempt() -> list[GroupListing]:
         await connections.refresh(())
-        found: list[GroupListing] = []
-        for node_id in sorted(connections.view.brokers):
-            connection = await connections.broker(node_id)
-            response = await connection.request("list_groups", _list_request)
-            _check(response.error_code, f"groups of broker {node_id}")
-            found += [
-                GroupListing(
-                    each.group_id,
-                    each.group_state or None,
-                    each.group_type or None,
-                    each.protocol_type,
-                    node_id,
-                )
-                for each in response.groups
-            ]
-        return sorted(found, key=lambda each: each.group)
+        found = await asyncio.gather(*map(of_broker, connections.view.brokers))
+        return sorted(itertools.chain(*found), key=lambda each: each.group)
 
-    return await connections.retrying(attempt)
+    listed = await connections.retrying(attempt)
+    return [
+        each for each in listed if _is_among(each.state, states) and _is_among(each.type, types)
+    ]
+
+
+def _is_among(value: str | None, wanted: Collection[str]) -> bool:
+    """In any case of letters; all are, where none is wanted."""
+    return not wanted or (value or "").lower() in {each.lower() for each in wanted}
 
 
 def _list_request(shape: Shape) -> object:
@@ -234,7 +250,7 @@ def check_coordinator(group: str, refused: Mapping[TopicPartition, ErrorCode]) -
 
 
 async def delete_offsets(
-    connections: BrokerConnections, group: str, topic: str, partitions: Iterable[int]
+    connections: BrokerConnections, group: str, places: Collection[TopicPartition]
 ) -> None:
     """Forget what was committed for these partitions.
 
@@ -243,15 +259,24 @@ async def delete_offsets(
     """
 
     def build(shape: Shape) -> object:
-        parts = (shape("OffsetDeleteRequestPartition", partition_index=p) for p in partitions)
-        named = shape("OffsetDeleteRequestTopic", name=topic, partitions=tuple(parts))
-        return shape("OffsetDeleteRequest", group_id=group, topics=(named,))
+        topics = (
+            shape(
+                "OffsetDeleteRequestTopic",
+                name=topic,
+                partitions=tuple(
+                    shape("OffsetDeleteRequestPartition", partition_index=each)
+                    for each in partitions
+                ),
+            )
+            for topic, partitions in by_topic(places).items()
+        )
+        return shape("OffsetDeleteRequest", group_id=group, topics=tuple(topics))
 
     def read(response: Any) -> None:
-        what = f"group {group!r}"
-        _check(response.error_code, what)
-        for answer in only(response.topics, what).partitions:
-            _check(answer.error_code, f"group {group!r}, {topic}-{answer.partition_index}")
+        _check(response.error_code, f"group {group!r}")
+        for topic in response.topics:
+            for each in topic.partitions:
+                _check(each.error_code, f"group {group!r}, {topic.name}-{each.partition_index}")
 
     await ask_coordinator(connections, group, "offset_delete", build, read)
 

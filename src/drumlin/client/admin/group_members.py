@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.embedded_protocol import read_assigned
 
 
@@ -71,7 +71,7 @@ def consumer_members(members: Iterable[Any]) -> list[Member]:
 
 def _in_assignment(assignment: Any) -> list[TopicPartition]:
     return [
-        (topic.topic_name, partition)
+        TopicPartition(topic.topic_name, partition)
         for topic in assignment.topic_partitions
         for partition in topic.partitions
     ]
@@ -83,4 +83,6 @@ def _assigned(assignment: bytes) -> list[TopicPartition]:
         partitions = read_assigned(assignment)
     except ValueError:
         return []
-    return [(topic, number) for topic, numbers in partitions.items() for number in numbers]
+    return [
+        TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers
+    ]

@@ -15,15 +15,26 @@ from drumlin.client.admin.group_admin import (
     GroupDescription,
     ask_coordinator,
     check_coordinator,
+    describe_group,
 )
 from drumlin.client.admin.group_members import consumer_members
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import only
 from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
 from drumlin.wire.messages import Shape
 
 SHARE: Final = "share"
+
+
+async def describe_group_of_any_kind(
+    connections: BrokerConnections, group: str
+) -> GroupDescription:
+    """State and members; a group that does not exist is "Dead"."""
+    found = await describe_group(connections, group)
+    if found.type == SHARE:
+        return await describe_share_group(connections, group)
+    return found
 
 
 async def describe_share_group(connections: BrokerConnections, group: str) -> GroupDescription:
@@ -56,7 +67,7 @@ async def fetch_start_offsets(
         found = only(response.groups, f"group {group!r}")
         _check(found, f"offsets of group {group!r}")
         return {
-            (topic.topic_name, part.partition_index): OffsetAndMetadata(
+            TopicPartition(topic.topic_name, part.partition_index): OffsetAndMetadata(
                 part.start_offset, leader_epoch=part.leader_epoch
             )
             for topic in found.topics
@@ -97,7 +108,7 @@ async def alter_start_offsets(
     def read(response: Any) -> dict[TopicPartition, ErrorCode]:
         _check(response, f"group {group!r}")
         refused = {
-            (topic.topic_name, part.partition_index): error_of(part.error_code)
+            TopicPartition(topic.topic_name, part.partition_index): error_of(part.error_code)
             for topic in response.responses
             for part in topic.partitions
             if part.error_code is not ErrorCode.none

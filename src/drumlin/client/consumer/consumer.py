@@ -18,7 +18,12 @@ from drumlin.client.consumer.options import ConsumerOptions, Subscription
 from drumlin.client.errors import ClientError, translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.places import Place, check_place
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import (
+    AnyPartition,
+    TopicPartition,
+    as_partitions,
+    by_partition,
+)
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.retry import Deadline
 
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Offsets to commit: plain, or with metadata.
-Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
+Offsets = Mapping[AnyPartition, int | OffsetAndMetadata]
 #: Where to seek to.
 SeekTo = Place | OffsetAndMetadata
 
@@ -71,8 +76,10 @@ class Consumer:
     def poll(self, timeout_ms: float | None = None) -> pa.RecordBatch | None:
         """The next records of some partition; None if there are none within `timeout_ms`.
 
-        Columns are those of `Client.read`; `topic_of` tells the topic. Polling again says that
-        all records returned before are processed.
+        Polling again says that all records returned before are processed.
+
+        Returns:
+            A batch with the columns of `Client.read`; `topic_of` tells the topic.
 
         Raises:
             OffsetOutOfRange, LogTruncated, NoCommittedOffset: a partition has no valid position;
@@ -168,7 +175,7 @@ class Consumer:
 
     # -- offsets -------------------------------------------------------------------------
 
-    def commit(self, offsets: Offsets | None = None) -> None:
+    def commit(self, offsets: Offsets[AnyPartition] | None = None) -> None:
         """Commit, and wait until that is done: by default everything returned by `poll` so far.
 
         Offsets that are named are committed as they are. Without them nothing goes back behind
@@ -180,26 +187,54 @@ class Consumer:
         with translated():
             self._thread.run(self._engine.commit(_with_metadata(offsets)))
 
-    def commit_async(self, offsets: Offsets | None = None) -> Future[None]:
-        """Commit in the background, after earlier commits; the future has the outcome."""
+    def commit_async(self, offsets: Offsets[AnyPartition] | None = None) -> Future[None]:
+        """Commit in the background, after earlier commits.
+
+        Returns:
+            A future with the outcome: its `result()` raises what `commit` would.
+
+        Raises:
+            ClientError: the client is closed.
+        """
         return self._thread.submit(_translating(self._engine.commit(_with_metadata(offsets))))
 
     def committed(
-        self, partitions: Collection[TopicPartition] | None = None
+        self, partitions: Collection[tuple[str, int]] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed offsets, by default those of the assigned partitions."""
+        """The group's committed offsets, by default those of the assigned partitions.
+
+        Returns:
+            By (topic, partition): `offset`, `metadata` and `leader_epoch`; partitions without one
+            are left out.
+
+        Raises:
+            ClientError: there is no group.
+        """
         with translated():
-            places = self.assignment if partitions is None else partitions
+            places = self.assignment if partitions is None else as_partitions(partitions)
             return self._thread.run(self._engine.committed(places)) if places else {}
 
     def position(self, topic: str, partition: int, timeout_ms: float = 30_000) -> int:
-        """The offset of the next record that `poll` returns; waits until it is known."""
+        """The offset of the next record that `poll` returns; waits until it is known.
+
+        Raises:
+            RequestTimedOut: it is not known within `timeout_ms`.
+            OffsetOutOfRange, LogTruncated, NoCommittedOffset: as from `poll`.
+            ClientError: the partition is not assigned.
+        """
         with translated():
             deadline = Deadline(timeout_ms)
-            return self._thread.run(self._engine.position((topic, partition), deadline))
+            return self._thread.run(
+                self._engine.position(TopicPartition(topic, partition), deadline)
+            )
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The position of each partition, as plain values that can be committed elsewhere."""
+        """The position of each partition, as plain values that can be committed elsewhere.
+
+        Returns:
+            By (topic, partition): `offset`, `metadata` and `leader_epoch`; positions that are not
+            known yet are left out.
+        """
         return self._call(self._engine.positions.current)
 
     def group_metadata(self) -> GroupMetadata:
@@ -218,7 +253,7 @@ class Consumer:
         """
         if not isinstance(to, OffsetAndMetadata):
             check_place("to", to)
-        self._call(lambda: self._engine.seek((topic, partition), to))
+        self._call(lambda: self._engine.seek(TopicPartition(topic, partition), to))
 
     # -- partitions ----------------------------------------------------------------------
 
@@ -233,18 +268,23 @@ class Consumer:
         states = self._engine.positions
         return self._call(lambda: frozenset(each.place for each in states if each.is_paused))
 
-    def pause(self, partitions: Collection[TopicPartition] | None = None) -> None:
+    def pause(self, partitions: Collection[tuple[str, int]] | None = None) -> None:
         """Return nothing of these (by default: of any) until `resume`; keep polling meanwhile."""
-        places = self.assignment if partitions is None else partitions
+        places = self.assignment if partitions is None else as_partitions(partitions)
         self._call(lambda: self._engine.pause(places))
 
-    def resume(self, partitions: Collection[TopicPartition] | None = None) -> None:
+    def resume(self, partitions: Collection[tuple[str, int]] | None = None) -> None:
         """Undo `pause` for these, for all by default."""
-        places = self.paused if partitions is None else partitions
+        places = self.paused if partitions is None else as_partitions(partitions)
         self._call(lambda: self._engine.resume(places))
 
     def lag(self) -> dict[TopicPartition, int]:
-        """Records between the position and the end of each partition, as of its last fetch."""
+        """How far this consumer is behind.
+
+        Returns:
+            By (topic, partition): how many offsets there are between the position and the end, as
+            of the last fetch; partitions of which that is not known yet are left out.
+        """
         states = self._engine.positions
         return self._call(
             lambda: {
@@ -262,6 +302,9 @@ class Consumer:
         Args:
             leave: whether it leaves for good. By default a static member does not: the group
                 keeps its partitions until its session ends, as it is expected back.
+
+        Raises:
+            ClientError: in a callback of the client's own thread. A commit that fails is logged.
         """
         self._close(is_done=True, leave=leave)
 
@@ -315,12 +358,14 @@ def topic_of(batch: pa.RecordBatch) -> str:
     return topic.decode()
 
 
-def _with_metadata(offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
+def _with_metadata(
+    offsets: Offsets[AnyPartition] | None,
+) -> dict[TopicPartition, OffsetAndMetadata] | None:
     if offsets is None:
         return None
     return {
         place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
-        for place, each in offsets.items()
+        for place, each in by_partition(offsets).items()
     }
 
 

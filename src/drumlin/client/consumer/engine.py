@@ -33,7 +33,7 @@ from drumlin.client.errors import (
     RequestTimedOut,
 )
 from drumlin.client.places import Place
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
 from drumlin.peer.retry import Deadline, backoff_s, is_retriable
@@ -426,12 +426,14 @@ class ConsumerEngine:
             _log.warning("topic %r does not exist; group %r waits for it", topic, self._group_id)
 
     async def _take_all(self) -> None:
-        """All partitions that the topics have now, for a consumer without a group."""
+        """Read all partitions that the topics have now: for a consumer without a group."""
         assert self._subscription is not None
         wanted = await wanted_topics(self._prompt, self._subscription)
         await self._prompt.retrying(lambda: self._prompt.refresh(wanted))
         topics = self._prompt.view.topics
-        self._begin({(topic, each) for topic in wanted for each in topics[topic].partitions})
+        self._begin(
+            {TopicPartition(topic, each) for topic in wanted for each in topics[topic].partitions}
+        )
         self._something_changed()
 
     # -- waking --------------------------------------------------------------------------

@@ -1,6 +1,9 @@
 """The options of a consumer, and their checks.
 
-Names and defaults follow Kafka's consumer where it has the same thing; units come last.
+Defaults stand in the signature of `Client.consumer`, which says what each option means. They are
+those of Kafka's consumer where it has the same thing, but for five: `start` and `out_of_range` (for
+both it has "latest"), `max_records` (500), `max_bytes_per_batch` (1 MiB) and `metadata_refresh_ms`
+(five minutes). Units come last in names.
 """
 
 from __future__ import annotations
@@ -8,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypedDict
+from typing import Final, Literal
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Decode
 from drumlin.client.consumer.assignors import ASSIGNORS
 from drumlin.client.places import Time, is_time, timestamp_of
-from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.read.reader import ReadOptions, schema_of
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.options import Isolation
 from drumlin.zookeeper.consumer_offsets import can_have_group
 
@@ -24,18 +27,25 @@ GroupProtocol = Literal["classic", "consumer"]
 #: Where a group's offsets are kept, as high-level consumers of old had it.
 #: "ads" is what Arenadata Streaming's consumers of old call "kafka".
 OffsetsStorage = Literal["kafka", "zookeeper", "ads"]
-Delivery = Literal["at_least_once", "at_most_once"]
+ConsumerDelivery = Literal["at_least_once", "at_most_once"]
 #: Where reading starts without a committed offset. "committed": nowhere, poll raises.
 Start = Literal["earliest", "latest", "committed"] | Time
-#: What to do when the log does not hold the position any more. "raise": poll raises.
+#: What to do when the log no longer holds the position. "raise": poll raises.
 OutOfRange = Literal["raise", "earliest", "latest"]
 OnPartitions = Callable[[frozenset[TopicPartition]], object]
+#: Called with the partition, its old position and its new one.
+OnReset = Callable[[TopicPartition, int, int], object]
 
 _STARTS: Final = ("earliest", "latest", "committed")
 
 
-class ConsumerKeywords(TypedDict, total=False):
-    """The options of `Client.consumer`, which says what they mean."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """The ways in which a consumer reads, and keeps its offsets. Its group is not among them.
+
+    Raises:
+        TypeError, ValueError: an option cannot have this value, or not with another one's.
+    """
 
     protocol: GroupProtocol
     assignors: Sequence[str]
@@ -45,7 +55,7 @@ class ConsumerKeywords(TypedDict, total=False):
     session_timeout_ms: int
     heartbeat_interval_ms: int
     max_poll_interval_ms: int
-    delivery: Delivery
+    delivery: ConsumerDelivery
     commit_interval_ms: int | None
     offsets_storage: OffsetsStorage
     dual_commit: bool
@@ -66,43 +76,7 @@ class ConsumerKeywords(TypedDict, total=False):
     on_assigned: OnPartitions | None
     on_revoked: OnPartitions | None
     on_lost: OnPartitions | None
-    on_reset: Callable[[TopicPartition, int, int], object] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerOptions:
-    """Limits and habits of a consumer; `Client.consumer` says what they mean."""
-
-    protocol: GroupProtocol = "classic"
-    assignors: Sequence[str] = ("range", "cooperative-sticky")
-    server_assignor: str | None = None
-    group_instance_id: str | None = None
-    rack: str | None = None
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    delivery: Delivery = "at_least_once"
-    commit_interval_ms: int | None = 5_000
-    offsets_storage: OffsetsStorage = "kafka"
-    dual_commit: bool = False
-    zookeeper: str | None = None
-    zookeeper_config: Mapping[str, str] | None = None
-    start: Start = "earliest"
-    out_of_range: OutOfRange = "raise"
-    isolation: Isolation = "read_uncommitted"
-    columns: Sequence[str] | None = None
-    headers: bool = False
-    decode: Decode | None = None
-    max_records: int | None = None
-    max_bytes_per_batch: int = 8 << 20
-    buffer_bytes: int = 64 << 20
-    max_wait_ms: int = 500
-    idle_timeout_ms: int | None = None
-    metadata_refresh_ms: int = 30_000
-    on_assigned: OnPartitions | None = None
-    on_revoked: OnPartitions | None = None
-    on_lost: OnPartitions | None = None
-    on_reset: Callable[[TopicPartition, int, int], object] | None = None
+    on_reset: OnReset | None
 
     def __post_init__(self) -> None:
         if self.protocol not in ("classic", "consumer"):
@@ -155,11 +129,8 @@ class ConsumerOptions:
 
     @property
     def read_options(self) -> ReadOptions:
-        """What decoding needs to know."""
-        options = ReadOptions(headers=self.headers)
-        if self.columns is not None:
-            options["columns"] = self.columns
-        return options
+        """The part that decoding needs."""
+        return ReadOptions(columns=self.columns, headers=self.headers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Where a consumer is in each of its partitions. Plain state, changed in the loop only.
+"""A consumer's position in each of its partitions. Plain state, changed in the loop only.
 
 Three offsets, no further apart than what is buffered and what the user is processing:
 
@@ -17,7 +17,7 @@ from enum import Enum, auto
 
 from drumlin.client.admin.committed_offsets import NO_EPOCH, OffsetAndMetadata
 from drumlin.client.errors import ClientError
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 
 NO_OFFSET = -1
 
@@ -25,7 +25,7 @@ _VERSIONS = itertools.count()
 
 
 class Stage(Enum):
-    """What stands between a partition and fetching it."""
+    """A stage on a partition's way to being fetched."""
 
     STARTING = auto()  # where to begin is being asked for
     CHECKING = auto()  # a new leader is asked whether its log holds what was read

@@ -1,4 +1,4 @@
-"""How much the streams of one reader may hold, fetched or in flight. Lives in the loop.
+"""The memory that the streams of one reader share, fetched or in flight. Lives in the loop.
 
 A record batch comes whole, however small a fetch was asked for: where batches are large, less is
 fetched ahead. What the reader waits for is fetched in any case.
@@ -51,7 +51,7 @@ class FetchMemory:
 
 
 class Share:
-    """What one stream holds, and whether the reader waits for it."""
+    """One stream's share: the bytes that it holds, and whether the reader waits for it."""
 
     def __init__(self, memory: FetchMemory) -> None:
         self._memory = memory

@@ -1,4 +1,4 @@
-"""How far a log reached at a time: up to its first record that is younger.
+"""The end of a log at a time in the past: the offset of the first record that is younger.
 
 Brokers look for the first record *or marker* that is not older than a time, and a marker has the
 time at which its transaction ended, whatever its records say. Here records alone count: the log is
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.places import Place, first_ms, is_time
 from drumlin.client.read import reader
-from drumlin.client.read.offsets import TopicPartition, look_up
+from drumlin.client.read.offsets import look_up
 from drumlin.client.read.range_stream import OffsetRange
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 
@@ -45,14 +46,14 @@ def ends_at(
         for place, each in found.items()
         if 0 <= each.offset < end_offsets[place]
     ]
-    options: reader.ReadOptions = {"columns": ["offset", "timestamp"], "isolation": isolation}
+    options = reader.ReadOptions(columns=["offset", "timestamp"], isolation=isolation)
     ends = dict(end_offsets)
     for wanted, batches in reader.read_each_range(
         thread, connections, unseen, options, leaders_only=True
     ):
         younger = _first_younger(batches, at_ms)
         if younger is not None:
-            ends[wanted.topic, wanted.partition] = younger
+            ends[wanted.place] = younger
     return ends
 
 
@@ -75,7 +76,7 @@ def cut_at_times(
     isolation: Isolation,
 ) -> list[OffsetRange]:
     """Ranges whose end is a time, up to their first record at or after it; empty ones left out."""
-    ends = {(each.topic, each.partition): each.end_offset for each in ranges}
+    ends = {each.place: each.end_offset for each in ranges}
     by_time: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
     for place, offset in ends.items():
         spec = end[place[1]] if isinstance(end, Mapping) else end
@@ -83,7 +84,7 @@ def cut_at_times(
             by_time[first_ms(spec)][place] = offset
     for time_ms, of_now in by_time.items():
         ends |= ends_at(thread, connections, of_now, time_ms - 1, isolation)
-    cut = [each._replace(end_offset=ends[each.topic, each.partition]) for each in ranges]
+    cut = [each._replace(end_offset=ends[each.place]) for each in ranges]
     return [each for each in cut if each.start_offset < each.end_offset]
 
 

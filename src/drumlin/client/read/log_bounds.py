@@ -1,13 +1,15 @@
-"""Where the logs of partitions begin and end: what a committed offset is checked against."""
+"""The start and the end of partitions' logs: the bounds of what can be read and committed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from drumlin.client.read.offsets import TopicPartition, list_offsets
+from drumlin.client.read.offsets import list_offsets
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.options import Isolation
 
 
 class LogBounds(NamedTuple):
@@ -29,17 +31,27 @@ async def log_bounds(
     `led_only`: those without a leader too, in place of waiting for one.
     """
     existing = await existing_partitions(connections, places)
+    return await bounds_of(connections, existing, "read_uncommitted", led_only=led_only)
+
+
+async def bounds_of(
+    connections: BrokerConnections,
+    places: Collection[TopicPartition],
+    isolation: Isolation,
+    *,
+    led_only: bool = False,
+) -> dict[TopicPartition, LogBounds]:
+    """The bounds of partitions that exist: both ends are asked for at the same time.
+
+    A log whose start moves meanwhile is empty: its end is never before its start.
+    """
     starts, ends = await asyncio.gather(
-        *(
-            list_offsets(
-                connections, dict.fromkeys(existing, at), "read_uncommitted", led_only=led_only
-            )
-            for at in ("earliest", "latest")
-        )
+        list_offsets(connections, dict.fromkeys(places, "earliest"), isolation, led_only=led_only),
+        list_offsets(connections, dict.fromkeys(places, "latest"), isolation, led_only=led_only),
     )
     return {
-        each: LogBounds(starts[each].offset, ends[each].offset)
-        for each in existing
+        each: LogBounds(starts[each].offset, max(starts[each].offset, ends[each].offset))
+        for each in places
         if each in starts and each in ends
     }
 
@@ -51,7 +63,7 @@ async def existing_partitions(
     await connections.retrying(lambda: connections.refresh(None))
     topics = connections.view.topics
     return [
-        (topic, partition)
+        TopicPartition(topic, partition)
         for topic, partition in places
         if topic in topics and partition in topics[topic].partitions
     ]

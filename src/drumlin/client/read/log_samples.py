@@ -92,7 +92,7 @@ async def _sample(connections: BrokerConnections, place: LogPlace) -> LogSample 
 
 
 def _whole_bytes(records: Buffer) -> int:
-    """How many of the bytes are whole batches; at least one is."""
+    """The size of the whole batches among the bytes; there is one at least."""
     position = 0
     while position + 12 <= len(records):
         _, size = parse_offset_and_length(records, position)

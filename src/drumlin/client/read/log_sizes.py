@@ -1,4 +1,4 @@
-"""How many bytes partitions take in their leaders' logs: what plans of large reads go by."""
+"""The bytes that partitions take in their leaders' logs: large reads are planned by them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from drumlin.client.read.offsets import TopicPartition, by_topic
+from drumlin.client.read.offsets import by_topic
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.messages import Shape
 
@@ -25,7 +26,9 @@ async def partition_sizes(
         await connections.refresh(topics)
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
         for topic, partition in partitions:
-            by_leader[connections.view.leader_of(topic, partition)].append((topic, partition))
+            by_leader[connections.view.leader_of(topic, partition)].append(
+                TopicPartition(topic, partition)
+            )
         answers = await asyncio.gather(
             *(_ask(connections, leader, led) for leader, led in by_leader.items())
         )
@@ -47,7 +50,7 @@ async def _ask(
     connection = await connections.broker(leader)
     response: Any = await connection.request("describe_log_dirs", build)
     return {
-        (topic.name, each.partition_index): each.partition_size
+        TopicPartition(topic.name, each.partition_index): each.partition_size
         for result in response.results
         for topic in result.topics
         for each in topic.partitions

@@ -1,4 +1,4 @@
-"""Which replica of a partition to read from: the leader, or one nearer that it names (KIP-392).
+"""The replica of a partition to read from: the leader, or one nearer that it names (KIP-392).
 
 Traffic between zones costs money, so a broker with a replica selector sends a client to a
 follower in the rack that the client names. Plain state without I/O.
@@ -17,7 +17,7 @@ _FOLLOWED_S: Final = 300.0
 
 
 class NearestReplica:
-    """What is known about one partition. Without a rack, only the leader is read."""
+    """The nearest replica of one partition. Without a rack, only the leader is read."""
 
     def __init__(self, rack: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._rack = rack

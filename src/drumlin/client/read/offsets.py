@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from drumlin.client.places import OffsetSpec, timestamp_of
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import ISOLATION_LEVELS, Isolation
 from drumlin.peer.peer_error import InvalidResponse
 from drumlin.peer.retry import is_retriable
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
-
-TopicPartition = tuple[str, int]
 
 _VERSION_MAX: Final = 9  # later ones add only timestamps for tiered logs
 _NOT_A_REPLICA: Final = -1
@@ -99,7 +98,7 @@ async def offsets_of_topic(
 ) -> dict[int, int]:
     """The offset of one place in each partition; the end, where no record is that young."""
     partitions = await connections.partitions(topic)
-    wanted = {(topic, each): at for each in partitions}
+    wanted = {TopicPartition(topic, each): at for each in partitions}
     found = await list_offsets_or_ends(connections, wanted, isolation)
     return {partition: offset for (_, partition), offset in found.items()}
 
@@ -142,7 +141,7 @@ async def _ask(
                         shape(
                             "ListOffsetsPartition",
                             partition_index=each,
-                            timestamp=timestamps[topic, each],
+                            timestamp=timestamps[TopicPartition(topic, each)],
                         )
                         for each in partitions
                     ),
@@ -163,7 +162,7 @@ def _take(
     """Move what was answered from `missing` to `found`; gives the errors of the others."""
     for topic in answer.topics:
         for each in topic.partitions:
-            place = (topic.name, each.partition_index)
+            place = TopicPartition(topic.name, each.partition_index)
             if place not in missing:
                 continue  # not asked for
             if each.error_code is not ErrorCode.none:

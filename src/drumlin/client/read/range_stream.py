@@ -2,7 +2,7 @@
 
 One piece lies ready and one is on the way, so that the network never waits for the decoder;
 `fetch_memory.py` bounds what all take. Where the next fetch starts follows from the batches that
-came, not from the records in them: offsets that hold nothing any more are passed over.
+came, not from the records in them: offsets without a record are passed over.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 from drumlin.client.errors import ClientError, LogEndsEarly, OffsetOutOfRange
 from drumlin.client.read.fetch_memory import FetchMemory
+from drumlin.client.read.log_bounds import bounds_of
 from drumlin.client.read.nearest_replica import NearestReplica
-from drumlin.client.read.offsets import list_offsets
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.fetch import end_of_batches, fetch
@@ -38,6 +39,10 @@ class OffsetRange(NamedTuple):
     start_offset: int
     end_offset: int
     fetch_bytes: int | None = None
+
+    @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
 
 class RangeStream:
@@ -172,10 +177,9 @@ class RangeStream:
             )
 
     async def _out_of_range(self, offset: int) -> OffsetOutOfRange:
-        place = (self._range.topic, self._range.partition)
-        start = await list_offsets(self._connections, {place: "earliest"}, self._isolation)
-        end = await list_offsets(self._connections, {place: "latest"}, self._isolation)
-        return OffsetOutOfRange(*place, offset, start[place].offset, end[place].offset)
+        place = self._range.place
+        bounds = await bounds_of(self._connections, [place], self._isolation)
+        return OffsetOutOfRange(*place, offset, *bounds[place])
 
     @property
     def _where(self) -> str:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Decode
 from drumlin.client.errors import CorruptData, OffsetOutOfRange, RecordsMissing
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.needs_arrow import needing_arrow
-from drumlin.client.places import OffsetSpec, Place, check_partitions
+from drumlin.client.places import OffsetSpec, Place, check_partitions, is_time
 from drumlin.client.read.fetch_memory import FetchMemory
-from drumlin.client.read.offsets import TopicPartition, list_offsets
+from drumlin.client.read.log_bounds import LogBounds, bounds_of
+from drumlin.client.read.offsets import list_offsets
 from drumlin.client.read.range_stream import OffsetRange, RangeStream
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.records.batch.corrupt_record import CorruptRecord
@@ -50,29 +54,25 @@ class ReadRecord(NamedTuple):
     headers: Headers
 
 
-class ReadOptions(TypedDict, total=False):
-    """The options of all calls that read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """The options of all calls that read; `Client.read` says what they mean.
 
-    headers: bool
-    columns: Sequence[str]
-    isolation: Isolation
-    max_bytes_per_batch: int
-    decode: Decode | None
-    without_gaps: bool
-
-
-def check_options(call: str, options: ReadOptions) -> None:
-    """
     Raises:
-        TypeError, ValueError: options that `call` does not have, or that are invalid.
-        ModuleNotFoundError: there is no Arrow to read into.
+        TypeError, ValueError: an option cannot have this value. Columns are checked by `schema_of`.
     """
-    arguments.known_options(call, options, ReadOptions.__annotations__)
-    arguments.isolation_level(options.get("isolation", "read_uncommitted"))
-    size_bytes = options.get("max_bytes_per_batch", FETCH_BYTES)
-    arguments.whole_number("max_bytes_per_batch", size_bytes, 1, 2**31 - 1)
-    arguments.decoding(options.get("decode"))
-    schema_of(options)
+
+    decode: Decode | None = None
+    columns: Sequence[str] | None = None
+    headers: bool = False
+    isolation: Isolation = "read_uncommitted"
+    max_bytes_per_batch: int = FETCH_BYTES
+    without_gaps: bool = False
+
+    def __post_init__(self) -> None:
+        arguments.isolation_level(self.isolation)
+        arguments.whole_number("max_bytes_per_batch", self.max_bytes_per_batch, 1, 2**31 - 1)
+        arguments.decoding(self.decode)
 
 
 async def plan(
@@ -99,53 +99,58 @@ async def plan(
     for name, given in (("start", start), ("end", end)):
         if isinstance(given, Mapping):
             check_partitions(name, given, wanted)
-    places = [(topic, each) for each in wanted]
-    firsts = await _offsets(connections, dict.fromkeys(places, "earliest"), isolation)
-    ends = await _offsets(connections, dict.fromkeys(places, "latest"), isolation)
-    starts = await _resolve(connections, places, start, isolation, firsts, ends)
-    stops = await _resolve(connections, places, end, isolation, firsts, ends)
+    places = [TopicPartition(topic, each) for each in wanted]
+    bounds, starts_by_time, stops_by_time = await asyncio.gather(
+        bounds_of(connections, places, isolation),
+        _look_up_times(connections, places, start, isolation),
+        _look_up_times(connections, places, end, isolation),
+    )
+    ranges = []
     for place in places:
-        if not firsts[place] <= starts[place] <= ends[place]:
-            raise OffsetOutOfRange(*place, starts[place], firsts[place], ends[place])
-    ranges = [OffsetRange(*each, starts[each], min(stops[each], ends[each])) for each in places]
-    return [each for each in ranges if each.start_offset < each.end_offset]
+        log = bounds[place]
+        first = _offset_of(start, place, log, starts_by_time)
+        if log.clamp(first) != first:
+            raise OffsetOutOfRange(*place, first, *log)
+        stop = min(_offset_of(end, place, log, stops_by_time), log.end_offset)
+        if first < stop:
+            ranges.append(OffsetRange(*place, first, stop))
+    return ranges
 
 
-async def _resolve(
+async def _look_up_times(
     connections: BrokerConnections,
     places: Sequence[TopicPartition],
     at: Place | Mapping[int, Place],
     isolation: Isolation,
-    firsts: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """The offsets that a place, or one for each partition, stands for."""
-    offsets: dict[TopicPartition, int] = {}
-    times: dict[TopicPartition, OffsetSpec] = {}
-    for place in places:
-        spec = at[place[1]] if isinstance(at, Mapping) else at
-        if isinstance(spec, int):
-            offsets[place] = spec
-        elif spec == "earliest":
-            offsets[place] = firsts[place]
-        elif spec == "latest":
-            offsets[place] = ends[place]
-        else:
-            times[place] = spec
-    found = await _offsets(connections, times, isolation)
-    young = {place: ends[place] if offset < 0 else offset for place, offset in found.items()}
-    return offsets | young
-
-
-async def _offsets(
-    connections: BrokerConnections,
-    wanted: Mapping[TopicPartition, OffsetSpec],
-    isolation: Isolation,
-) -> dict[TopicPartition, int]:
-    if not wanted:
+    """The offsets that brokers find, of those places that are times; -1 where all is older."""
+    specs = ((place, _spec_of(at, place)) for place in places)
+    times: dict[TopicPartition, OffsetSpec] = {
+        place: spec for place, spec in specs if is_time(spec)
+    }
+    if not times:
         return {}
-    found = await list_offsets(connections, wanted, isolation)
+    found = await list_offsets(connections, times, isolation)
     return {place: each.offset for place, each in found.items()}
+
+
+def _spec_of(at: Place | Mapping[int, Place], place: TopicPartition) -> Place:
+    return at[place[1]] if isinstance(at, Mapping) else at
+
+
+def _offset_of(
+    at: Place | Mapping[int, Place],
+    place: TopicPartition,
+    log: LogBounds,
+    by_time: Mapping[TopicPartition, int],
+) -> int:
+    """The offset that a place stands for; that of a time is always in the log."""
+    spec = _spec_of(at, place)
+    if isinstance(spec, int):
+        return spec
+    if place in by_time:
+        return log.clamp(by_time[place]) if by_time[place] >= 0 else log.end_offset
+    return log.start_offset if spec == "earliest" else log.end_offset
 
 
 def read_ranges(
@@ -172,7 +177,7 @@ def read_records(
     isolation: Isolation,
 ) -> Iterator[list[ReadRecord]]:
     """The same without Arrow, and slower: each record is made in Python."""
-    options: ReadOptions = {"isolation": isolation}
+    options = ReadOptions(isolation=isolation)
     for _, records in _decode_each_range(thread, connections, ranges, options, _records):
         yield from records
 
@@ -195,7 +200,7 @@ def read_each_range(
 
     def decode(piece: PartitionFetch, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         for batch in _batches(piece, wanted, options):
-            yield tables.decoded(batch, options.get("decode"), wanted.topic)
+            yield tables.decoded(batch, options.decode, wanted.topic)
 
     return _decode_each_range(
         thread, connections, ranges, options, decode, leaders_only=leaders_only
@@ -213,8 +218,7 @@ def _decode_each_range(
 ) -> Iterator[tuple[OffsetRange, Iterator[T]]]:
     waiting = deque(ranges)
     open_streams: deque[tuple[OffsetRange, RangeStream]] = deque()
-    isolation = options.get("isolation", "read_uncommitted")
-    fetch_bytes = options.get("max_bytes_per_batch", FETCH_BYTES)
+    fetch_bytes = options.max_bytes_per_batch
 
     def size_of(wanted: OffsetRange) -> int:
         return min(wanted.fetch_bytes or fetch_bytes, fetch_bytes)
@@ -229,7 +233,7 @@ def _decode_each_range(
 
     async def open_stream(wanted: OffsetRange) -> RangeStream:
         rack = "" if leaders_only else connections.options.client_rack
-        return RangeStream(connections, wanted, isolation, fetch_bytes, memory, rack)
+        return RangeStream(connections, wanted, options.isolation, fetch_bytes, memory, rack)
 
     try:
         while waiting or open_streams:
@@ -237,8 +241,8 @@ def _decode_each_range(
                 wanted = waiting.popleft()
                 open_streams.append((wanted, thread.run(open_stream(wanted))))
             wanted, stream = open_streams[0]
-            without_gaps = options.get("without_gaps", False)
-            yield wanted, _read_stream(thread, connections, wanted, stream, decode, without_gaps)
+            gaps_matter = options.without_gaps
+            yield wanted, _read_stream(thread, connections, wanted, stream, decode, gaps_matter)
             _close(thread, open_streams.popleft()[1])
     finally:
         for _, stream in open_streams:
@@ -271,7 +275,7 @@ def _read_stream(
 
 
 def _check_gaps(piece: PartitionFetch, wanted: OffsetRange, expected: int) -> int:
-    """Where the piece ends.
+    """The end offset of the piece.
 
     Raises:
         RecordsMissing: the log has no record and no marker at an offset of the range.
@@ -297,7 +301,7 @@ def schema_of(options: ReadOptions) -> pa.Schema:
     with needing_arrow():
         from drumlin.records.columns.columns import record_schema
 
-    return record_schema(options.get("columns"), with_headers=options.get("headers", False))
+    return record_schema(options.columns, with_headers=options.headers)
 
 
 def _records(piece: PartitionFetch, wanted: OffsetRange) -> Iterator[list[ReadRecord]]:

@@ -1,4 +1,4 @@
-"""What a restore was asked for, and the marker that says that it was completed.
+"""The request of a restore, and the marker that says that it was completed.
 
 The marker is what a consumer group has committed, in the transaction of the restored records: for
 each partition of the source the offset up to which it was read, and as metadata the request and
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from drumlin.client import arguments
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.places import Point, check_point, is_time, last_ms
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 
 _PREFIX: Final = "drumlin-restore-"
 #: Where a marker has the id of the topic, by whether it was completed.
@@ -33,7 +33,7 @@ def name_for(target: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """What is to be restored: a state, or with `records` or `first` the records themselves."""
+    """A request to restore: a state, or with `records` or `first` the records themselves."""
 
     source: str
     at: Point | None = None
@@ -66,7 +66,7 @@ class RestoreRequest:
 
 
 class Marker(NamedTuple):
-    """What a restore has left, for all of its partitions."""
+    """The marker of a restore, for all of its partitions."""
 
     source: str
     end_offsets: dict[int, int]
@@ -104,7 +104,7 @@ def marked(
     for partition, offset in end_offsets.items():
         more = {"asked": asked[partition]} if asked.get(partition, offset) != offset else {}
         metadata = json.dumps(told | more)
-        found[request.source, partition] = OffsetAndMetadata(offset, metadata)
+        found[TopicPartition(request.source, partition)] = OffsetAndMetadata(offset, metadata)
     return found
 
 

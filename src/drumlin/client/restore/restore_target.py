@@ -1,7 +1,7 @@
 """The topic that a restore writes: made like the source, or found, and without others' records.
 
-Nothing here writes records; whoever does has begun a transaction of the restore's name before, so
-that no earlier attempt is at it any more.
+Nothing here writes records. Its caller has begun a transaction under the restore's name, which
+fences all earlier attempts.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RestoreTarget:
         self.topic_id = topic.topic_id
 
     def marker_of(self, request: RestoreRequest) -> Marker | None:
-        """What an earlier restore of this request has left, complete or not.
+        """The marker that an earlier restore of this request has left, complete or not.
 
         Raises:
             NotRestored: it was another request.
@@ -95,7 +95,7 @@ class RestoreTarget:
         if any(stable[each] < ends[each] for each in ends):
             raise NotRestored(f"another transaction is open in topic {name!r}")
         ranges = self._ask(whole_ranges(connections, name, None, _ISOLATION))
-        options: reader.ReadOptions = {"columns": ["offset"], "isolation": _ISOLATION}
+        options = reader.ReadOptions(columns=["offset"], isolation=_ISOLATION)
         with translated():
             batches = reader.read_ranges(self._thread, connections, ranges, options)
             if any(batch.num_rows for batch in batches):
@@ -112,7 +112,7 @@ class RestoreTarget:
             raise NotRestored(f"topic {self.name!r} was deleted while it was restored")
 
     def batch_bytes(self, wanted: int) -> int:
-        """How large a batch of records may be here: as wanted, or less."""
+        """The size that a batch of records may have here: as wanted, or less."""
         configs = self._ask(admin.topic_configs(self._connections, self.name))
         limits = (configs[key].value for key in _LIMITS_OF_BATCHES if key in configs)
         return min([wanted, *(int(each) for each in limits if each is not None)])

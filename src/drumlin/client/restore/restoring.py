@@ -45,7 +45,7 @@ _ISOLATION: Final[Isolation] = "read_committed"
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What a restore has done, or has found done by an earlier one (`was_there`)."""
+    """The outcome of a restore, or of an earlier one that had done it (`was_there`)."""
 
     source: str
     target: str
@@ -58,7 +58,7 @@ class RestoreReport:
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """How a target is made and written."""
+    """The ways in which a target is made and written."""
 
     configs: Mapping[str, str] = field(default_factory=dict)
     """Of the new topic, before those of the source."""
@@ -154,7 +154,7 @@ class Restorer:
             end_offset = each.end_offset
             if first is not None:
                 end_offset = min(end_offset, each.start_offset + first)
-            ends[each.topic, each.partition] = end_offset
+            ends[each.place] = end_offset
         claims = await claim_states(
             self._connections,
             ends,
@@ -168,7 +168,7 @@ class Restorer:
         schema = snapshots.schema_of(None, headers=True)
         with translated():
             if self._request.is_of_records:
-                options: reader.ReadOptions = {"columns": schema.names, "isolation": _ISOLATION}
+                options = reader.ReadOptions(columns=schema.names, isolation=_ISOLATION)
                 yield from self._first(exact_reader.read(wanted, options))
                 exact_reader.confirm(wanted)
                 return

@@ -5,6 +5,7 @@ Only leaders are read: the claims (`state_claims.py`) are about what they hold.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -35,9 +36,9 @@ class ExactReader:
         Raises:
             StateNotExact: records are missing.
         """
-        place = wanted.topic, wanted.partition
+        place = wanted.place
         claimed = self._claims[place]
-        options = {**options, "without_gaps": claimed.needs_all}
+        options = dataclasses.replace(options, without_gaps=claimed.needs_all)
         try:
             yield from reader.read_ranges(
                 self._thread, self._connections, [wanted], options, leaders_only=True
@@ -53,5 +54,5 @@ class ExactReader:
         Raises:
             StateNotExact: what was read may not tell the state.
         """
-        place = wanted.topic, wanted.partition
+        place = wanted.place
         self._thread.run(confirm_states(self._connections, {place: self._claims[place]}))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from drumlin.client.admin.admin import ConfigEntry, topic_configs
-from drumlin.client.read.offsets import OffsetAndTimestamp, TopicPartition, list_offsets, look_up
+from drumlin.client.read.offsets import list_offsets, look_up
 from drumlin.client.state.state_claims import Claim, Claims, LogFacts, check, claim
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -19,7 +21,7 @@ _NOT_KNOWN: Final = (ErrorCode.unsupported_version, ErrorCode.invalid_request)
 
 
 class Told(NamedTuple):
-    """What the leader of a partition tells of its states; see `wire/exact_from.py`."""
+    """The answer of a partition's leader about its states; see `wire/exact_from.py`."""
 
     exact_from: int
     leader_epoch: int
@@ -82,22 +84,30 @@ async def exact_from(
     }
 
 
+async def exact_from_of_topic(connections: BrokerConnections, topic: str) -> dict[int, int]:
+    """The same for all partitions of a topic that tell it."""
+    places = [TopicPartition(topic, each) for each in await connections.partitions(topic)]
+    found = await exact_from(connections, places)
+    return {partition: each.exact_from for (_, partition), each in found.items()}
+
+
 async def log_facts(
     connections: BrokerConnections,
     places: Collection[TopicPartition],
     claims: Claims | None = None,
 ) -> dict[TopicPartition, LogFacts]:
-    """What matters of these logs: before reading, or for `claims` afterwards.
+    """The facts that decide about these logs: before reading, or for `claims` afterwards.
 
     Afterwards it is mostly one request to each leader, since each reducer of a query asks.
     """
     isolation: Isolation = "read_uncommitted"
-    told = await exact_from(connections, places)
+    starts_of = places if claims is None else ()
+    told, first = await asyncio.gather(
+        exact_from(connections, places),
+        list_offsets(connections, dict.fromkeys(starts_of, "earliest"), isolation),
+    )
     untold = [place for place in places if place not in told]
     last = await list_offsets(connections, dict.fromkeys(untold, "latest"), isolation)
-    first: Mapping[TopicPartition, OffsetAndTimestamp] = {}
-    if claims is None:
-        first = await list_offsets(connections, dict.fromkeys(places, "earliest"), isolation)
     facts = {}
     for place in places:
         start_offset = first[place].offset if place in first else -1
@@ -107,12 +117,10 @@ async def log_facts(
             end = last[place]
             facts[place] = LogFacts(start_offset, end.offset, None, end.leader_epoch)
     unclear = {
-        topic
-        for topic, partition in places
-        if not _is_clear(told.get((topic, partition)), (claims or {}).get((topic, partition)))
+        place.topic for place in places if not _is_clear(told.get(place), (claims or {}).get(place))
     }
-    for topic in unclear:
-        configs = await topic_configs(connections, topic)
+    found = await asyncio.gather(*(topic_configs(connections, topic) for topic in unclear))
+    for topic, configs in zip(unclear, found, strict=True):
         of_topic = {place: each for place, each in facts.items() if place[0] == topic}
         facts |= {place: _with_configs(each, configs) for place, each in of_topic.items()}
     return facts

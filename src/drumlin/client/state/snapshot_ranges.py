@@ -12,8 +12,9 @@ from drumlin.client.errors import OffsetOutOfRange, translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.places import Point, check_partitions, last_ms
 from drumlin.client.read.log_at_time import ends_at
-from drumlin.client.read.offsets import TopicPartition, list_offsets
+from drumlin.client.read.log_bounds import bounds_of
 from drumlin.client.read.range_stream import OffsetRange
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -27,7 +28,7 @@ def ranges_until(
     at: Point | None,
     isolation: Isolation,
 ) -> list[OffsetRange]:
-    """All of these partitions (None: every one), from the log's start up to the point.
+    """The ranges of these partitions (None: of all), from the log's start up to the point.
 
     Raises:
         UnknownTopic: unknown topic or partition.
@@ -38,12 +39,12 @@ def ranges_until(
         found = thread.run(whole_ranges(connections, topic, partitions, isolation))
         if at is None:
             return found
-        stops = {(topic, each.partition): each.end_offset for each in found}
+        stops = {each.place: each.end_offset for each in found}
         if isinstance(at, Mapping):
             stops = _stops(found, at)
         else:
             stops = ends_at(thread, connections, stops, last_ms(at), isolation)
-        return [each._replace(end_offset=stops[topic, each.partition]) for each in found]
+        return [each._replace(end_offset=stops[each.place]) for each in found]
 
 
 async def whole_ranges(
@@ -52,7 +53,7 @@ async def whole_ranges(
     partitions: Sequence[int] | None,
     isolation: Isolation,
 ) -> list[OffsetRange]:
-    """All of these partitions (None: every one), from the log's start to its end of now.
+    """The ranges of these partitions (None: of all), from the log's start to its present end.
 
     Raises:
         KafkaError: unknown topic or partition.
@@ -63,13 +64,9 @@ async def whole_ranges(
         if partition not in existing:
             where = f"topic {topic!r} partition {partition} does not exist"
             raise KafkaError(ErrorCode.unknown_topic_or_partition, where)
-    places = [(topic, each) for each in wanted]
-    if not places:
-        return []
-    # In this order: a start that moves meanwhile does not come after its end.
-    starts = await list_offsets(connections, dict.fromkeys(places, "earliest"), isolation)
-    ends = await list_offsets(connections, dict.fromkeys(places, "latest"), isolation)
-    return [OffsetRange(*each, starts[each].offset, ends[each].offset) for each in places]
+    places = [TopicPartition(topic, each) for each in wanted]
+    bounds = await bounds_of(connections, places, isolation)
+    return [OffsetRange(*each, *bounds[each]) for each in places]
 
 
 def _stops(ranges: Sequence[OffsetRange], offsets: Mapping[int, int]) -> dict[TopicPartition, int]:
@@ -77,4 +74,4 @@ def _stops(ranges: Sequence[OffsetRange], offsets: Mapping[int, int]) -> dict[To
     for topic, partition, start, end, _ in ranges:
         if not start <= offsets[partition] <= end:
             raise OffsetOutOfRange(topic, partition, offsets[partition], start, end)
-    return {(each.topic, each.partition): offsets[each.partition] for each in ranges}
+    return {each.place: offsets[each.partition] for each in ranges}

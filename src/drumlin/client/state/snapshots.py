@@ -39,7 +39,7 @@ def schema_of(columns: Sequence[str] | None, *, headers: bool) -> pa.Schema:
 
 
 class SnapshotOptions(NamedTuple):
-    """How states are read."""
+    """The ways in which states are read."""
 
     schema: pa.Schema
     isolation: Isolation
@@ -72,10 +72,7 @@ class StateReader:
     def _records(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The records of a range: what the rows need, and what tells which is the last."""
         names = {*self._schema.names, "key", "value", "offset"} - {"partition"}
-        options: reader.ReadOptions = {
-            "columns": sorted(names),
-            "isolation": self._options.isolation,
-        }
+        options = reader.ReadOptions(columns=sorted(names), isolation=self._options.isolation)
         batches = self._reader.read(wanted, options)
         for batch in batches:
             if "value" not in self._schema.names:

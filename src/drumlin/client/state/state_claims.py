@@ -1,7 +1,7 @@
 """Whether a log tells the state that it had at an offset. Decides only; asks nobody.
 
 The state at an offset is the last value of each key before it. A cleaner removes records that have
-later ones, also such from after that offset: then the state can't be read any more. It is exact
+later ones, even by records after that offset: then the state can't be read any longer. It is exact
 
     told      if the broker says that no cleaning has looked beyond the offset,
               before the log is read and afterwards, as the same leader
@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from drumlin.client.errors import RecordsMissing, StateNotExact
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 
 Basis: TypeAlias = Literal["told", "complete", "now", "inexact"]
 
@@ -32,7 +32,7 @@ _ANOTHER_LEADER: Final = "another leader took over while it was read; try again"
 
 
 class LogFacts(NamedTuple):
-    """What brokers say of one log."""
+    """The facts that brokers tell of one log."""
 
     #: Asked for before reading only.
     log_start_offset: int
@@ -41,7 +41,7 @@ class LogFacts(NamedTuple):
     #: None: the broker does not tell.
     exact_from: int | None
     leader_epoch: int
-    #: Another number after each time that tombstones or markers were removed, if that is told.
+    #: It changes each time that tombstones or markers are removed, where the broker tells that.
     deletion_drops: int = 0
     #: Of the topic; the rest is asked for only where it matters.
     delete_retention_ms: int = 0
@@ -114,7 +114,7 @@ def check(place: TopicPartition, claimed: Claim, facts: LogFacts, now_ms: int) -
 
 
 def incomplete(claimed: Claim, exact_from: int | None, missing: RecordsMissing) -> StateNotExact:
-    """What to raise where reading without gaps has found one."""
+    """The error where reading without gaps has found one."""
     why = f"records are missing from offset {missing.offset} on; later ones may have replaced them"
     place = missing.topic, missing.partition
     return StateNotExact(*place, claimed.end_offset, exact_from, why)

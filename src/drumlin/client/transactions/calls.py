@@ -1,4 +1,4 @@
-"""What a client offers of transactions."""
+"""The calls of a `Client` that concern transactions: to begin, list, describe and abort them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from drumlin.client import arguments
 from drumlin.client.calls import Calls
 from drumlin.client.errors import ClientError
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition, as_partitions
 from drumlin.client.transactions import (
     descriptions,
     many,
     open_producers,
     session,
     timeout_limit,
-    transaction_end,
 )
 from drumlin.client.transactions.descriptions import TransactionDescription, TransactionListing
 from drumlin.client.transactions.open_producers import OpenProducer
 from drumlin.client.transactions.open_transactions import OpenTransactions
-from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.client.write.producer import Producer
 from drumlin.peer.broker_connections import BrokerConnections
@@ -52,6 +50,9 @@ class TransactionCalls(Calls):
                 None: as long as the broker allows (transaction.max.timeout.ms, 15 minutes by
                 default). Until it is ended, read_committed readers see nothing after it.
 
+        Returns:
+            The transaction. As a context manager it commits, or aborts if its block raises.
+
         Raises:
             RequestRefused: INVALID_TRANSACTION_TIMEOUT: the broker does not allow so much.
             NotAuthorized: no right to WRITE to the transactional id.
@@ -69,46 +70,18 @@ class TransactionCalls(Calls):
         limit_ms = min(_CLOSE_LIMIT_MS, self._connections.options.patience_ms)
         self._open_transactions.abort(self._thread, limit_ms)
 
-    def end_transaction(self, transaction: OpenTransaction, commit: bool) -> None:
-        """Commit or abort a transaction that was detached, here or anywhere.
-
-        Does nothing if the same has been done. It is tried until `call_timeout_ms` is over.
-
-        Raises:
-            ProducerFenced: another producer has begun under its id; how it ended is unknown.
-            TransactionTimedOut: it is aborted, as it was open for too long.
-            TransactionAborted: it was to be committed, and has been aborted.
-            TransactionCommitted: it was to be aborted, and has been committed.
-            UnknownTransaction: the coordinator does not know it (any more).
-            OutcomeUnknown: no answer; calling this again does no harm.
-        """
-        identity = OpenTransaction(*transaction)
-        arguments.text("transactional_id", identity.transactional_id)
-        arguments.whole_number("producer_id", identity.producer_id, -1, 2**63 - 1)
-        arguments.whole_number("epoch", identity.epoch, -1, 2**15 - 1)
-        self._run(transaction_end.end_transaction(self._connections, identity, commit=commit))
-
-    def end_transactions(
-        self,
-        transactions: Collection[OpenTransaction],
-        commit: bool,
-        *,
-        are_written: bool = False,
-    ) -> dict[OpenTransaction, ClientError | None]:
-        """`end_transaction` for many at a time: what it would raise for each, or None.
-
-        Committing an empty transaction succeeds, unless something was acknowledged in all of
-        them (`are_written`): then the coordinator has lost it, `UnknownTransaction`.
-        """
-        ended = many.end_all(
-            self._connections, transactions, commit=commit, are_written=are_written
-        )
-        return self._run(ended)
-
     def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription]:
-        """What coordinators know of these ids; unknown ids are left out."""
+        """The transactions of these ids, as their coordinators know them.
+
+        Returns:
+            By id: `state`, `producer_id`, `epoch`, `start_time`, `timeout_ms`, `partitions` and
+            `coordinator`. Unknown ids are left out.
+
+        Raises:
+            TypeError: a string in place of a collection of strings.
+        """
         arguments.no_text("transactional_ids", transactional_ids)
         return self._run(descriptions.describe(self._connections, transactional_ids))
 
@@ -117,7 +90,13 @@ class TransactionCalls(Calls):
     ) -> list[TransactionListing]:
         """All transactional ids of the cluster, or those in these states, of these producers.
 
-        States are the protocol's: "Ongoing", "PrepareCommit", "CompleteAbort", "Empty", ...
+        Args:
+            states: "Ongoing", "PrepareCommit", "CompleteAbort", "Empty", ... as brokers call them.
+            producer_ids: the numbers of producers.
+
+        Returns:
+            For each its `transactional_id`, `producer_id`, `state`, and the broker that is its
+            `coordinator`, by id.
 
         Raises:
             RequestRefused: INVALID_REQUEST: brokers do not know such a state.
@@ -137,19 +116,31 @@ class TransactionCalls(Calls):
     def abort_transactions(
         self, transactional_ids: Collection[str]
     ) -> dict[str, ClientError | None]:
-        """`abort_transaction` for many at a time: what it would raise for each, or None."""
+        """`abort_transaction` for many at a time.
+
+        Returns:
+            What it would raise for each, or None.
+
+        Raises:
+            TypeError: a string in place of a collection of strings.
+        """
         arguments.no_text("transactional_ids", transactional_ids)
         return self._run(many.abort_all(self._connections, transactional_ids))
 
     def open_producers(
-        self, places: Collection[TopicPartition]
+        self, places: Collection[tuple[str, int]]
     ) -> dict[TopicPartition, list[OpenProducer]]:
-        """The producers with an open transaction in these partitions, the oldest first.
+        """The producers with an open transaction in these partitions.
 
-        The first one holds back the last stable offset: read_committed readers see nothing from
-        its `first_offset` on.
+        Returns:
+            For each partition its producers, the oldest first: `producer_id`, `epoch`,
+            `first_offset`, `last_write` and `coordinator_epoch`. The first one holds back the last
+            stable offset: read_committed readers see nothing from its `first_offset` on.
+
+        Raises:
+            UnknownTopic: there is no such topic or partition.
         """
-        return self._run(open_producers.open_producers(self._connections, places))
+        return self._run(open_producers.open_producers(self._connections, as_partitions(places)))
 
     def abort_hanging_transaction(self, topic: str, partition: int, producer_id: int) -> None:
         """Abort, in one partition, a transaction that no coordinator knows (any more).

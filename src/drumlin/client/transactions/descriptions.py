@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -9,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from drumlin.client.admin.coordinators import coordinator_connection, known_transaction_coordinators
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.requests import check
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import RequestBuilder
@@ -58,14 +60,17 @@ async def describe(
     missing = dict.fromkeys(transactional_ids)
     found: dict[str, TransactionDescription] = {}
 
+    async def ask(node_id: int, asked: Collection[str]) -> Any:
+        connection = await coordinator_connection(connections, node_id)
+        return await connection.request("describe_transactions", _describe(asked))
+
     async def attempt() -> None:
         by_coordinator: dict[int, list[str]] = defaultdict(list)
         coordinators = await known_transaction_coordinators(connections, missing)
         for each, node_id in coordinators.items():
             by_coordinator[node_id].append(each)
-        for node_id, asked in by_coordinator.items():
-            connection = await coordinator_connection(connections, node_id)
-            response = await connection.request("describe_transactions", _describe(asked))
+        answers = await asyncio.gather(*(ask(*each) for each in by_coordinator.items()))
+        for node_id, response in zip(by_coordinator, answers, strict=True):
             for state in response.transaction_states:
                 if state.error_code is not ErrorCode.transactional_id_not_found:
                     what = f"transaction {state.transactional_id!r}"
@@ -103,7 +108,13 @@ def _description(state: Any, node_id: int) -> TransactionDescription:
         state.producer_epoch,
         state.transaction_start_time if is_begun else None,
         round(state.transaction_timeout / timedelta(milliseconds=1)),
-        tuple(sorted((topic.topic, each) for topic in state.topics for each in topic.partitions)),
+        tuple(
+            sorted(
+                TopicPartition(topic.topic, each)
+                for topic in state.topics
+                for each in topic.partitions
+            )
+        ),
         node_id,
     )
 
@@ -122,24 +133,24 @@ async def list_transactions(
             producer_id_filters=tuple(producer_ids),
         )
 
+    async def of_broker(node_id: int) -> list[TransactionListing]:
+        connection = await coordinator_connection(connections, node_id)
+        response = await connection.request("list_transactions", build)
+        check("list_transactions", response.error_code, f"transactions of broker {node_id}")
+        if response.unknown_state_filters:
+            unknown = ", ".join(map(repr, response.unknown_state_filters))
+            why = f"no such state of a transaction: {unknown} (as 'Ongoing', 'Empty')"
+            raise KafkaError(ErrorCode.invalid_request, why)
+        return [
+            TransactionListing(
+                each.transactional_id, each.producer_id, each.transaction_state, node_id
+            )
+            for each in response.transaction_states
+        ]
+
     async def attempt() -> list[TransactionListing]:
         await connections.refresh(())
-        found: list[TransactionListing] = []
-        for node_id in sorted(connections.view.brokers):
-            connection = await coordinator_connection(connections, node_id)
-            response = await connection.request("list_transactions", build)
-            what = f"transactions of broker {node_id}"
-            check("list_transactions", response.error_code, what)
-            if response.unknown_state_filters:
-                unknown = ", ".join(map(repr, response.unknown_state_filters))
-                why = f"no such state of a transaction: {unknown} (as 'Ongoing', 'Empty')"
-                raise KafkaError(ErrorCode.invalid_request, why)
-            found += [
-                TransactionListing(
-                    each.transactional_id, each.producer_id, each.transaction_state, node_id
-                )
-                for each in response.transaction_states
-            ]
-        return sorted(found)
+        found = await asyncio.gather(*map(of_broker, connections.view.brokers))
+        return sorted(itertools.chain(*found))
 
     return await connections.retrying(attempt)

@@ -28,7 +28,7 @@ async def end_all(
     commit: bool,
     are_written: bool = False,
 ) -> dict[OpenTransaction, ClientError | None]:
-    """What `end_transaction` would raise for each; None: it has ended as wanted."""
+    """End many; gives what `end_transaction` would raise for each, or None."""
     try:
         ids = [each.transactional_id for each in transactions]
         coordinators = await known_transaction_coordinators(connections, ids)
@@ -48,7 +48,7 @@ async def end_all(
 async def abort_all(
     connections: BrokerConnections, transactional_ids: Collection[str]
 ) -> dict[str, ClientError | None]:
-    """What `abort_by_id` would raise for each; None: nothing of it is open any more."""
+    """Abort many; gives what `abort_by_id` would raise for each, or None."""
     return await _each(transactional_ids, lambda each: abort_by_id(connections, each))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.descriptions import describe, list_transactions
 from drumlin.client.transactions.requests import check
 from drumlin.peer.broker_connections import BrokerConnections

@@ -22,15 +22,15 @@ _log = logging.getLogger(__name__)
 
 
 class Abandoned(Protocol):
-    """What this module needs of a transaction."""
+    """A transaction, as far as this module knows it."""
 
     @property
     def transactional_id(self) -> str: ...
 
-    def await_end(self, timeout_s: float) -> None:
+    def _await_end(self, timeout_ms: float) -> None:
         """If a thread is about to end it, wait for that."""
 
-    async def abandon(self) -> bool:
+    async def _abandon(self) -> bool:
         """In the loop: abort it, if it is open and no thread is about to end it.
 
         Tells whether there was anything to abort. Raises as an abort does.
@@ -61,13 +61,13 @@ class OpenTransactions:
         with self._lock:
             left = list(self._by_id.values())
         for each in left:
-            each.await_end(deadline.remaining_s)
+            each._await_end(deadline.remaining_s * 1000)
         if left:
             thread.run(_abort(left, deadline))
 
 
 async def _abort(transactions: Sequence[Abandoned], deadline: Deadline) -> None:
-    aborts = [asyncio.ensure_future(each.abandon()) for each in transactions]
+    aborts = [asyncio.ensure_future(each._abandon()) for each in transactions]
     _, late = await asyncio.wait(aborts, timeout=deadline.remaining_s)
     for abort in late:
         abort.cancel()

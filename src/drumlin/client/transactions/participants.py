@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.requests import (
     ADD_OFFSETS_VERSION_MAX,
@@ -43,7 +43,7 @@ class Participants:
         Raises:
             KafkaError, PeerError: the coordinator has refused, or not answered.
         """
-        place = (topic, partition)
+        place = TopicPartition(topic, partition)
         if place in self._partitions:
             return
         if place not in self._wanted:
@@ -68,7 +68,7 @@ class Participants:
         self._groups.add(group_id)
 
     def close(self) -> None:
-        """Nothing is added any more."""
+        """Add nothing from now on."""
         if self._adding is not None:
             self._adding.cancel()
 

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from drumlin.client.arguments import ACKS_ALL
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.participants import Participants
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.write.partition_sender import Batch, PartitionSender, ProducerIdentity
@@ -50,7 +50,10 @@ class TransactionalProducer(Producer):
     @property
     def sequences(self) -> dict[TopicPartition, int]:
         """The sequences with which the next transaction of this epoch begins."""
-        sent = {(topic, n): each.next_sequence for (topic, n, _), each in self._senders.items()}
+        sent = {
+            TopicPartition(topic, number): each.next_sequence
+            for (topic, number, _), each in self._senders.items()
+        }
         return {**self._sequences, **sent}
 
     def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:  # noqa: ARG002
@@ -68,12 +71,7 @@ class TransactionalProducer(Producer):
             self._closed_by = error
             for sender in self._senders.values():
                 sender.end(error)
-            for dependent in list(self._dependents):
-                dependent.give_up(error)
-
-    def give_up(self, error: Exception) -> None:
-        """The client is closed."""
-        self.fail(error)
+            self._tell_dependents(error)
 
     async def settled(self) -> None:
         """Wait until everything that was put is answered, or given up."""
@@ -96,7 +94,7 @@ class TransactionalProducer(Producer):
             identify,
             is_idempotent=True,
             transactional_id=self._opened.transactional_id,
-            first_sequence=self._sequences.get((topic, partition), 0),
+            first_sequence=self._sequences.get(TopicPartition(topic, partition), 0),
         )
 
     def _settle(self, done: Future[Any]) -> None:

@@ -11,7 +11,8 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata, offset_topics
-from drumlin.client.read.offsets import TopicPartition, by_topic
+from drumlin.client.read.offsets import by_topic
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.rights import refusal
 from drumlin.wire.error_codes import ErrorCode, error_of
@@ -25,7 +26,7 @@ END_VERSION_MAX: Final = 4
 
 
 class OpenTransaction(NamedTuple):
-    """All that a process on any machine needs to end a transaction. Can be pickled."""
+    """The name of an open transaction: with it any process can end it. Can be pickled."""
 
     transactional_id: str
     producer_id: int

@@ -9,7 +9,7 @@ from typing import Final
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.admin.coordinators import coordinator_connection, known_coordinator
 from drumlin.client.errors import CommitFailed
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.errors import (
     TransactionCommitted,

@@ -1,4 +1,4 @@
-"""How a transaction begins: an epoch of its own, and a time-out that the broker allows."""
+"""The begin of a transaction: a new epoch, and the longest time-out that the broker allows."""
 
 from __future__ import annotations
 

@@ -7,17 +7,18 @@ It is used once: the next transaction is another `Transaction`, in the same epoc
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from drumlin.client import arguments
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.deprecation import was_called
 from drumlin.client.errors import ClientError, DeliveryFailed, translated
 from drumlin.client.loop_thread import ClosedMeanwhile, LoopThread
-from drumlin.client.needs_arrow import needing_arrow
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import AnyPartition, by_partition
 from drumlin.client.transactions.errors import (
     OutcomeUnknown,
     TransactionError,
@@ -27,21 +28,23 @@ from drumlin.client.transactions.errors import (
 from drumlin.client.transactions.open_transactions import OpenTransactions
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.session import TransactionSession
+from drumlin.client.write.options import AppendOptions, OnDelivery, WriterOptions
 from drumlin.client.write.producer import Producer
-from drumlin.client.write.writer import OnDelivery, Writer, WriterKeywords, WriterOptions
+from drumlin.client.write.writer import Writer
+from drumlin.client.write.writes_records import WritesRecords
 
 if TYPE_CHECKING:
     from drumlin.client.tables import TableLike
-    from drumlin.client.write.appender import AppendOptions, AppendReport
-    from drumlin.client.write.deliveries import DeliveryRules
-    from drumlin.client.write.stream_appender import EncodingRules, StreamAppender
+    from drumlin.client.write.appender import AppendReport
+    from drumlin.client.write.deliveries import DeliveryRules, EncodingRules
+    from drumlin.client.write.stream_appender import StreamAppender
 
 _OPEN: Final = "open"
 _COMMITTED: Final = "committed"
 _OFFSET_MAX: Final = 2**63 - 1
 
 
-class Transaction:
+class Transaction(WritesRecords):
     """Made by `Client.transaction`. Use it as a context manager: it commits, or aborts if the
     block raises.
 
@@ -60,7 +63,7 @@ class Transaction:
         self._thread = thread
         self._session = session
         self._host = host  # the client's: when that is closed, this one gives up
-        thread.call_soon(host.attach, session.producer)
+        thread.call_soon(host.attach, session.producer.fail)
         self._writers: list[Writer] = []
         self._appenders: list[StreamAppender] = []
         self._state = _OPEN
@@ -75,14 +78,17 @@ class Transaction:
 
     @property
     def transactional_id(self) -> str:
+        """The name that it was begun under."""
         return self._session.identity.transactional_id
 
     @property
     def producer_id(self) -> int:
+        """The number that the coordinator has for that name."""
         return self._session.identity.producer_id
 
     @property
     def epoch(self) -> int:
+        """It fences all earlier producers of the name."""
         return self._session.identity.epoch
 
     @property
@@ -92,6 +98,7 @@ class Transaction:
 
     @property
     def state(self) -> str:
+        """ "open", or how it ended."""
         return self._state
 
     def __repr__(self) -> str:
@@ -102,76 +109,41 @@ class Transaction:
 
     # -- writing -------------------------------------------------------------------------
 
-    def append(self, data: TableLike, topic: str, **options: Unpack[AppendOptions]) -> AppendReport:
-        """Like `Client.append`: returns when the brokers have acknowledged all records.
-
-        Several threads may append at a time; one of them ends the transaction when all are done.
-
-        Raises:
-            DeliveryFailed: records could not be written; the transaction can only be aborted.
-            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is no longer open.
-            TransactionOver: it has been ended.
-            ValueError: `acks` are not "all", or any other option that cannot be.
-        """
-        with needing_arrow():
-            from drumlin.client.write.appender import append
+    def _append(self, data: TableLike, topic: str, options: AppendOptions) -> AppendReport:
+        from drumlin.client.write.appender import append
 
         self._check_open()
-        arguments.text("topic", topic)
-        _check_acks(options.get("acks", "all"))
+        _check_acks(options.acks)
         with self._running_whole(), self._failing(), translated():
             return append(self._thread, self._session.producer, data, topic, options)
 
-    def stream_appender(
-        self,
-        topic: str | None = None,
-        *,
-        encoding: EncodingRules | None = None,
-        delivery: DeliveryRules | None = None,
+    def _open_writer(self, topic: str, options: WriterOptions) -> Writer:
+        self._check_open()
+        _check_acks(options.acks)
+        if options.on_delivery is not None:
+            told = self._failing_too(options.on_delivery)
+            options = dataclasses.replace(options, on_delivery=told)
+        with self._failing(), translated():
+            writer = Writer(self._thread, self._session.producer, topic, options)
+        self._writers.append(writer)
+        return writer
+
+    def _stream_appender(
+        self, topic: str | None, encoding: EncodingRules | None, delivery: DeliveryRules | None
     ) -> StreamAppender:
-        """Like `Client.stream_appender`. Finish it before the transaction is committed or detached.
-
-        After an error abort the transaction: a part of the rows may be written.
-
-        Raises:
-            TransactionOver: it has been ended.
-            ValueError: `acks` are not "all".
-        """
-        with needing_arrow():
-            from drumlin.client.write.stream_appender import StreamAppender
+        from drumlin.client.write.stream_appender import StreamAppender
 
         self._check_open()
         _check_acks("all" if delivery is None else delivery.acks)
-        producer = self._session.producer
         appender = StreamAppender(
-            self._thread, producer, topic, encoding=encoding, delivery=delivery
+            self._thread, self._session.producer, topic, encoding=encoding, delivery=delivery
         )
         self._appenders.append(appender)
         return appender
 
-    def writer(self, topic: str, **options: Unpack[WriterKeywords]) -> Writer:
-        """Like `Client.writer`. The end of the transaction closes it, and a commit flushes it.
-
-        Raises:
-            TransactionOver: it has been ended.
-            TypeError, ValueError: options that make no sense, or `acks` that are not "all".
-        """
-        self._check_open()
-        arguments.text("topic", topic)
-        arguments.known_options("writer", options, WriterKeywords.__annotations__)
-        _check_acks(options.get("acks", "all"))
-        told = options.get("on_delivery")
-        if told is not None:
-            options["on_delivery"] = self._failing_too(told)
-        chosen = WriterOptions(**options)
-        with self._failing(), translated():
-            writer = Writer(self._thread, self._session.producer, topic, chosen)
-        self._writers.append(writer)
-        return writer
-
     def send_offsets(
         self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[AnyPartition, int | OffsetAndMetadata],
         group: str | GroupMetadata,
     ) -> None:
         """Commit offsets to a group as part of the transaction.
@@ -201,7 +173,7 @@ class Transaction:
             )
         places = {
             place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
-            for place, each in offsets.items()
+            for place, each in by_partition(offsets).items()
         }
         for place, each in places.items():
             arguments.whole_number(f"the offset of {place}", each.offset, 0, _OFFSET_MAX)
@@ -240,14 +212,16 @@ class Transaction:
             self._end(commit=False)
 
     def detach(self) -> OpenTransaction:
-        """Write what writers have collected, and leave it open for another process to end.
+        """`lowlevel.detach`. Deprecated."""
+        was_called("Transaction.detach()", "drumlin.lowlevel.detach(transaction)")
+        return self._detach()
 
-        Give the result to `Client.end_transaction` there, before it times out.
+    def following(self) -> Transaction:
+        """`lowlevel.following`. Deprecated."""
+        was_called("Transaction.following()", "drumlin.lowlevel.following(transaction)")
+        return self._following()
 
-        Raises:
-            TransactionFailed: something could not be written; it can only be aborted.
-            TransactionOver: it has been ended.
-        """
+    def _detach(self) -> OpenTransaction:
         with self._ending():
             self._flush_writers()
             with translated():
@@ -255,14 +229,7 @@ class Transaction:
             self._over("detached")
         return self._session.identity
 
-    def following(self) -> Transaction:
-        """The next transaction in the same epoch, without a new InitProducerId.
-
-        Its writes are refused if another producer has begun under the id in between.
-
-        Raises:
-            TransactionOver: this one is not committed.
-        """
+    def _following(self) -> Transaction:
         if self._state != _COMMITTED:
             why = f"none follows it: it is {self._state}, not committed"
             raise TransactionOver(why, self.transactional_id)
@@ -270,12 +237,12 @@ class Transaction:
             self._thread, self._session.following(), self._host, self._open_transactions
         )
 
-    def await_end(self, timeout_s: float) -> None:
+    def _await_end(self, timeout_ms: float) -> None:
         """If another thread is about to end it, wait for that, at most for this time."""
         with self._lock:
-            self._lock.wait_for(lambda: not self._is_ending, timeout_s)
+            self._lock.wait_for(lambda: not self._is_ending, timeout_ms / 1000)
 
-    async def abandon(self) -> bool:
+    async def _abandon(self) -> bool:
         """Abort it if it is open, as its client is being closed. Runs in the client's loop.
 
         Tells whether there was anything to abort. Raises as `abort` does.
@@ -364,11 +331,8 @@ class Transaction:
 
     # -- failures ------------------------------------------------------------------------
 
-    def fate(self, error: Exception) -> TransactionError | None:
-        """The error of the transaction that explains an error of a stream appender.
-
-        None: there is no other; the transaction can only be aborted.
-        """
+    def _fate(self, error: Exception) -> TransactionError | None:
+        """The error of the transaction that explains this one, of something written in it."""
         return self._thread.run(self._session.failed(error))
 
     def _check_open(self, *others: str) -> None:
@@ -402,7 +366,7 @@ class Transaction:
         except ClientError as error:
             if isinstance(error, TransactionOver):
                 raise
-            fate = self.fate(error)
+            fate = self._fate(error)
             if fate is None:
                 raise
             raise fate from error

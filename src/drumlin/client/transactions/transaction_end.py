@@ -114,7 +114,7 @@ def _is_what_was_wanted(fate: TransactionError, commit: bool) -> bool:
 async def fate_of(
     connections: BrokerConnections, identity: OpenTransaction, error: KafkaError
 ) -> TransactionError:
-    """What became of a transaction whose producer is refused with one of the `TELLING` codes."""
+    """The outcome of a transaction whose producer is refused with one of the `TELLING` codes."""
     if error.code in _UNKNOWN:
         return _unknown(identity)
     try:

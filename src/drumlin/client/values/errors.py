@@ -1,6 +1,6 @@
-"""What goes wrong with schemas and their registry.
+"""The errors of schemas and their registry.
 
-A record that cannot be decoded raises nothing here: it is told beside the records that can.
+A record that cannot be decoded raises none of these: it is reported beside those that can.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class SchemaError(ClientError, ValueError):
 
 
 class DecoderUnavailable(ClientError, RuntimeError):
-    """What decodes is missing or has failed here: a package, a compiler, kernels.
+    """A decoder's means are missing here, or have failed: a package, a compiler, kernels.
 
     That is no fault of a schema, and none of a record: it may go well later, or elsewhere.
     """

@@ -20,7 +20,7 @@ _INDEXES_MAX: Final = 64
 
 
 class Payloads(NamedTuple):
-    """Where the bytes of some rows lie in one buffer; `starts` and `ends` are positions in it."""
+    """The bytes of some rows in one buffer; `starts` and `ends` are positions in it."""
 
     data: np.ndarray
     rows: np.ndarray
@@ -103,5 +103,5 @@ def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int] | None:
 
 
 def header(schema_id: int) -> bytes:
-    """What stands before a payload."""
+    """The bytes before a payload."""
     return b"\0" + schema_id.to_bytes(4, "big")

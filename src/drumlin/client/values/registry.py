@@ -45,7 +45,7 @@ _TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """Where a schema registry is, and how to log in there.
+    """The address of a schema registry, and the login there.
 
     Args:
         url: such as `https://registry.example:8081`, without user and password.

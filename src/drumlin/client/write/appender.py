@@ -9,28 +9,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drumlin.client import arguments, tables
-from drumlin.client.arguments import Acks
+from drumlin.client import tables
 from drumlin.client.errors import DeliveryFailed
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.tables import Encode, TableLike
-from drumlin.client.write.deliveries import (
-    BATCH_BYTES,
-    BUFFER_BYTES,
-    DELIVERY_TIMEOUT_MS,
-    AppendedRange,
-    Deliveries,
-    DeliveryRules,
-    Target,
-)
+from drumlin.client.tables import TableLike
+from drumlin.client.write.deliveries import AppendedRange, Deliveries, DeliveryRules, Target
+from drumlin.client.write.options import AppendOptions, IfThere
 from drumlin.client.write.partitioner import (
-    TablePartitioner,
     as_given,
     by_key,
     partitions_needed,
@@ -41,26 +32,9 @@ from drumlin.records.columns.columns import RecordColumns
 _WINDOW_BYTES: Final = 16 << 20
 
 
-class AppendOptions(TypedDict, total=False):
-    """See `Client.append`."""
-
-    key: str | None
-    value: str
-    encode: Encode
-    headers: str | None
-    timestamp: str | None
-    partition: str | TablePartitioner | None
-    compression: str
-    acks: Acks
-    batch_bytes: int
-    buffer_bytes: int
-    delivery_timeout_ms: int
-    retries: int | None
-
-
 @dataclass(frozen=True, slots=True)
 class AppendReport:
-    """What an append has written. Offsets are -1 where brokers do not tell them (acks="none")."""
+    """The records that were written. Offsets are -1 where brokers don't tell them (acks="none")."""
 
     topic: str
     record_count: int
@@ -98,7 +72,6 @@ def append(
     options: AppendOptions,
 ) -> AppendReport:
     """See `Client.append`."""
-    _check(options)
     table = tables.as_table(data)
     columns = _columns_of(table, options)
     partitions = thread.run(target.partitions(topic, _partitions_needed(table, options)))
@@ -110,8 +83,8 @@ def append(
             for partition, rows in rows_by_partition(assigned[start : start + length]).items():
                 batches = window.encode(
                     rows,
-                    max_batch_bytes=options.get("batch_bytes", BATCH_BYTES),
-                    compression=options.get("compression", "none"),
+                    max_batch_bytes=options.batch_bytes,
+                    compression=options.compression,
                 )
                 for batch in batches:
                     deliveries.send(topic, partition, batch)
@@ -127,72 +100,53 @@ def append(
 
 def _rules(options: AppendOptions) -> DeliveryRules:
     return DeliveryRules(
-        options.get("acks", "all"),
-        options.get("retries"),
-        options.get("delivery_timeout_ms", DELIVERY_TIMEOUT_MS),
-        options.get("buffer_bytes", BUFFER_BYTES),
+        options.acks, options.retries, options.delivery_timeout_ms, options.buffer_bytes
     )
 
 
-def _check(options: AppendOptions) -> None:
-    """
-    Raises:
-        TypeError, ValueError: an option is unknown or invalid.
-    """
-    arguments.known_options("append", options, AppendOptions.__annotations__)
-    for role in ("key", "value", "headers", "timestamp"):
-        name = options.get(role)
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"{role} {arguments.shown(name)}: expected the name of a column")
-    if "encode" in options:
-        arguments.one_of("encode", options["encode"], tables.ENCODINGS)
-    chosen = options.get("partition")
-    if chosen is not None and not isinstance(chosen, str) and not callable(chosen):
-        expected = "expected the name of a column of partition numbers, or a function"
-        raise TypeError(f"partition {arguments.shown(chosen)}: {expected}")
-    arguments.acks_number(options.get("acks", "all"))
-    arguments.compression_name(options.get("compression", "none"))
-    arguments.batch_bytes(options.get("batch_bytes", BATCH_BYTES))
-    arguments.numbers_at_least({"buffer_bytes": options.get("buffer_bytes")}, 1)
-    arguments.numbers_at_least({"delivery_timeout_ms": options.get("delivery_timeout_ms")}, 0)
-    arguments.retries(options.get("retries"))
-
-
 def _columns_of(table: pa.Table, options: AppendOptions) -> _Columns:
-    def column(role: str) -> pa.ChunkedArray | None:
-        name = options.get(role, role)
-        if name is None or (role not in options and name not in table.column_names):
+    def column(role: str, name: str | None) -> pa.ChunkedArray | None:
+        if name is None or (isinstance(name, IfThere) and name not in table.column_names):
             return None
         if name not in table.column_names:
             raise ValueError(f"no column {name!r} for {role}: there are {table.column_names}")
         return table.column(name)
 
-    keys = column("key")
-    if options.get("encode") == "json":
-        # The table may be of anything: headers and timestamps are used only if they are named.
-        headers, timestamps = (
-            column(role) if options.get(role) else None for role in ("headers", "timestamp")
-        )
+    def named(role: str, name: str | None) -> pa.ChunkedArray | None:
+        return None if isinstance(name, IfThere) else column(role, name)
+
+    keys = column("key", options.key)
+    if options.encode == "json":
+        # The table may be of anything: only keys are used without being named.
         texts = None if keys is None else tables.as_text(keys)
-        named = column("value") if "value" in options else None
-        return _Columns(tables.as_json(table, named), texts, headers, timestamps)
-    values = column("value")
+        return _Columns(
+            tables.as_json(table, named("value", options.value)),
+            texts,
+            named("headers", options.headers),
+            named("timestamp", options.timestamp),
+        )
+    values = column("value", options.value)
     if values is None:
         raise ValueError(
             f"no column 'value': name one of {table.column_names} with value=, "
             'or write whole rows with encode="json"'
         )
-    tables.check_writable("value", options.get("value", "value"), values)
+    tables.check_writable("value", str(options.value), values)
     if keys is not None:
-        tables.check_writable("key", options.get("key") or "key", keys)
-    return _Columns(values, keys, column("headers"), column("timestamp"))
+        tables.check_writable("key", str(options.key), keys)
+    return _Columns(
+        values,
+        keys,
+        column("headers", options.headers),
+        column("timestamp", options.timestamp),
+    )
 
 
 def _assigned(
     table: pa.Table, columns: _Columns, partitions: Sequence[int], options: AppendOptions
 ) -> NDArray[np.int32]:
     """The partition of each row."""
-    chosen: Any = options.get("partition")
+    chosen = options.partition
     if callable(chosen):
         return as_given(chosen(table, len(partitions)), partitions, table.num_rows)
     if chosen is not None:
@@ -200,14 +154,13 @@ def _assigned(
             there_are = f"there are {table.column_names}"
             raise ValueError(f"no column {chosen!r} for partition: {there_are}")
         return as_given(table.column(chosen), partitions, table.num_rows)
-    batch_bytes = options.get("batch_bytes", BATCH_BYTES)
-    rows_per_batch = max(1, batch_bytes // _row_bytes(table))
+    rows_per_batch = max(1, options.batch_bytes // _row_bytes(table))
     return by_key(columns.key, partitions, table.num_rows, rows_per_batch)
 
 
 def _partitions_needed(table: pa.Table, options: AppendOptions) -> int:
-    """How many partitions a column of partition numbers needs."""
-    chosen = options.get("partition")
+    """The number of partitions that a column of partition numbers needs."""
+    chosen = options.partition
     if not isinstance(chosen, str) or chosen not in table.column_names:
         return 0
     column = table.column(chosen)
@@ -215,7 +168,7 @@ def _partitions_needed(table: pa.Table, options: AppendOptions) -> int:
 
 
 def _windows(table: pa.Table) -> Iterator[tuple[int, int]]:
-    """Where to cut the table into parts that are encoded at a time: (first row, rows)."""
+    """The parts of a table that are encoded at a time: (first row, rows)."""
     rows = max(1, _WINDOW_BYTES // _row_bytes(table))
     for start in range(0, table.num_rows, rows):
         yield start, min(rows, table.num_rows - start)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, NoReturn, Protocol
 from drumlin.client.arguments import Acks
 from drumlin.client.errors import ClientError, DeliveryFailed, as_delivery_failed
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.write.partition_sender import Batch
 from drumlin.client.write.producer import Manner
 from drumlin.peer.produce import Produced
@@ -23,12 +23,14 @@ from drumlin.peer.retry import Deadline
 BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 BUFFER_BYTES: Final = 32 << 20
 DELIVERY_TIMEOUT_MS: Final = 120_000
+#: Writing tasks of Spark have little room beside it.
+WINDOW_BYTES: Final = 8 << 20
 #: Batches up to this size in all go into one request.
 _TOGETHER_BYTES: Final = 1 << 20
 
 
 class Target(Protocol):
-    """Where batches go: a client's producer, or one that writes in a transaction."""
+    """A producer that batches go to: a client's, or that of a transaction."""
 
     async def partitions(self, topic: str, at_least: int = 0) -> list[int]:
         """The partitions of a topic; asks again where it knows of fewer than `at_least`."""
@@ -37,8 +39,18 @@ class Target(Protocol):
         """Deliver a batch after all that were put for the same partition."""
 
 
+class EncodingRules(NamedTuple):
+    """The rules by which rows that arrive in pieces become record batches."""
+
+    batch_bytes: int = BATCH_BYTES
+    compression: str = "none"
+    compression_level: int | None = None
+    window_bytes: int = WINDOW_BYTES
+    with_checksum: bool = False
+
+
 class DeliveryRules(NamedTuple):
-    """How batches are delivered, and how many bytes of them may be without an answer."""
+    """The rules by which batches are delivered, and how many bytes may be unacknowledged."""
 
     acks: Acks = "all"
     retries: int | None = None
@@ -53,7 +65,7 @@ class DeliveryRules(NamedTuple):
 
 
 class AppendedRange(NamedTuple):
-    """What went into one partition. Other producers' records may lie in between."""
+    """The offsets of records in one partition. Other producers' records may lie in between."""
 
     first_offset: int
     end_offset: int
@@ -92,7 +104,7 @@ class Deliveries:
         while self._on_their_way and self._bytes_on_their_way + len(buffer) > limit:
             self._await_oldest()
         batch = Batch(buffer, Deadline(self.rules.timeout_ms), retries=self.rules.retries)
-        delivery = _Delivery((topic, partition), batch)
+        delivery = _Delivery(TopicPartition(topic, partition), batch)
         self._on_their_way.append(delivery)
         self._bytes_on_their_way += len(buffer)
         self.size_bytes += len(buffer)
@@ -163,7 +175,7 @@ class Deliveries:
         self.done[delivery.where] = AppendedRange(first, end, count)
 
     def _fail(self, batch: Batch, error: DeliveryFailed) -> NoReturn:
-        """Wait until nothing is on its way any more, and report the failure."""
+        """Wait until nothing is in flight, and report the failure."""
         count = batch.record_count
         size = f"{count} {'record' if count == 1 else 'records'}, {len(batch.buffer)} bytes"
         failures = [each.batch.done for each in self._on_their_way]

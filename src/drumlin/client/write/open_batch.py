@@ -23,7 +23,7 @@ _COLUMNS_FROM: Final = 16  # fewer records are encoded sooner one by one
 
 
 class Delivered(NamedTuple):
-    """Where a record ended up. `offset` is -1 where the broker does not tell (acks="none")."""
+    """A record's place in the log. `offset` is -1 where brokers do not tell it (acks="none")."""
 
     topic: str
     partition: int
@@ -105,7 +105,7 @@ class OpenBatch:
         )
 
     def delivered(self, index: int, produced: Produced) -> Delivered:
-        """Where the record at `index` is, once the batch is written."""
+        """The place of the record at `index`, once the batch is written."""
         offset = -1 if produced.base_offset < 0 else produced.base_offset + index
         timestamp = produced.log_append_time_ms
         if timestamp < 0:
@@ -135,7 +135,7 @@ class Delivery:
         return self._batch.done.done()
 
     def result(self, timeout_ms: float | None = None) -> Delivered:
-        """Where the record ended up; waits for it.
+        """Wait until the record is written, and tell its place.
 
         Raises:
             DeliveryFailed: it was not written.
@@ -152,7 +152,7 @@ class Delivery:
 
 @functools.cache
 def _encode_columns() -> Callable[..., memoryview] | None:
-    """What encodes many records at once; None where there is no Arrow."""
+    """The function that encodes many records at once; None where there is no Arrow."""
     if not has_arrow():
         return None
     import pyarrow as pa

@@ -96,7 +96,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """What makes batches of this producer recognisable to brokers."""
+    """The producer id and epoch by which brokers recognise a batch that is sent again."""
 
     producer_id: int
     epoch: int
@@ -124,7 +124,7 @@ class PartitionSender:
         self._identify = identify
         self._is_idempotent = is_idempotent
         self._transactional_id = transactional_id
-        self._ended_by: Exception | None = None  # only in a transaction: nothing is sent any more
+        self._ended_by: Exception | None = None  # only in a transaction: nothing more is sent
         self._identity: ProducerIdentity | None = None
         self._spent_identity: ProducerIdentity | None = None
         self._next_ordinal = 0

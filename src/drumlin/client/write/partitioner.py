@@ -1,4 +1,4 @@
-"""Which row of a table goes to which partition.
+"""The partition of each row of a table.
 
 As Kafka's producers do by default: by the hash of the key; rows without one go to one
 partition after another, a batch full of them each.
@@ -75,7 +75,7 @@ class StickyTurns:
 
 
 def partitions_needed(chosen: pa.Array | pa.ChunkedArray) -> int:
-    """How many partitions there must be for the largest number in a column to be one of them."""
+    """The number of partitions that the largest number in a column asks for."""
     return 1 + (pc.max(chosen.cast(pa.int64())).as_py() or 0)
 
 

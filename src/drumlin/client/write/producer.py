@@ -1,11 +1,12 @@
-"""What appends and writers of one client share: producer id, and one sender per partition."""
+"""The producer that appends and writers of one client share: its id, and a sender per partition."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Final, NamedTuple, Protocol, Self
-from weakref import WeakSet
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Self
+from weakref import WeakMethod
 
 from drumlin.client.arguments import ACKS_ALL, acks_number
 from drumlin.client.errors import DeliveryFailed, as_delivery_failed
@@ -19,9 +20,12 @@ from drumlin.wire.messages import ZERO, Shape
 #: How long known partitions are taken as current, as by Kafka's metadata.max.age.ms.
 _PARTITIONS_FOR_S: Final = 300.0
 
+#: A method of something that collects records for a producer, and takes no more of them then.
+GiveUp = Callable[[Exception], object]
+
 
 class Manner(NamedTuple):
-    """How batches are delivered: acks, and whether brokers recognise duplicates."""
+    """A way to deliver batches: acks, and whether brokers recognise duplicates."""
 
     acks: int
     is_idempotent: bool
@@ -37,13 +41,6 @@ class Manner(NamedTuple):
         return cls(number, number == ACKS_ALL and retries != 0)
 
 
-class Dependent(Protocol):
-    """Something that collects records for a producer."""
-
-    def give_up(self, error: Exception) -> None:
-        """The producer is closed: nothing is taken any more."""
-
-
 class Producer:
     """Routes batches to senders. Lives in the loop."""
 
@@ -52,7 +49,7 @@ class Producer:
         self._senders: dict[tuple[str, int, Manner], PartitionSender] = {}
         self._identity: asyncio.Task[ProducerIdentity] | None = None
         self._closed_by: Exception | None = None
-        self._dependents: WeakSet[Dependent] = WeakSet()
+        self._dependents: set[WeakMethod[GiveUp]] = set()
 
     def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
         """Deliver a batch after all that were put for the same partition."""
@@ -81,18 +78,23 @@ class Producer:
             is_idempotent=manner.is_idempotent,
         )
 
-    def attach(self, dependent: Dependent) -> None:
-        """Call its `give_up` when this is closed, if it still exists then."""
+    def attach(self, give_up: GiveUp) -> None:
+        """Call this method once no more batches are taken, if its object still exists then."""
         if self._closed_by is not None:
-            dependent.give_up(self._closed_by)
+            give_up(self._closed_by)
         else:
-            self._dependents.add(dependent)
+            self._dependents.add(WeakMethod(give_up, self._dependents.discard))
+
+    def _tell_dependents(self, error: Exception) -> None:
+        for each in list(self._dependents):
+            give_up = each()
+            if give_up is not None:
+                give_up(error)
 
     def close(self) -> None:
         """Give up what is not delivered yet."""
         self._closed_by = DeliveryFailed("the client was closed before the records were written")
-        for dependent in list(self._dependents):
-            dependent.give_up(self._closed_by)
+        self._tell_dependents(self._closed_by)
         for sender in self._senders.values():
             sender.fail_all(self._closed_by)
 

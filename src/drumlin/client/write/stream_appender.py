@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from drumlin.client.errors import translated
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.write.deliveries import (
-    BATCH_BYTES,
     AppendedRange,
     Deliveries,
     DeliveryRules,
+    EncodingRules,
     Target,
 )
 from drumlin.client.write.partitioner import (
@@ -36,25 +36,13 @@ from drumlin.client.write.row_sum import ROW_COLUMNS, RowsRefused, RowSum, topic
 from drumlin.records.columns.columns import RecordColumns, milliseconds
 from drumlin.records.columns.open_batches import OpenBatches, Sealed
 
-#: Writing tasks of Spark have little room beside it.
-WINDOW_BYTES: Final = 8 << 20
 #: Smaller pieces are encoded together with those that follow.
 _PIECE_BYTES: Final = 1 << 20
 
 
-class EncodingRules(NamedTuple):
-    """How rows become record batches."""
-
-    batch_bytes: int = BATCH_BYTES
-    compression: str = "none"
-    compression_level: int | None = None
-    window_bytes: int = WINDOW_BYTES
-    with_checksum: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """Where the rows of a stream are. Offsets are -1 where brokers don't tell (acks="none").
+    """The rows that were written. Offsets are -1 where brokers don't tell them (acks="none").
 
     `checksum` is that of `records.arrow_checksum`, over what the rows themselves contain: a
     partition or a time that was chosen for a row is not in it. 0 unless it was asked for.
@@ -247,7 +235,9 @@ class StreamAppender:
         """Known partitions keep their places: their batches may be open."""
         before = self._places.get(topic, np.empty(0, np.int64))
         first = len(self._place_names)
-        self._place_names += [(topic, number) for number in range(len(before), partitions)]
+        self._place_names += [
+            TopicPartition(topic, number) for number in range(len(before), partitions)
+        ]
         more = np.arange(first, len(self._place_names), dtype=np.int64)
         self._places[topic] = np.concatenate([before, more])
 

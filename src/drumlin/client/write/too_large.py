@@ -17,7 +17,7 @@ def is_too_large(error: Exception) -> bool:
 
 
 async def largest_bytes(connections: BrokerConnections, topic: str) -> int | None:
-    """How large a batch of this topic may be; None if that cannot be had soon."""
+    """The largest batch that this topic takes; None if that cannot be found out soon."""
     try:
         async with asyncio.timeout(_ASKS_FOR_S):
             found = (await topic_configs(connections, topic))["max.message.bytes"].value

@@ -20,13 +20,11 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self, TypedDict
+from typing import Final, Self
 
 from drumlin.client import arguments
-from drumlin.client.arguments import Acks
 from drumlin.client.errors import (
     BufferFull,
     ClientError,
@@ -43,6 +41,7 @@ from drumlin.client.write.open_batch import (
     Delivery,
     OpenBatch,
 )
+from drumlin.client.write.options import OnDelivery, WriterOptions
 from drumlin.client.write.partition_sender import Batch
 from drumlin.client.write.producer import Manner, Producer
 from drumlin.peer.peer_error import PeerError
@@ -57,58 +56,6 @@ _PARTITION_MAX: Final = 2**31 - 1
 
 #: Names and values; strings are written as UTF-8.
 Headers = Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]
-#: Given a key and the number of partitions, the partition.
-Partitioner = Callable[[bytes | None, int], int]
-#: Called for a record with its place and None, or with None and the error.
-OnDelivery = Callable[[Delivered | None, BaseException | None], object]
-
-
-class WriterKeywords(TypedDict, total=False):
-    """The options of `Client.writer`, which says what they mean."""
-
-    batch_bytes: int
-    linger_ms: float
-    max_records: int | None
-    buffer_bytes: int
-    max_block_ms: float
-    delivery_timeout_ms: float
-    metadata_refresh_ms: float
-    retries: int | None
-    compression: str
-    acks: Acks
-    partitioner: Partitioner | None
-    on_delivery: OnDelivery | None
-
-
-@dataclass(frozen=True, slots=True)
-class WriterOptions:
-    """Limits and habits of a writer; `Client.writer` says what they mean."""
-
-    batch_bytes: int = 64 * 1024
-    linger_ms: float = 10
-    max_records: int | None = None
-    buffer_bytes: int = 32 << 20
-    max_block_ms: float = 60_000
-    delivery_timeout_ms: float = 120_000
-    metadata_refresh_ms: float = 300_000
-    retries: int | None = None
-    compression: str = "none"
-    acks: Acks = "all"
-    partitioner: Partitioner | None = None
-    on_delivery: OnDelivery | None = None
-
-    def __post_init__(self) -> None:
-        arguments.batch_bytes(self.batch_bytes)
-        arguments.numbers_at_least(
-            {"max_records": self.max_records, "buffer_bytes": self.buffer_bytes}, 1
-        )
-        for name in ("linger_ms", "max_block_ms", "delivery_timeout_ms", "metadata_refresh_ms"):
-            arguments.numbers_at_least({name: getattr(self, name)}, 0)
-        arguments.retries(self.retries)
-        arguments.compression_name(self.compression)
-        arguments.acks_number(self.acks)
-        arguments.callable_or_none("partitioner", self.partitioner)
-        arguments.callable_or_none("on_delivery", self.on_delivery)
 
 
 class Writer:
@@ -133,7 +80,7 @@ class Writer:
         self._acknowledged = 0  # records
         self._failure: BaseException | None = None
         self._is_closed = False
-        thread.call_soon(producer.attach, self)
+        thread.call_soon(producer.attach, self._give_up)
 
     def send(
         self,
@@ -149,6 +96,9 @@ class Writer:
             timestamp: milliseconds since 1970; now, by default.
             partition: by default the partitioner chooses: by the key, or for records without
                 one the same partition for a whole batch.
+
+        Returns:
+            What tells when the record is written, and at which offset.
 
         Raises:
             BufferFull: the buffer stayed full for `max_block_ms`.
@@ -186,7 +136,7 @@ class Writer:
 
     @property
     def acknowledged(self) -> int:
-        """How many records have been written; with `acks="none"`, sent."""
+        """The number of records written; with `acks="none"`, of those sent."""
         return self._acknowledged
 
     def flush(self, timeout_ms: float | None = None) -> None:
@@ -231,7 +181,7 @@ class Writer:
         return f"<drumlin.Writer to {self._topic!r}{', closed' if self._is_closed else ''}>"
 
     def _choose_partition(self, key: bytes | None, partition: int | None) -> int | None:
-        """None: the partition that is being filled at the moment."""
+        """The partition of a record; None: the one that is being filled at the moment."""
         known = self._partitions  # there may be others in a moment
         if partition is not None:
             partition = arguments.whole_number("partition", partition, 0, _PARTITION_MAX)
@@ -349,7 +299,7 @@ class Writer:
             if self._open.get(batch.partition) is batch:
                 self._close_batch(batch)
 
-    def give_up(self, error: Exception) -> None:
+    def _give_up(self, error: Exception) -> None:
         """The client is closed: what is open will not be written, and nothing more is taken."""
         with self._lock:
             self._is_closed = True

@@ -337,11 +337,12 @@ class SharedMetadata:
 
     # -- partitions --------------------------------------------------------------------
 
-    async def advance_leader_epochs(self) -> None:
-        await self._ask(messages.ADVANCE_ALL)
-
-    async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
-        """It waits for no listener, so a listener of changes may call it."""
+    async def advance_leader_epochs(
+        self, partitions: Collection[PartitionId] | None = None
+    ) -> None:
+        if partitions is None:
+            await self._ask(messages.ADVANCE_ALL)
+            return
         left = iter(partitions)
         while some := list(islice(left, _TOGETHER)):
             await self._ask(messages.ADVANCE, codec.write_partition_ids(some))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumlin.spark.old_names import takes_bootstrap_servers, was_called
+from drumlin.client.deprecation import was_called
+from drumlin.spark.old_names import takes_bootstrap_servers
 from drumlin.spark.options.option_values import OptionError
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources

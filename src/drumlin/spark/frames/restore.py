@@ -19,12 +19,12 @@ from drumlin.spark.options.option_values import OptionError
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import SparkSession
 
+    from drumlin import RestoreReport
     from drumlin.client.arguments import ConfigValue
     from drumlin.client.client import Client
     from drumlin.client.places import Point
     from drumlin.client.restore.restore_marker import Marker, RestoreRequest
-    from drumlin.client.restore.restore_target import RestoreTarget
-    from drumlin.client.restore.restoring import RestoreReport
+    from drumlin.lowlevel import RestoreTarget
     from drumlin.spark.frames.restore_sink import RestoreSink
     from drumlin.spark.frames.restored_rows import RestoredRows
 
@@ -90,6 +90,7 @@ def restore(
         ProducerFenced: another restore into this topic has begun meanwhile.
         TypeError, ValueError: an argument cannot have this value.
     """
+    from drumlin import lowlevel
     from drumlin.client.restore.restore_marker import RestoreRequest
     from drumlin.spark.connection import client_of
     from drumlin.spark.frames.restore_sink import RestoreSink
@@ -103,7 +104,7 @@ def restore(
     given = _checked(bootstrap, named)
     asked = StateOptions.of(topic, bootstrap, COLUMNS, kept_for(named, "state"))
     client = client_of(asked.source)
-    target = client.restore_target(topic, to, configs)
+    target = lowlevel.restore_target(client, topic, to, configs)
     rows = RestoredRows(spark, asked, request)
     marker = _begun(client, target, request, rows)
     if marker.is_complete:
@@ -190,7 +191,7 @@ def _write_id(target: RestoreTarget, marker: Marker) -> str:
 def _report(
     target: RestoreTarget, marker: Marker, record_count: int = 0, *, was_there: bool
 ) -> RestoreReport:
-    from drumlin.client.restore.restoring import RestoreReport
+    from drumlin import RestoreReport
 
     ends = dict(marker.end_offsets)
     return RestoreReport(marker.source, target.name, ends, record_count, was_there)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from drumlin.client.client import Client
-    from drumlin.client.restore.restore_target import RestoreTarget
+    from drumlin.lowlevel import RestoreTarget
 
 #: What earlier jobs have done. Lost: it was decided, and its transactions have timed out; only the
 #: sink can write those again.

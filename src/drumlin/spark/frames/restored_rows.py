@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from drumlin.client.restore.restore_marker import RestoreRequest
-    from drumlin.client.state.state_claims import Claims
+    from drumlin.lowlevel import Claims
     from drumlin.spark.reading.planned_tasks import Ranges
 
 #: What is written of each record.

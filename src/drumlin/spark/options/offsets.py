@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from drumlin.client.topic_partition import TopicPartition as TopicPartition
 from drumlin.spark.options.portable import Portable
 
 LATEST: Final = -1
@@ -27,16 +28,6 @@ _INT32_MAX: Final = 2**31 - 1
 
 #: In a checkpoint, beside the names of topics.
 _TOPIC_IDS: Final = "topic ids"
-
-
-class TopicPartition(NamedTuple):
-    """One partition of one topic."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ other consumers. Every request is bounded in time.
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 import time
@@ -20,7 +21,7 @@ from drumlin.spark.planning.known_logs import LogIdentity, LogView
 from drumlin.spark.planning.seen_ends import SIDES, SeenEnds, Side
 
 if TYPE_CHECKING:  # pulls in pyarrow, too costly for a session that only looks for data sources
-    from drumlin.client.admin.admin import TopicDescription
+    from drumlin import TopicDescription
     from drumlin.client.places import OffsetSpec
     from drumlin.peer.options import Isolation
     from drumlin.spark.options.ranges import PlannedRange
@@ -125,7 +126,10 @@ class Cluster:
 
     def is_deleted(self, topic_id: str) -> bool:
         """Whether the cluster says that it no longer knows a topic with this id."""
-        return self._retrying(lambda: client_of(self._options).is_topic_id_unknown(topic_id))
+        from drumlin import lowlevel
+
+        client = client_of(self._options)
+        return self._retrying(lambda: lowlevel.is_topic_id_unknown(client, topic_id))
 
     def missing(
         self, wanted: Collection[TopicPartition], topic_ids: Mapping[str, str | None]
@@ -159,16 +163,14 @@ class Cluster:
         self, time_ms: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """The offset of the first record, never of a marker, that is younger; else the end."""
+        from drumlin import lowlevel
+
         keys = list(partitions)
 
         def ask() -> dict[TopicPartition, int]:
             ends = self._list((key, "latest") for key in keys)
-            found = client_of(self._options).ends_at(
-                {(key.topic, key.partition): offset for key, offset in ends.items()},
-                time_ms,
-                isolation=self._options.isolation_level,
-            )
-            return {TopicPartition(*key): offset for key, offset in found.items()}
+            isolation = self._options.isolation_level
+            return lowlevel.ends_at(client_of(self._options), ends, time_ms, isolation=isolation)
 
         return self._retrying(ask)
 
@@ -213,16 +215,19 @@ class Cluster:
 
     def _known_densities(self) -> LogDensities:
         if self._log_densities is None:
+            from drumlin import lowlevel
             from drumlin.spark.planning.log_densities import LogDensities
 
-            look = client_of(self._options).sample_logs
+            look = functools.partial(lowlevel.sample_logs, client_of(self._options))
             self._log_densities = LogDensities(look, self._mean_densities)
         return self._log_densities
 
     def _mean_densities(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, float]:
-        sizes = client_of(self._options).partition_sizes(partitions)
+        from drumlin import lowlevel
+
+        sizes = lowlevel.partition_sizes(client_of(self._options), partitions)
         start = self._seen_ends.find(partitions, "earliest", self._ends)
         end = self._seen_ends.find(partitions, "latest", self._ends)
         return {
@@ -274,12 +279,14 @@ class Cluster:
         A list of all topics leaves out the ones that the broker does not know or the user may not
         see. An expected topic that is not in it is looked up by name, which tells the two apart.
         """
+        from drumlin import lowlevel
+
         client = client_of(self._options)
         subscription = self._options.subscription
         if subscription.pattern is None:
             names = subscription.topics or {key.topic for key in subscription.partitions}
-            return client.look_up_topics(list(dict.fromkeys(names)))
-        everything = client.look_up_topics()
+            return lowlevel.look_up_topics(client, list(dict.fromkeys(names)))
+        everything = lowlevel.look_up_topics(client)
         matches = re.compile(subscription.pattern).fullmatch
         found = {
             name: each
@@ -290,7 +297,7 @@ class Cluster:
         unclear -= found.keys()
         if not unclear:
             return found, {}
-        by_name = client.look_up_topics(sorted(unclear))
+        by_name = lowlevel.look_up_topics(client, sorted(unclear))
         return found | by_name.found, by_name.refused
 
     def _offsets_at(
@@ -315,12 +322,12 @@ class Cluster:
         wanted: Iterable[tuple[TopicPartition, OffsetSpec]],
         isolation: Isolation | None = None,
     ) -> dict[TopicPartition, int]:
-        asked: dict[tuple[str, int], OffsetSpec] = dict(wanted)
+        asked = dict(wanted)
         if not asked:
             return {}
         level = isolation or self._options.isolation_level
         found = client_of(self._options).list_offsets(asked, isolation=level)
-        offsets = {TopicPartition(*key): place.offset for key, place in found.items()}
+        offsets = {key: place.offset for key, place in found.items()}
         for side in SIDES:
             self._seen_ends.note(
                 side, {key: offset for key, offset in offsets.items() if asked[key] == side}

@@ -66,9 +66,8 @@ class GroupProgress:
         if time.monotonic() < self._due_at and (self._has_failed or done == self._told):
             return
         self._told, self._due_at = done, time.monotonic() + _RENEWED_AFTER_S
-        places = {(key.topic, key.partition): offset for key, offset in done.items()}
         try:
-            self._committing = client_of(self._options).commit_offsets(group, places)
+            self._committing = client_of(self._options).commit_offsets_async(group, done)
         except Exception as error:  # noqa: BLE001 - no trouble with a group fails a query
             self._complain(error)
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from drumlin.client.read.log_samples import LogPlace, LogSample
+from drumlin.lowlevel import LogPlace, LogSample
 from drumlin.spark.options.offsets import TopicPartition
 from drumlin.spark.options.ranges import PlannedRange
 from drumlin.spark.planning.density import Density, places_to_sample, samples_each

@@ -21,7 +21,7 @@ from drumlin.spark.planning.data_loss import ReadFailed, report_data_loss
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from drumlin.client.read.reader import ReadOptions
+    from drumlin.lowlevel import ReadOptions
 
 _PAUSE_S: Final = 0.5
 
@@ -43,15 +43,15 @@ def read_task(options: SourceOptions, ranges: Sequence[PlannedRange]) -> Iterato
 def _read_ranges(
     options: SourceOptions, ranges: Sequence[PlannedRange]
 ) -> Iterator[pa.RecordBatch]:
-    from drumlin.client.read.range_stream import OffsetRange
+    from drumlin import lowlevel
 
     wanted = [
-        OffsetRange(
+        lowlevel.OffsetRange(
             each.topic, each.partition, each.start_offset, each.end_offset, each.fetch_bytes
         )
         for each in ranges
     ]
-    ahead = client_of(options).read_ranges(wanted, **read_options(options))
+    ahead = lowlevel.read_ranges(client_of(options), wanted, read_options(options))
     for offset_range, (_, batches) in zip(ranges, ahead, strict=True):
         yield from _read_range(options, offset_range, batches)
 
@@ -73,14 +73,15 @@ def _read_range(
 
 def read_options(options: SourceOptions) -> ReadOptions:
     """How the client reads for a query."""
+    from drumlin.lowlevel import ReadOptions
     from drumlin.spark.reading.columns import client_columns
 
-    return {
-        "columns": client_columns(options.columns),
-        "isolation": options.isolation_level,
-        "max_bytes_per_batch": options.fetch_bytes,
-        "without_gaps": options.without_gaps,
-    }
+    return ReadOptions(
+        columns=client_columns(options.columns),
+        isolation=options.isolation_level,
+        max_bytes_per_batch=options.fetch_bytes,
+        without_gaps=options.without_gaps,
+    )
 
 
 class _Progress:
@@ -108,13 +109,15 @@ class _Progress:
 
     def read_on(self) -> Iterator[pa.RecordBatch]:
         """Read the rest of the range, as the log is now."""
-        return client_of(self._options).read_range(
-            self._range.topic,
-            self._range.partition,
-            self._position,
-            self._range.end_offset,
-            **read_options(self._options),
+        from drumlin import lowlevel
+
+        rest = lowlevel.OffsetRange(
+            self._range.topic, self._range.partition, self._position, self._range.end_offset
         )
+        ((_, batches),) = lowlevel.read_ranges(
+            client_of(self._options), [rest], read_options(self._options)
+        )
+        return batches
 
     def skip_or_wait(self, error: Exception) -> None:
         """After `error`: skip what is proven gone, or wait a while.
@@ -150,12 +153,13 @@ class _Progress:
 
     def _topic_is_deleted(self) -> bool:
         """Whether the topic of the plan, known by its id, is proven to be deleted."""
+        from drumlin import lowlevel
         from drumlin.client.errors import ClientError
 
         if self._range.topic_id is None:
             return False
         try:
-            return client_of(self._options).is_topic_id_unknown(self._range.topic_id)
+            return lowlevel.is_topic_id_unknown(client_of(self._options), self._range.topic_id)
         except ClientError:
             return False
 

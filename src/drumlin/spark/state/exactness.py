@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from drumlin.spark.connection import client_of
+from drumlin.spark.options.offsets import TopicPartition
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.options.ranges import PlannedRange
 from drumlin.spark.planning.data_loss import DataLoss, ReadFailed
@@ -18,7 +19,7 @@ from drumlin.spark.planning.data_loss import DataLoss, ReadFailed
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     import pyarrow as pa
 
-    from drumlin.client.state.state_claims import Claims
+    from drumlin.lowlevel import Claims
 
 
 def read_exactly(
@@ -50,7 +51,9 @@ def confirm(source: SourceOptions, claims: Claims) -> None:
     Raises:
         StateNotExact: a cleaner, or another leader, has come in between.
     """
-    client_of(source).confirm_states(claims)
+    from drumlin import lowlevel
+
+    lowlevel.confirm_states(client_of(source), claims)
 
 
 def _refuse_another_topic(source: SourceOptions, ranges: Sequence[PlannedRange]) -> None:
@@ -62,8 +65,10 @@ def _refuse_another_topic(source: SourceOptions, ranges: Sequence[PlannedRange])
     Raises:
         DataLoss: a topic has another id now.
     """
+    from drumlin import lowlevel
+
     planned = {each.topic: each.topic_id for each in ranges if each.topic_id is not None}
-    found = client_of(source).look_up_topics(planned).found if planned else {}
+    found = lowlevel.look_up_topics(client_of(source), planned).found if planned else {}
     for topic, described in found.items():
         if described.topic_id not in (None, planned[topic]):
             raise DataLoss(
@@ -73,10 +78,13 @@ def _refuse_another_topic(source: SourceOptions, ranges: Sequence[PlannedRange])
 
 
 def _refuse_if_missing(source: SourceOptions, claims: Claims, error: ReadFailed) -> None:
+    from drumlin import lowlevel
     from drumlin.client.errors import RecordsMissing
     from drumlin.client.state.state_claims import incomplete
 
     missing = error.__cause__
     if isinstance(missing, RecordsMissing):
-        known = client_of(source).exact_from(missing.topic).get(missing.partition)
-        raise incomplete(claims[missing.topic, missing.partition], known, missing) from error
+        known = lowlevel.exact_from(client_of(source), missing.topic).get(missing.partition)
+        raise incomplete(
+            claims[TopicPartition(missing.topic, missing.partition)], known, missing
+        ) from error

@@ -22,7 +22,7 @@ from drumlin.spark.state.moment import end_offsets
 from drumlin.spark.state.options import StateOptions
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
-    from drumlin.client.state.state_claims import Claims
+    from drumlin.lowlevel import Claims
 
 #: How much of the log one reducer is to get, before tasks have reduced it.
 _REDUCER_BYTES: Final = 48 << 20
@@ -54,6 +54,8 @@ def plan_state(
         DataLoss: a moment lies outside of the log.
         StateNotExact: the log does not tell the state of the first moment any more.
     """
+    from drumlin import lowlevel
+
     cluster = Cluster(options.source)
     logs = cluster.partitions()
     # In this order: a log that moves meanwhile never seems to start after its end.
@@ -61,8 +63,9 @@ def plan_state(
     begin = {} if since is None else end_offsets(cluster, since, logs)
     end = end_offsets(cluster, moment, logs)
     _check_since(begin, start, end)
-    claims = client_of(options.source).claim_states(
-        {(key.topic, key.partition): offset for key, offset in (begin or end).items()},
+    claims = lowlevel.claim_states(
+        client_of(options.source),
+        begin or end,
         is_now=since is None and moment.value == LATEST,
         allow_inexact=options.allow_inexact,
     )

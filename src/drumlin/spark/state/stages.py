@@ -18,7 +18,7 @@ from drumlin.spark.state.options import StateOptions
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     import pyarrow as pa
 
-    from drumlin.client.state.state_claims import Claims
+    from drumlin.lowlevel import Claims
     from drumlin.spark.reading.planned_tasks import Ranges
 
 

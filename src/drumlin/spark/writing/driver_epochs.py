@@ -10,9 +10,9 @@ import threading
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
+from drumlin import Transaction
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError
-from drumlin.client.transactions.transaction import Transaction
 from drumlin.spark.writing.protocol.state import DriverEpoch
 
 _SINKS_MAX: Final = 100

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from drumlin import Transaction, TransactionAborted, lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, NotAuthorized
-from drumlin.client.transactions.errors import TransactionAborted
-from drumlin.client.transactions.transaction import Transaction
 from drumlin.spark.writing import driver_epochs
 from drumlin.spark.writing.performer import Performer
 from drumlin.spark.writing.protocol import abort_steps, driver, own_ids, task
@@ -100,7 +99,7 @@ class TaskWrite:
         if self._opened is None:
             return None
         with contextlib.suppress(ClientError):
-            fate = self.transaction.fate(error)
+            fate = lowlevel.fate(self.transaction, error)
             if fate is not None:
                 return f"{fate}. {LONGER}" if isinstance(fate, TransactionAborted) else str(fate)
         return None

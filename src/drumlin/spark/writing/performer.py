@@ -15,7 +15,14 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin import (
+    OffsetAndMetadata,
+    ProducerFenced,
+    Transaction,
+    TransactionAborted,
+    UnknownTransaction,
+    lowlevel,
+)
 from drumlin.client.client import Client
 from drumlin.client.errors import (
     ClientError,
@@ -25,13 +32,8 @@ from drumlin.client.errors import (
     RequestRefused,
     UnknownTopic,
 )
-from drumlin.client.transactions.errors import (
-    ProducerFenced,
-    TransactionAborted,
-    UnknownTransaction,
-)
-from drumlin.client.transactions.requests import OpenTransaction
-from drumlin.client.transactions.transaction import Transaction
+from drumlin.client.topic_partition import TopicPartition
+from drumlin.lowlevel import OpenTransaction
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol import requests as ask
 from drumlin.spark.writing.protocol.sink_errors import Fenced, RequestFailed
@@ -118,7 +120,7 @@ class Performer:
 
     def _fetch_anchor(self, it: ask.FetchAnchor) -> Anchor | None:
         found = self._client.committed_offsets(it.group, require_stable=it.is_stable)
-        place = found.get((it.topic, 0))
+        place = found.get(TopicPartition(it.topic, 0))
         return None if place is None else Anchor(place.offset, place.metadata)
 
     def _read_record(self, it: ask.ReadRecord) -> bytes | None:
@@ -131,7 +133,7 @@ class Performer:
 
     def _find_record(self, it: ask.FindRecord) -> bytes | None:
         # A missing topic does not mean that nothing was decided: it was created, so it was deleted.
-        place = (it.topic, 0)
+        place = TopicPartition(it.topic, 0)
         end = self._client.list_offsets({place: "latest"})[place].offset
         self._wait_until_stable(it.topic, end)
         batches = self._client.read_batches(it.topic, [0], end=end, isolation="read_committed")
@@ -143,7 +145,7 @@ class Performer:
         Raises:
             RequestFailed: it takes longer than a dead driver's transaction may.
         """
-        place = (topic, 0)
+        place = TopicPartition(topic, 0)
         until = time.monotonic() + _DRIVER_TIMEOUT_MS / 1000 + 30
         while time.monotonic() < until:
             stable = self._client.list_offsets({place: "latest"}, isolation="read_committed")
@@ -156,7 +158,7 @@ class Performer:
         )
 
     def _prepare_topic(self, it: ask.PrepareTopic) -> None:
-        if self._client.look_up_topics([it.topic]).found:
+        if lowlevel.look_up_topics(self._client, [it.topic]).found:
             self._check_cleanup(it.topic)
             return
         try:
@@ -237,7 +239,7 @@ class Performer:
         return opened
 
     def _flush(self, it: ask.Flush) -> None:
-        self._transactions[it.opened].detach()
+        lowlevel.detach(self._transactions[it.opened])
 
     def _abort_own(self, it: ask.AbortOwn) -> None:
         begun = self._transactions.pop(it.opened, None)
@@ -245,7 +247,7 @@ class Performer:
             return
         try:
             if begun.state == "detached":
-                self._client.end_transaction(OpenTransaction(*it.opened), commit=False)
+                lowlevel.end_transaction(self._client, OpenTransaction(*it.opened), commit=False)
             else:
                 begun.abort()
         except ClientError as error:
@@ -254,7 +256,7 @@ class Performer:
     def _commit_all(self, it: ask.CommitAll) -> dict[Opened, ask.Outcome]:
         whole = [OpenTransaction(*each) for each in it.opened]
         # What is decided was open, so something is in it.
-        fates = self._client.end_transactions(whole, commit=True, are_written=True)
+        fates = lowlevel.end_transactions(self._client, whole, commit=True, are_written=True)
         return {Opened(*each): _outcome(error) for each, error in fates.items()}
 
     def _fence_all(self, it: ask.FenceAll) -> int:
@@ -289,7 +291,7 @@ class Performer:
     def _commit_driver(self, it: ask.CommitDriver) -> None:
         committed = self._transactions.pop(it.driver)
         committed.commit()
-        self._transactions[it.driver] = committed.following()
+        self._transactions[it.driver] = lowlevel.following(committed)
 
 
 _PERFORMED: Final[dict[type, Callable[[Performer, Any], Any]]] = {

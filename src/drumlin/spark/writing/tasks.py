@@ -15,8 +15,7 @@ from drumlin.spark.writing.protocol import names
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from drumlin.client.write.deliveries import DeliveryRules
-    from drumlin.client.write.stream_appender import EncodingRules, StreamAppender, StreamReport
+    from drumlin.lowlevel import DeliveryRules, EncodingRules, StreamAppender, StreamReport
     from drumlin.spark.writing.protocol.messages import TaskIdentity, TaskMessage
 
 
@@ -32,11 +31,13 @@ def write_at_least_once(
     Raises:
         WriteFailed: a row cannot be encoded, or the brokers did not accept it.
     """
+    from drumlin import lowlevel
+
     client = client_of(options)
 
     def open_appender() -> StreamAppender:
-        return client.stream_appender(
-            options.topic, encoding=_encoding(options), delivery=_delivery(options)
+        return lowlevel.stream_appender(
+            client, options.topic, encoding=_encoding(options), delivery=_delivery(options)
         )
 
     return _append(open_appender, columns, batches)
@@ -57,6 +58,7 @@ def write_once(
             second write of a batch under one name.
         SinkError: this run must not write the batch.
     """
+    from drumlin import lowlevel
     from drumlin.spark.writing.entry import AlreadyDecided, begin_task
 
     task = begin_task(client_of(options), identity, options.settings)
@@ -66,7 +68,8 @@ def write_once(
         return task.counted(*_count(options, columns, batches))
 
     def open_appender() -> StreamAppender:
-        return task.transaction.stream_appender(
+        return lowlevel.stream_appender(
+            task.transaction,
             options.topic,
             encoding=_encoding(options)._replace(with_checksum=True),
             delivery=_delivery(options),
@@ -94,7 +97,7 @@ def _count(
     Raises:
         WriteFailed: a row names no topic.
     """
-    from drumlin.client.write.row_sum import RowsRefused, RowSum
+    from drumlin.lowlevel import RowsRefused, RowSum
 
     found = RowSum(options.topic)
     try:
@@ -132,8 +135,7 @@ def _append(
     import pyarrow as pa
 
     from drumlin.client.errors import ClientError
-    from drumlin.client.write.row_sum import RowsRefused
-    from drumlin.client.write.stream_appender import StreamReport
+    from drumlin.lowlevel import RowsRefused, StreamReport
 
     pa.default_memory_pool().release_unused()  # memory that earlier tasks of this process left
     appender = None
@@ -151,13 +153,13 @@ def _append(
 
 
 def _encoding(options: SinkOptions) -> EncodingRules:
-    from drumlin.client.write.stream_appender import EncodingRules
+    from drumlin.lowlevel import EncodingRules
 
     return EncodingRules(options.batch_bytes, options.compression, options.compression_level)
 
 
 def _delivery(options: SinkOptions) -> DeliveryRules:
-    from drumlin.client.write.deliveries import DeliveryRules
+    from drumlin.lowlevel import DeliveryRules
 
     return DeliveryRules(
         options.acks,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from drumlin.client.consumer.assignors.subscription import MemberSubscription
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 
 #: Member id to partitions; every member is in it.
 Assignment = dict[str, set[TopicPartition]]
@@ -44,7 +44,7 @@ def all_partitions(
 ) -> list[TopicPartition]:
     """Sorted; topics that do not exist have none."""
     return [
-        (topic, partition)
+        TopicPartition(topic, partition)
         for topic in sorted(topics)
         for partition in range(partition_counts.get(topic, 0))
     ]

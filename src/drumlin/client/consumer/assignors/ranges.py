@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from drumlin.client.consumer.assignors.members import Assignment, Member, subscribers
+from drumlin.client.topic_partition import TopicPartition
 
 
 def assign(partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
@@ -18,6 +19,8 @@ def assign(partition_counts: Mapping[str, int], members: list[Member]) -> Assign
         start = 0
         for index, member in enumerate(wanting):
             end = start + share + (index < rest)
-            assignment[member.member_id].update((topic, each) for each in range(start, end))
+            assignment[member.member_id].update(
+                TopicPartition(topic, each) for each in range(start, end)
+            )
             start = end
     return assignment

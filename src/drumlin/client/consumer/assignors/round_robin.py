@@ -12,6 +12,7 @@ from drumlin.client.consumer.assignors.members import (
     in_order,
     subscribers,
 )
+from drumlin.client.topic_partition import TopicPartition
 
 
 def assign(partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
@@ -20,5 +21,5 @@ def assign(partition_counts: Mapping[str, int], members: list[Member]) -> Assign
     turn = cycle(in_order(members))
     for topic, partition in all_partitions(partition_counts, subscribers(members)):
         member = next(each for each in turn if topic in each.subscription.topics)
-        assignment[member.member_id].add((topic, partition))
+        assignment[member.member_id].add(TopicPartition(topic, partition))
     return assignment

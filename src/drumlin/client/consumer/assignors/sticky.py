@@ -23,7 +23,8 @@ from drumlin.client.consumer.assignors.members import (
     subscribers,
 )
 from drumlin.client.consumer.assignors.subscription import one_by_one
-from drumlin.client.read.offsets import TopicPartition, by_topic
+from drumlin.client.read.offsets import by_topic
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.embedded_protocol import (
     NO_GENERATION,
     TopicPartitions,
@@ -48,7 +49,7 @@ class _UserData:
 
 
 class Claim(NamedTuple):
-    """What a member had, and in which generation."""
+    """The partitions that a member had, and in which generation."""
 
     partitions: frozenset[TopicPartition]
     generation_id: int
@@ -132,7 +133,7 @@ def _assign(
 def _kept(
     existing: set[TopicPartition], members: list[Member], claims: Mapping[str, Claim]
 ) -> Assignment:
-    """What members keep: what they claim, still want, and no other claims with better right."""
+    """The partitions that members keep: still wanted, and claimed by no newer generation."""
     claimants: dict[TopicPartition, list[tuple[int, str]]] = defaultdict(list)
     for member in members:
         claim = claims[member.member_id]
@@ -150,7 +151,7 @@ def _kept(
 def _level(
     assignment: Assignment, free: list[TopicPartition], members: list[Member], total: int
 ) -> None:
-    """All want the same topics: each gets the same number of partitions, give or take one."""
+    """Level the numbers where all want the same topics: they differ by one at most."""
     share, rest = divmod(total, len(members))
     # The members with most keep those left over, so that the fewest partitions move.
     order = sorted(in_order(members), key=lambda each: -len(assignment[each.member_id]))
@@ -172,7 +173,7 @@ def _deal(
     """Give each free partition to the member with fewest; first those that few can take."""
     for topic, partition in sorted(free, key=lambda each: (len(wanting[each[0]]), each)):
         least = min(wanting[topic], key=lambda each: len(assignment[each.member_id]))
-        assignment[least.member_id].add((topic, partition))
+        assignment[least.member_id].add(TopicPartition(topic, partition))
 
 
 def _balance(assignment: Assignment, wanting: Mapping[str, list[Member]]) -> None:
@@ -187,6 +188,6 @@ def _balance(assignment: Assignment, wanting: Mapping[str, list[Member]]) -> Non
             for topic, partition in sorted(partitions):
                 least = min(wanting[topic], key=lambda each: len(assignment[each.member_id]))
                 if len(assignment[least.member_id]) + 1 < len(partitions):
-                    partitions.remove((topic, partition))
-                    assignment[least.member_id].add((topic, partition))
+                    partitions.remove(TopicPartition(topic, partition))
+                    assignment[least.member_id].add(TopicPartition(topic, partition))
                     moved = True

@@ -1,11 +1,12 @@
-"""What members and their leader tell each other, with partitions as the client has them."""
+"""Subscriptions and assignments, as members and their leader exchange them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from drumlin.client.read.offsets import TopicPartition, by_topic
+from drumlin.client.read.offsets import by_topic
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.embedded_protocol import (
     NO_GENERATION,
     SUBSCRIPTION_VERSION,
@@ -21,7 +22,7 @@ _ASSIGNMENT_VERSION: Final = 0  # which every member reads
 
 
 class MemberSubscription(NamedTuple):
-    """What one member says of itself in a JoinGroup."""
+    """The subscription that one member sends with its JoinGroup."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -68,4 +69,6 @@ def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
 
 
 def one_by_one(partitions: NamedPartitions) -> frozenset[TopicPartition]:
-    return frozenset((topic, each) for topic, numbers in partitions.items() for each in numbers)
+    return frozenset(
+        TopicPartition(topic, each) for topic, numbers in partitions.items() for each in numbers
+    )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drumlin.client.consumer.positions import Positions
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.frame_memory import FrameMemory
 
 
@@ -49,7 +49,7 @@ class FetchBuffer:
 
     @property
     def free_bytes(self) -> int:
-        """How much may be fetched: the whole limit if nothing is held or in flight."""
+        """Bytes that may be fetched: the whole limit if nothing is held or in flight."""
         return self._limit_bytes - self._used_bytes
 
     def reserve(self, size_bytes: int) -> None:

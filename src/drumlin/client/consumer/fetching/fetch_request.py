@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.options import ISOLATION_LEVELS, Isolation
 from drumlin.wire.by_hand.fetch_response import (
@@ -23,7 +23,7 @@ _CONSUMER: Final = -1
 
 
 class Wanted(NamedTuple):
-    """What to fetch of one partition, from the leader that has this epoch."""
+    """A place to fetch from in one partition, of the leader with this epoch."""
 
     place: TopicPartition
     offset: int
@@ -78,5 +78,7 @@ async def fetch_partitions(
     if response.error_code is not ErrorCode.none:
         raise KafkaError(response.error_code, "fetch")
     return {
-        (topic.name, each.partition): each for topic in response.topics for each in topic.partitions
+        TopicPartition(topic.name, each.partition): each
+        for topic in response.topics
+        for each in topic.partitions
     }

@@ -20,7 +20,7 @@ from drumlin.client.consumer.options import ConsumerOptions
 from drumlin.client.consumer.positions import PartitionState, Positions, Stage
 from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.errors import as_client_error
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.fetch import last_whole_batch
 from drumlin.peer.peer_error import InvalidResponse, PeerError
@@ -157,7 +157,7 @@ class Fetcher:
     ) -> None:
         troubled: list[PartitionState] = []
         error: BaseException | None = None
-        answers: dict[tuple[str, int], PartitionFetch] = {}
+        answers: dict[TopicPartition, PartitionFetch] = {}
         try:
             connections = self._waiting if route.waits else self._prompt
             connection = await connections.broker(route.leader)
@@ -187,7 +187,7 @@ class Fetcher:
         self.pump()
 
     def _take(
-        self, answers: Mapping[tuple[str, int], PartitionFetch], states: list[PartitionState]
+        self, answers: Mapping[TopicPartition, PartitionFetch], states: list[PartitionState]
     ) -> list[PartitionState]:
         """Take in a response; returns the partitions that need fresh metadata."""
         frame = Frame(sum(len(each.records) for each in answers.values()), 0)

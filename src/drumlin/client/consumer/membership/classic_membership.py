@@ -125,7 +125,7 @@ class ClassicMembership(UsersSide):
     # -- what to send --------------------------------------------------------------------
 
     def next_step(self, now: float) -> Step:
-        """What to send next; the same again if it was not sent."""
+        """The next request to send; the same again until it is sent."""
         self._notice_idleness(now)
         if self.phase is Phase.LEAVING:
             return Leave(self._member_id, "the consumer did not poll in time")
@@ -293,7 +293,7 @@ class ClassicMembership(UsersSide):
 
     @property
     def credentials(self) -> GroupMetadata | None:
-        """None while this is no member."""
+        """The member's id and generation; None while it is not a member."""
         if self._generation_id == NO_GENERATION:
             return None
         return GroupMetadata(
@@ -311,7 +311,7 @@ class ClassicMembership(UsersSide):
 
     @property
     def duty(self) -> Duty | None:
-        """What the user's thread must do before the membership continues."""
+        """The callback that the user's thread must run before the membership goes on."""
         if self._has_lost:
             return Duty(DutyKind.LOSE, self._owned)
         if self.phase is Phase.PREPARING:

@@ -83,7 +83,7 @@ class ConsumerMembership(UsersSide):
     # -- what to send --------------------------------------------------------------------
 
     def next_step(self, now: float) -> Step:
-        """What to send next; the same again if it was not sent."""
+        """The next request to send; the same again until it is sent."""
         if self.phase is Phase.STABLE and now >= self._idle_at:
             self.phase = Phase.LEAVING
         if self.phase is Phase.LEAVING:
@@ -186,7 +186,7 @@ class ConsumerMembership(UsersSide):
 
     @property
     def credentials(self) -> GroupMetadata | None:
-        """None while this is no member."""
+        """The member's id and epoch; None while it is not a member."""
         if self.phase is not Phase.STABLE:
             return None
         instance = self._options.group_instance_id
@@ -200,7 +200,7 @@ class ConsumerMembership(UsersSide):
 
     @property
     def duty(self) -> Duty | None:
-        """What the user's thread must do before the membership continues."""
+        """The callback that the user's thread must run before the membership goes on."""
         if self._has_lost:
             return Duty(DutyKind.LOSE, self._owned)
         if self.phase is not Phase.STABLE:

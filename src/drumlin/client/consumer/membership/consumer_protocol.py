@@ -19,6 +19,7 @@ from drumlin.client.consumer.membership.consumer_membership import (
 )
 from drumlin.client.consumer.membership.membership import Leave, Partitions
 from drumlin.client.consumer.options import Subscription
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.messages import Shape
 
 IdPartition = tuple[UUID, int]
@@ -115,7 +116,9 @@ class ConsumerProtocol:
         self._ids.update((name, topic_id) for topic_id, name in names.items())
         self._has_unnamed = any(topic_id not in names for topic_id, _ in target)
         return frozenset(
-            (names[topic_id], partition) for topic_id, partition in target if topic_id in names
+            TopicPartition(names[topic_id], partition)
+            for topic_id, partition in target
+            if topic_id in names
         )
 
     async def leave(self, step: Leave) -> None:

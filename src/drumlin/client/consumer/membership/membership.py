@@ -1,4 +1,4 @@
-"""What both group protocols have in common: the state machine of a member, from outside.
+"""A member's state machine as the driver sees it, whichever group protocol it speaks.
 
 It tells the *driver* which request comes next, and the driver reports the answer. It tells the
 *user's thread* which partitions to give up or to take over (`duty`), and the thread reports when
@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from drumlin.client.admin.committed_offsets import GroupMetadata
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.error_codes import ErrorCode
 
 Partitions = frozenset[TopicPartition]
@@ -28,7 +28,7 @@ def passes(code: ErrorCode) -> bool:
 
 
 class DutyKind(Enum):
-    """What the user's thread is to do with partitions."""
+    """The kind of callback that the user's thread is to run."""
 
     REVOKE = "revoke"  # commit, then give them up
     LOSE = "lose"  # give them up; other members may have them already
@@ -41,7 +41,7 @@ class Duty(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Nothing to send before `until` (clock of the loop), or before something happens."""
+    """A step in which nothing is sent before `until` (clock of the loop), or before an event."""
 
     until: float | None
 
@@ -68,7 +68,7 @@ class Membership(Protocol):
 
     @property
     def duty(self) -> Duty | None:
-        """What the user's thread must do before the membership continues."""
+        """The callback that the user's thread must run before the membership goes on."""
 
     def begin_duty(self) -> Duty | None:
         """The thread begins `duty`: until that is done, `owned` is not reported."""
@@ -82,7 +82,7 @@ class Membership(Protocol):
 
     @property
     def credentials(self) -> GroupMetadata | None:
-        """None while this is no member."""
+        """The member's id and generation or epoch; None while it is not a member."""
 
     def disowned(self, code: ErrorCode) -> None:
         """A commit was refused with `code`, which may mean that this member is fenced."""

@@ -12,7 +12,7 @@ from drumlin.client.consumer.membership.membership import NO_PARTITIONS, Duty, P
 
 
 class UsersSide(ABC):
-    """What a membership knows about the user's thread."""
+    """The user's thread as its membership sees it."""
 
     def __init__(self, max_poll_interval_s: float, now: float) -> None:
         self._owned: Partitions = NO_PARTITIONS
@@ -40,13 +40,13 @@ class UsersSide(ABC):
 
     @property
     def _idle_at(self) -> float:
-        """When the user's thread counts as no longer polling."""
+        """The time from which on the user's thread counts as no longer polling."""
         return float("inf") if self._is_polling else self._last_poll + self._max_poll_interval_s
 
     @property
     @abstractmethod
     def duty(self) -> Duty | None:
-        """What the user's thread must do before the membership continues."""
+        """The callback that the user's thread must run before the membership goes on."""
 
     def begin_duty(self) -> Duty | None:
         """The user's thread begins with `duty`: what it has is not certain until it is done."""

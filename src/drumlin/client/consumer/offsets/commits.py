@@ -1,8 +1,8 @@
 """Commits offsets: on request, and periodically those of records that are processed.
 
 One commit is under way at a time, so that none overtakes an older one that is being repeated.
-Progress never goes back, whoever has committed: what is committed by itself lies beyond what this
-consumer committed last, unless the position was moved since, by the user or by `out_of_range`.
+Progress never goes back: an offset that is committed automatically is greater than the last that
+this consumer has committed, unless the user or `out_of_range` has moved the position since.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from drumlin.client.consumer.offsets.offset_storage import Offsets, OffsetStorag
 from drumlin.client.consumer.positions import Positions
 from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.errors import ClientError, CommitFailed, OffsetStoreFailed
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.peer_error import PeerError
 from drumlin.peer.retry import Deadline, backoff_s, is_retriable
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -39,7 +39,7 @@ _NOT_OURS: Final = frozenset(
 
 
 class _Known(NamedTuple):
-    """What this consumer has committed last, or found when it began."""
+    """The offset that this consumer has committed last, or found when it began."""
 
     offset: int
     moved: int  # the partition's, when that was committed
@@ -87,7 +87,7 @@ class Committer:
         """Commit what the user names, also if that goes back.
 
         Raises:
-            CommitFailed: this consumer is no member of the group any more, or has lost one of
+            CommitFailed: this consumer is no longer a member of the group, or has lost one of
                 these partitions since.
             KafkaError, PeerError, OffsetStoreFailed: refused, or not answered, until the
                 request's time was up.
@@ -146,7 +146,7 @@ class Committer:
         }
 
     def _news(self, places: Iterable[TopicPartition] | None) -> Offsets:
-        """What is processed, and lies beyond what is committed."""
+        """The positions to commit: those past what is committed."""
         committed = self._committed
         return {
             place: each
@@ -155,7 +155,7 @@ class Committer:
         }
 
     def _known(self, place: TopicPartition) -> int | None:
-        """What is committed; None if it is not known, or the position was moved since."""
+        """The committed offset; None if it is unknown, or the position was moved since."""
         known = self._committed.get(place)
         state = self._positions.get(place)
         if known is None or state is None or state.moved != known.moved:
@@ -168,7 +168,7 @@ class Committer:
             raise CommitFailed(f"not committed: {where} went to others meanwhile")
 
     def _check_owned(self, who: GroupMetadata, offsets: Offsets, losses: int) -> None:
-        """For a store that knows nothing of members."""
+        """Refuse partitions that are not assigned, for a store that knows no members."""
         self._check_kept(offsets, losses)
         if not who.member_id:
             return

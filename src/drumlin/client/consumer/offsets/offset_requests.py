@@ -15,7 +15,7 @@ from drumlin.client.admin.committed_offsets import (
 )
 from drumlin.client.consumer.coordinator_link import CoordinatorLink
 from drumlin.client.consumer.options import GroupProtocol
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 

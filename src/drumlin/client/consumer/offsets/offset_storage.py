@@ -1,4 +1,4 @@
-"""Where a group's offsets are kept: what the consumer asks of a store, and the brokers as one.
+"""The interface of a store of a group's offsets, and the brokers as such a store.
 
 A store's calls are single attempts; who calls decides what is tried again.
 """
@@ -11,13 +11,13 @@ from typing import NamedTuple, Protocol
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.consumer.coordinator_link import CoordinatorLink
 from drumlin.client.consumer.offsets.offset_requests import commit_offsets, fetch_offsets
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class StartOffsets(NamedTuple):
-    """Where partitions begin, and what of that need not be committed again."""
+    """The offsets at which partitions begin, and those that need not be committed again."""
 
     offsets: Offsets
     settled: Offsets
@@ -32,19 +32,19 @@ class OffsetStorage(Protocol):
     async def take_over(
         self, who: GroupMetadata, places: Collection[TopicPartition], /
     ) -> StartOffsets:
-        """The same, by the new owner of these partitions: none before may write any more."""
+        """The same, for the new owner of these partitions; earlier owners can no longer write."""
 
     async def commit(
         self, who: GroupMetadata, offsets: Offsets, check_owned: Callable[[], None], /
     ) -> None:
-        """Commit; `check_owned` raises where a partition is not this consumer's any more."""
+        """Commit; `check_owned` raises where a partition is no longer this consumer's."""
 
     async def close(self) -> None:
         """End what is connected."""
 
 
 class BrokerStorage:
-    """The topic `__consumer_offsets`. The coordinator refuses who is no member any more."""
+    """The topic `__consumer_offsets`, whose coordinator refuses former members."""
 
     def __init__(self, link: CoordinatorLink) -> None:
         self._link = link

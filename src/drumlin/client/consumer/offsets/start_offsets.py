@@ -1,4 +1,4 @@
-"""Where to start reading: committed offsets, the option `start`, and logs that have changed.
+"""Start offsets: committed ones, those of the option `start`, and those after a log has changed.
 
 Looks positions up and sets them; it does not fetch. It never moves a position silently: an invalid
 one becomes an error that poll raises, or a reset that is logged and reported to `on_reset`.
@@ -29,7 +29,8 @@ from drumlin.client.errors import (
     as_client_error,
 )
 from drumlin.client.places import OffsetSpec
-from drumlin.client.read.offsets import TopicPartition, list_offsets_or_ends
+from drumlin.client.read.offsets import list_offsets_or_ends
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
 from drumlin.peer.retry import backoff_s, is_retriable
@@ -220,11 +221,11 @@ class Starter:
     async def _ask_ends(
         self, leader: int, states: list[PartitionState]
     ) -> dict[TopicPartition, tuple[int, int, int]]:
-        """For each partition: end offset of our epoch, epoch that it is of, the leader's epoch."""
+        """For each partition the end of our epoch, that end's epoch, and the leader's epoch."""
         topics = self._connections.view.topics
         epochs = {}
         for topic, partition in (each.place for each in states):
-            self._connections.view.leader_of(topic, partition)  # or they are not there any more
+            self._connections.view.leader_of(topic, partition)  # raises where it is gone
             epochs[topic, partition] = topics[topic].partitions[partition].leader_epoch
 
         def build(shape: Shape) -> object:
@@ -251,7 +252,7 @@ class Starter:
         ends = {}
         for topic in response.topics:
             for each in topic.partitions:
-                place = (topic.topic, each.partition)
+                place = TopicPartition(topic.topic, each.partition)
                 if place not in epochs:
                     continue  # not asked for
                 if each.error_code is not ErrorCode.none:

@@ -15,7 +15,7 @@ from drumlin.client.consumer.options import ConsumerOptions
 def make_storage(
     options: ConsumerOptions, link: CoordinatorLink, *, is_member: bool
 ) -> OffsetStorage:
-    """Nothing is connected yet."""
+    """The store that the options name, not connected yet."""
     brokers = BrokerStorage(link)
     if not options.uses_zookeeper:
         return brokers

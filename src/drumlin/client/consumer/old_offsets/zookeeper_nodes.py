@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from drumlin.client.errors import OffsetStoreFailed, OffsetStoreUnreachable
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition, by_partition
 from drumlin.zookeeper.access import access_in
 from drumlin.zookeeper.connection import (
     ZooKeeperAway,
@@ -64,7 +64,7 @@ class ZooKeeperNodes:
             for what in found.unreadable.values():
                 # To begin elsewhere instead could pass records over.
                 raise OffsetStoreFailed(f"ZooKeeper {self._hosts} {what}")
-            return found.offsets
+            return by_partition(found.offsets)
 
         return await self._run(read)
 

@@ -13,13 +13,14 @@ over what came after it. Without membership (`assign`) there is no step 2: the l
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.consumer.offsets.offset_storage import Offsets, OffsetStorage, StartOffsets
 from drumlin.client.consumer.old_offsets.zookeeper_nodes import Versioned, ZooKeeperNodes
 from drumlin.client.errors import OffsetStoreFailed
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.zookeeper.consumer_offsets import ABSENT, ZooKeeperOffset
 
 #: Raises unless the coordinator knows this member still.
@@ -28,7 +29,7 @@ Nodes = Mapping[TopicPartition, ZooKeeperOffset]
 
 
 def greater_of_both(brokers: Offsets, nodes: Offsets) -> StartOffsets:
-    """Of each partition the greater offset; settled is what both stores have.
+    """The greater offset of each partition; those that both stores have are settled.
 
     A broker's is preferred to an equal one, as it has metadata and an epoch.
     """
@@ -46,7 +47,7 @@ def greater_of_both(brokers: Offsets, nodes: Offsets) -> StartOffsets:
 
 
 def due_writes(offsets: Offsets, found: Nodes) -> Versioned:
-    """What to write where something else is found, and the versions that are to be replaced."""
+    """The offsets to write, where another is found, each with the version that it is to replace."""
     return {
         place: (each.offset, found[place].version if place in found else ABSENT)
         for place, each in offsets.items()
@@ -101,8 +102,10 @@ class DualStorage:
         self._nodes = nodes
 
     async def fetch(self, who: GroupMetadata, places: Collection[TopicPartition]) -> Offsets:
-        at_brokers = await self._brokers.fetch(who, places)
-        return greater_of_both(at_brokers, await self._in_zookeeper.fetch(who, places)).offsets
+        found = await asyncio.gather(
+            self._brokers.fetch(who, places), self._in_zookeeper.fetch(who, places)
+        )
+        return greater_of_both(*found).offsets
 
     async def take_over(
         self, who: GroupMetadata, places: Collection[TopicPartition]

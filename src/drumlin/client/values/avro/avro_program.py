@@ -38,7 +38,7 @@ _WORD: Final = (1 << 64) - 1
 
 
 class Program(NamedTuple):
-    """What the kernel runs for each row."""
+    """The program that the kernel runs for each row."""
 
     steps: np.ndarray
     literals: bytes
@@ -47,7 +47,7 @@ class Program(NamedTuple):
 
 
 class Unreadable(SchemaError):
-    """What was written with a schema cannot be read with the other one."""
+    """Values of the writer's schema cannot be read with the reader's."""
 
 
 def program_of(writer: AvroSchema, reader: AvroSchema, part: Part) -> Program:

@@ -1,4 +1,4 @@
-"""What may be wrong with a JSON value, and in which part: words for what a parser has refused.
+"""The fault of a JSON value that a parser has refused, in words, and the part of it that has it.
 
 It does not decide: the parser of whole blocks takes what this refuses (numbers of any length,
 any depth in fields that are not wanted), and refuses what this takes (how texts become times).

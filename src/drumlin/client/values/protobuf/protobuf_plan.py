@@ -88,7 +88,7 @@ class _Enum(NamedTuple):
 
 
 class _Definitions:
-    """What the files define, by full names."""
+    """The definitions in the files, by full names."""
 
     def __init__(self, files: FileDescriptorSet) -> None:
         self.messages: dict[str, tuple[Any, Any]] = {}

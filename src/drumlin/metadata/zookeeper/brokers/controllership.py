@@ -42,7 +42,6 @@ class Controllership:
 
         Raises:
             UnreadableNode: the node is unreadable.
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         async with self._turn:
             before = self.fence

@@ -26,11 +26,7 @@ _REMEMBERED_MAX: Final = 10_000
 
 
 def forget_deletions(session: Session, fence: Fence, now_ms: int) -> str | None:
-    """Forget deletions that need not be remembered; returns a problem for the operator, if any.
-
-    Raises:
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-    """
+    """Forget deletions that need not be remembered; returns a problem for the operator, if any."""
     unregistered = known_brokers(session).unregistered
     paths = [f"{layout.DELETED}/{name}" for name in session.children(layout.DELETED)]
     gone: list[tuple[str, Node]] = []

@@ -46,7 +46,6 @@ class ConfigChanges:
 
         Raises:
             UnusableMetadata: at the start, a broker's configuration is unreadable.
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         image, run = self._parts.image, self._parts.commits.run
         _, self._seen = await run(_read_changes, {})
@@ -83,11 +82,7 @@ class ConfigChanges:
         return {each.name for each in missing if each.type is ResourceType.TOPIC}
 
     async def look(self) -> None:
-        """Read the configurations that were announced to have changed.
-
-        Raises:
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-        """
+        """Read the configurations that were announced to have changed."""
         changed, self._seen = await self._parts.commits.run(_read_changes, self._seen)
         expired_ms = self._clock.expiry.now_ms() - _KEPT_MS
         old = [name for name, created_ms in self._seen.items() if created_ms < expired_ms]

@@ -67,9 +67,6 @@ class TopicChanges:
 
         Topics whose configuration is `unreadable` wait. The image has the configurations of
         `configured` topics already.
-
-        Raises:
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         known = list(self._image.topics)
         names, there = await self._run(_listed)

@@ -1,6 +1,7 @@
 """The controller's elections: partitions get leaders that are alive and in sync.
 
-They are made whenever brokers come or go, and whenever an unsettled state is seen.
+They are made whenever brokers come or go, and whenever an unsettled state is seen. A `KafkaError`
+of these methods means that they have to be called again.
 """
 
 from __future__ import annotations
@@ -41,18 +42,11 @@ class Leaders:
         """Settle all partitions, if this broker is the controller.
 
         since: when it became known that some may be unsettled; None: now.
-
-        Raises:
-            KafkaError: to be tried again.
         """
         await self.settle(list(self._image.topics_by_id), since)
 
     async def settle(self, topic_ids: Iterable[UUID], since: float | None = None) -> None:
-        """The same for some topics.
-
-        Raises:
-            KafkaError: to be tried again.
-        """
+        """The same for some topics."""
         fence, pace = self._parts.controllership.fence, Pace()
         if fence is None:
             return
@@ -71,11 +65,7 @@ class Leaders:
     async def of_new(
         self, topic_id: UUID, name: str, partitions: tuple[PartitionState, ...]
     ) -> tuple[PartitionState, ...]:
-        """Partitions that are not in the image yet, settled if this broker is the controller.
-
-        Raises:
-            KafkaError: to be tried again.
-        """
+        """Partitions that are not in the image yet, settled if this broker is the controller."""
         fence = self._parts.controllership.fence
         if fence is None:
             return partitions
@@ -87,11 +77,7 @@ class Leaders:
         return tuple(stored.get(each.index, each) for each in partitions)
 
     async def put_right(self, stored: Mapping[PartitionId, PartitionState]) -> None:
-        """Overwrite stored states that are older than known ones, as the controller or the leader.
-
-        Raises:
-            KafkaError: to be tried again.
-        """
+        """Overwrite stored states that are older than known ones, as controller or leader."""
         is_controller = self._parts.controllership.fence is not None
         node_id = self._parts.config.node_id
         outdated = [

@@ -1,0 +1,406 @@
+"""Calls that take topics, states and transactions apart, for programs of many processes.
+
+`drumlin.spark` is written with these calls, and so may any other engine be. They are functions of a
+client, or of a transaction. What a plain call of the client looks up first, and makes good when it
+fails, is left to their caller: offsets are taken at their word, and a claim that nobody confirms
+says nothing.
+
+Nothing here keeps a state of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from drumlin.client import arguments
+from drumlin.client.admin import admin
+from drumlin.client.admin.admin import TopicDescription, TopicLookup
+from drumlin.client.errors import ClientError, translated, translating
+from drumlin.client.needs_arrow import needing_arrow
+from drumlin.client.read import log_at_time, log_samples, log_sizes, reader
+from drumlin.client.read.log_samples import LogPlace, LogSample
+from drumlin.client.read.range_stream import OffsetRange
+from drumlin.client.read.reader import ReadOptions
+from drumlin.client.restore.restore_target import RestoreTarget
+from drumlin.client.state import exact_states
+from drumlin.client.state.state_claims import Claim, Claims
+from drumlin.client.topic_partition import (
+    AnyPartition,
+    TopicPartition,
+    as_partitions,
+    by_partition,
+)
+from drumlin.client.transactions import many, transaction_end
+from drumlin.client.transactions.requests import OpenTransaction
+from drumlin.client.write.deliveries import AppendedRange, DeliveryRules, EncodingRules
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from drumlin.client.arguments import ConfigValue
+    from drumlin.client.client import Client
+    from drumlin.client.transactions.errors import TransactionError
+    from drumlin.client.transactions.transaction import Transaction
+    from drumlin.client.write.row_sum import RowsRefused as RowsRefused
+    from drumlin.client.write.row_sum import RowSum as RowSum
+    from drumlin.client.write.stream_appender import StreamAppender as StreamAppender
+    from drumlin.client.write.stream_appender import StreamReport as StreamReport
+    from drumlin.peer.options import Isolation
+
+#: These load Arrow, and so they are imported when they are asked for.
+_WITH_ARROW: Final = {
+    "RowSum": "drumlin.client.write.row_sum",
+    "RowsRefused": "drumlin.client.write.row_sum",
+    "StreamAppender": "drumlin.client.write.stream_appender",
+    "StreamReport": "drumlin.client.write.stream_appender",
+}
+
+__all__ = [
+    "AppendedRange",
+    "Claim",
+    "Claims",
+    "DeliveryRules",
+    "EncodingRules",
+    "LogPlace",
+    "LogSample",
+    "OffsetRange",
+    "OpenTransaction",
+    "ReadOptions",
+    "RestoreTarget",
+    "RowSum",
+    "RowsRefused",
+    "StreamAppender",
+    "StreamReport",
+    "TopicDescription",
+    "TopicLookup",
+    "claim_states",
+    "confirm_states",
+    "detach",
+    "end_transaction",
+    "end_transactions",
+    "ends_at",
+    "exact_from",
+    "fate",
+    "following",
+    "is_topic_id_unknown",
+    "look_up_topics",
+    "partition_sizes",
+    "read_ranges",
+    "restore_target",
+    "sample_logs",
+    "stream_appender",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WITH_ARROW:
+        with needing_arrow():
+            return getattr(importlib.import_module(_WITH_ARROW[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# -- topics and logs ---------------------------------------------------------------------------
+
+
+def look_up_topics(client: Client, names: Collection[str] | None = None) -> TopicLookup:
+    """Like `Client.describe_topics`, but a topic that is not there is reported beside the others.
+
+    Returns:
+        `found`, a `TopicDescription` by name, and `refused`, an error code by name.
+
+    Raises:
+        RequestTimedOut: a topic's metadata were not told in time.
+    """
+    return client._run(admin.look_up_topics(client._connections, names))
+
+
+def is_topic_id_unknown(client: Client, topic_id: str) -> bool:
+    """Whether the cluster says that no topic has this id (any more): the topic was deleted.
+
+    Returns:
+        False also where brokers are too old to be asked by id, or do not answer.
+
+    Raises:
+        ValueError: it is no id.
+    """
+    return client._run(admin.is_topic_id_unknown(client._connections, UUID(topic_id)))
+
+
+def partition_sizes(
+    client: Client, partitions: Collection[tuple[str, int]]
+) -> dict[TopicPartition, int]:
+    """Bytes of these partitions' logs on their leaders.
+
+    Returns:
+        By (topic, partition), without those of which the user may not know.
+
+    Raises:
+        UnknownTopic: a topic, or a partition of it, does not exist.
+    """
+    places = as_partitions(partitions)
+    return client._run(log_sizes.partition_sizes(client._connections, places))
+
+
+def sample_logs(client: Client, places: Collection[LogPlace]) -> Mapping[LogPlace, LogSample]:
+    """How many bytes the offsets at these places take: a few batches of each are fetched.
+
+    Returns:
+        By place: `start_offset`, `end_offset`, `size_bytes`. Places where nothing can be read
+        within some seconds are left out: nothing else is raised for them.
+    """
+    return client._run(log_samples.log_samples(client._connections, places))
+
+
+def ends_at(
+    client: Client,
+    end_offsets: Mapping[AnyPartition, int],
+    at_ms: int,
+    *,
+    isolation: Isolation = "read_committed",
+) -> dict[TopicPartition, int]:
+    """How far logs reached at a time: the offset of the first record that is younger.
+
+    Unlike those of `Client.list_offsets`, it is never that of a transaction's marker.
+
+    Args:
+        client: the cluster.
+        end_offsets: the ends of the logs, looked up just now: what they are where no record is
+            younger.
+        at_ms: milliseconds since 1970, whose records count.
+        isolation: for "read_committed", records of aborted transactions are none.
+
+    Returns:
+        The offset, by (topic, partition).
+
+    Raises:
+        UnknownTopic: a topic, or a partition of it, does not exist.
+    """
+    with translated():
+        return log_at_time.ends_at(
+            client._thread, client._connections, by_partition(end_offsets), at_ms, isolation
+        )
+
+
+def read_ranges(
+    client: Client, ranges: Sequence[OffsetRange], options: ReadOptions | None = None
+) -> Iterator[tuple[OffsetRange, Iterator[pa.RecordBatch]]]:
+    """Like `Client.read_range`, for many ranges, fetching ahead from one to the next.
+
+    Args:
+        client: the cluster.
+        ranges: what to read, in this order.
+        options: those of `Client.read`.
+
+    Returns:
+        Each range with its batches, which are to be read before the next range is asked for: then
+        they raise a ClientError. What they raise concerns their range alone: the others can be read
+        all the same.
+
+    Raises:
+        ValueError: a column that does not exist.
+    """
+    options = options or ReadOptions()
+    reader.schema_of(options)
+    each = reader.read_each_range(client._thread, client._connections, ranges, options)
+    return ((wanted, translating(batches)) for wanted, batches in each)
+
+
+# -- states ------------------------------------------------------------------------------------
+
+
+def exact_from(client: Client, topic: str) -> dict[int, int]:
+    """From which end offset on the log tells every state that it had, for each partition.
+
+    A state before that can't be read exactly any more: the cleaner has removed records of it.
+
+    Returns:
+        The offset, by partition. Partitions whose brokers do not tell are left out, and so all of
+        an Apache Kafka.
+
+    Raises:
+        UnknownTopic: there is no such topic.
+    """
+    arguments.text("topic", topic)
+    return client._run(exact_states.exact_from_of_topic(client._connections, topic))
+
+
+def claim_states(
+    client: Client,
+    end_offsets: Mapping[AnyPartition, int],
+    *,
+    is_now: bool = False,
+    allow_inexact: bool = False,
+) -> Claims:
+    """Make sure, before logs are read, that they tell the states which they had at offsets.
+
+    What is read afterwards is exact if `confirm_states` finds so; a claim that `needs_all` has to
+    be read with `without_gaps`, from offset 0 on. All must be read from the leaders.
+
+    Args:
+        client: the cluster.
+        end_offsets: the offset after the last record of each state.
+        is_now: these are the ends of the logs, looked up just now.
+        allow_inexact: what is left of the states will do.
+
+    Returns:
+        The claims, by (topic, partition), for `confirm_states`. They can be pickled.
+
+    Raises:
+        StateNotExact: a log does not tell its state.
+    """
+    return client._run(
+        exact_states.claim_states(
+            client._connections,
+            by_partition(end_offsets),
+            is_now=is_now,
+            allow_inexact=allow_inexact,
+        )
+    )
+
+
+def confirm_states(client: Client, claims: Claims) -> None:
+    """Make sure, after logs were read, that what was read is what was claimed.
+
+    Raises:
+        StateNotExact: a cleaner, or another leader, has come in between.
+    """
+    client._run(exact_states.confirm_states(client._connections, claims))
+
+
+def restore_target(
+    client: Client, topic: str, to: str, configs: Mapping[str, ConfigValue] | None = None
+) -> RestoreTarget:
+    """The topic that `Client.restore` would write, made if it is not there, for other writers.
+
+    Returns:
+        What tells whether an earlier restore has written it, and how large batches may be there.
+
+    Raises:
+        NotRestored: `to` cannot be written from `topic`.
+        UnknownTopic: there is no `topic`.
+    """
+    arguments.text("to", to)
+    target = RestoreTarget(client._thread, client._connections, topic, to)
+    target.make(arguments.config_values("configs", configs or {}))
+    return target
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+def stream_appender(
+    writes: Client | Transaction,
+    topic: str | None = None,
+    *,
+    encoding: EncodingRules | None = None,
+    delivery: DeliveryRules | None = None,
+) -> StreamAppender:
+    """An appender of rows that arrive in pieces, to one topic or to those that they name.
+
+    In a transaction it is to be finished before that is committed or detached. After an error abort
+    the transaction: a part of the rows may be written.
+
+    Args:
+        writes: a client, or a transaction, to which the rows then belong.
+        topic: the topic of all rows; None: each row has a `topic`.
+        encoding: how rows become batches.
+        delivery: acks, retries, and how long and how much of it may be under way.
+
+    Returns:
+        An appender: `add` rows, then `finish`; after an error of either, `settle`.
+
+    Raises:
+        TransactionOver: the transaction has been ended.
+        ValueError: in a transaction, `acks` that are not "all".
+    """
+    with needing_arrow():
+        import drumlin.client.write.stream_appender  # noqa: F401 - fails before anything is asked
+    return writes._stream_appender(topic, encoding, delivery)
+
+
+# -- transactions ------------------------------------------------------------------------------
+
+
+def detach(transaction: Transaction) -> OpenTransaction:
+    """Write what writers have collected, and leave it open for another process to end.
+
+    Returns:
+        What `end_transaction` needs there, before it times out. It can be pickled.
+
+    Raises:
+        TransactionFailed: something could not be written; it can only be aborted.
+        TransactionOver: it has been ended.
+    """
+    return transaction._detach()
+
+
+def following(transaction: Transaction) -> Transaction:
+    """The next transaction in the same epoch, without a new InitProducerId.
+
+    Returns:
+        The transaction. Its writes are refused if another producer has begun under the id in
+        between.
+
+    Raises:
+        TransactionOver: this one is not committed.
+    """
+    return transaction._following()
+
+
+def fate(transaction: Transaction, error: Exception) -> TransactionError | None:
+    """What an error of a stream appender means for its transaction, which can only be aborted now.
+
+    Returns:
+        The error of the transaction that explains it; None: there is no other.
+
+    Raises:
+        ClientError: nobody can tell: the client is closed.
+    """
+    return transaction._fate(error)
+
+
+def end_transaction(client: Client, transaction: OpenTransaction, commit: bool) -> None:
+    """Commit or abort a transaction that was detached, here or anywhere.
+
+    Does nothing if the same has been done. It is tried until `call_timeout_ms` is over.
+
+    Raises:
+        ProducerFenced: another producer has begun under its id; how it ended is unknown.
+        TransactionTimedOut: it is aborted, as it was open for too long.
+        TransactionAborted: it was to be committed, and has been aborted.
+        TransactionCommitted: it was to be aborted, and has been committed.
+        UnknownTransaction: the coordinator does not know it (any more).
+        OutcomeUnknown: no answer; calling this again does no harm.
+    """
+    identity = OpenTransaction(*transaction)
+    arguments.text("transactional_id", identity.transactional_id)
+    arguments.whole_number("producer_id", identity.producer_id, -1, 2**63 - 1)
+    arguments.whole_number("epoch", identity.epoch, -1, 2**15 - 1)
+    client._run(transaction_end.end_transaction(client._connections, identity, commit=commit))
+
+
+def end_transactions(
+    client: Client,
+    transactions: Collection[OpenTransaction],
+    commit: bool,
+    *,
+    are_written: bool = False,
+) -> dict[OpenTransaction, ClientError | None]:
+    """`end_transaction` for many at a time.
+
+    Args:
+        client: the cluster.
+        transactions: what `detach` has returned.
+        commit: commit them; else abort them.
+        are_written: something was acknowledged in each of them. Then a commit of one that is empty
+            does not succeed: the coordinator has lost it, `UnknownTransaction`.
+
+    Returns:
+        What `end_transaction` would raise for each, or None. Nothing is raised for one of them.
+    """
+    return client._run(
+        many.end_all(client._connections, transactions, commit=commit, are_written=are_written)
+    )
