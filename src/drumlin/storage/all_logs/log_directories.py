@@ -444,7 +444,7 @@ class LogDirectories:
         except Exception:  # the other log dirs must still be tried
             _logger.exception("Log dir %s stays offline", directory.path)
             return False
-        directory.mended = failure
+        directory.repaired = failure
         return True
 
     def bring_back(self, directory: LogDirectory) -> bool:
