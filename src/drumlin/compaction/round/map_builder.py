@@ -128,7 +128,7 @@ class MapBuilder:
         return _Filled(run.batches, run.decided, uncompressed, count)
 
     def _put(self, filled: _Filled) -> Reason:
-        batches, passed_over, uncompressed, count = filled
+        batches, uncompressed, count = filled.batches, filled.uncompressed, filled.filled_count
         while batches:
             if count:
                 reason = self._put_uncompressed(batches, uncompressed)
@@ -139,7 +139,7 @@ class MapBuilder:
             batches = batches[count:]
             count = uncompressed.fill(batches)
         self._free.append(uncompressed)
-        for header in passed_over:
+        for header in filled.passed_over:
             reason = self._pass.pass_over(header)
             if reason is not Reason.END:
                 return reason
