@@ -145,10 +145,12 @@ class BrokerConnections:
         except KafkaError as error:
             if error.code is not ErrorCode.unknown_topic_or_partition:
                 raise
-            raise KafkaError(error.code, f"topic {topic!r}{await self._meant(topic)}") from error
+            raise KafkaError(
+                error.code, f"topic {topic!r}{await self._suggestion(topic)}"
+            ) from error
         return list(self.view.topics[topic].partitions)
 
-    async def _meant(self, topic: str) -> str:
+    async def _suggestion(self, topic: str) -> str:
         try:
             await self.refresh(None)
         except (KafkaError, PeerError):  # the missing topic is the error to report

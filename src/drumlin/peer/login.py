@@ -81,5 +81,5 @@ def _check(answer: Any, access: Access, exchange: Exchange, where: str) -> None:
 
 
 def _failed(access: Access, exchange: Exchange, where: str, reason: str) -> AuthenticationFailed:
-    who = f"{access.who} cannot log in with {exchange.mechanism}"
-    return AuthenticationFailed(f"{where}: {who}: {reason}")
+    failed = f"{access.user} cannot log in with {exchange.mechanism}"
+    return AuthenticationFailed(f"{where}: {failed}: {reason}")

@@ -262,7 +262,7 @@ class LogDirectory:
         if self.failure is not None and not self.is_readable:
             raise storage_error(f"log dir {self.path} is offline: {self.failure}")
 
-    def works(self) -> bool:
+    def probe(self) -> bool:
         """Probe the log dir: write, sync and remove a file. Blocks: call it in a thread."""
         path = f"{self.path}/{PROBE_NAME}"
         try:

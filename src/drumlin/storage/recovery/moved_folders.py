@@ -16,7 +16,7 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from drumlin.storage.files.folder_marker import MARKER, may_have_left, stay, unmark
+from drumlin.storage.files.folder_marker import MARKER, cancel_leaving, may_have_left, unmark
 from drumlin.storage.files.partition_names import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -148,7 +148,7 @@ def _decide(directory: LogDirectory, served: Container[Partition], *, are_all_th
             continue
         if are_all_there:
             unmark(path, files)
-            stay(path, files)
+            cancel_leaving(path, files)
         elif may_have_left(path, files):
             undecided.add(partition)
     directory.undecided = undecided

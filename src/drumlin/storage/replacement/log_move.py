@@ -296,7 +296,7 @@ class LogMove:
             raise
         finally:
             if not self.log.is_deleted:
-                folder_marker.stay(self.log.path, self._files)
+                folder_marker.cancel_leaving(self.log.path, self._files)
 
 
 _SUFFIXES: Final = (
