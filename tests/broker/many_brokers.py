@@ -99,9 +99,6 @@ class Member:
     def register_no_more(self) -> None:
         """It does so only once."""
 
-    async def advance_leader_epochs(self) -> None:
-        raise AssertionError("no broker of these is ever killed")
-
     def on_change(self, listener: Listener) -> None:
         self.listeners.add(listener)
 
@@ -161,11 +158,13 @@ class Member:
             lambda image: image.put_configs(resource, configs), ConfigsChanged(resource, configs)
         )
 
-    async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
+    async def advance_leader_epochs(
+        self, partitions: Collection[PartitionId] | None = None
+    ) -> None:
         raise AssertionError("no log of these is ever lost")
 
     async def alter_isrs(
-        self, wishes: Mapping[PartitionId, IsrRequest]
+        self, requests: Mapping[PartitionId, IsrRequest]
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
         raise AssertionError("partitions have one replica")
 

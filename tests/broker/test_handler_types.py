@@ -7,6 +7,7 @@ class of theirs, imported under another name; what only newer ones have is asked
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from drumlin.broker.apis.served import SERVED
 #: Groups of two versions, of which one names topics by id, the other by name.
 _ANYTHING = {"offset_fetch.py::_unlike"}
 _FOLDER = Path(handlers.__path__[0])
-_MODULE = re.compile(r"kio\.schema\.(\w+)\.v(\d+)\.(request|response)")
+_KIO = re.compile(r"kio\.schema\.(\w+)\.v(\d+)\.(request|response)")
 
 
 @pytest.mark.parametrize("api", SERVED)
@@ -28,11 +29,12 @@ def test_a_message_is_of_the_newest_version_that_is_served(api: str) -> None:
     tree = ast.parse((_FOLDER / f"{api}.py").read_text("utf-8"))
     found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (named := _MODULE.match(node.module or "")):
+        if isinstance(node, ast.ImportFrom) and (named := _KIO.match(node.module or "")):
             named_plainly = [each.name for each in node.names if each.asname is None]
             found += [(named[1], int(named[2]), named[3])] if named_plainly else []
     newest = (api, SERVED[api][1])
-    if has_request(tree):
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    if has_request(tree) and f"drumlin.wire.protocol.{api}" not in modules:
         assert (*newest, "request") in found, "the type of its request is not known"
     assert all(each[:2] == newest for each in found)
 
@@ -68,6 +70,14 @@ def test_no_answer_may_be_anything(api: str) -> None:
         if isinstance(node, ast.Name) and node.id == "Any"
     }
     assert found <= _ANYTHING
+
+
+def test_a_handler_is_a_coroutine() -> None:
+    """Or reads and writes frames, where records are in them."""
+    modules = {api: handler_module(api) for api in SERVED}
+    by_hand = {api for api, module in modules.items() if hasattr(module, "answer")}
+    assert by_hand == {"produce", "fetch"}
+    assert all(inspect.iscoroutinefunction(modules[api].handle) for api in SERVED.keys() - by_hand)
 
 
 def test_mypy_looks_at_all_handlers() -> None:

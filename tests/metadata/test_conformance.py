@@ -240,9 +240,9 @@ def test_leader_epochs_of_some_partitions_advance(stores: Stores) -> None:
         gone = PartitionId(uuid.uuid4(), 0)
         some = {PartitionId(topic.topic_id, 0), PartitionId(topic.topic_id, 2), gone}
         await asyncio.gather(
-            store.add_partitions("events", 3, [ONE_REPLICA]), store.advance_leader_epochs_of(some)
+            store.add_partitions("events", 3, [ONE_REPLICA]), store.advance_leader_epochs(some)
         )
-        await store.advance_leader_epochs_of({PartitionId(topic.topic_id, 3)})
+        await store.advance_leader_epochs({PartitionId(topic.topic_id, 3)})
         assert epochs(store) == [1, 0, 1, 1]
 
     async def check(store: MetadataStore) -> None:
@@ -264,7 +264,7 @@ def test_the_broker_of_this_process_leads(stores: Stores) -> None:
 def test_only_partitions_that_are_led_here_begin_a_new_epoch(stores: Stores) -> None:
     async def scenario(store: MetadataStore) -> None:
         topic = await store.create_topic("t", [ONE_REPLICA] * 2, {})
-        await store.advance_leader_epochs_of([PartitionId(topic.topic_id, 1)])
+        await store.advance_leader_epochs([PartitionId(topic.topic_id, 1)])
         states = store.image.topics["t"].partitions
         assert [each.leader_epoch for each in states] == [0, 1]
         assert [each.partition_epoch for each in states] == [0, 1]

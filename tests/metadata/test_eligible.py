@@ -15,6 +15,7 @@ from drumlin.metadata.rules.leadership import (
     Returned,
     handed_over,
     in_next_epoch,
+    is_settled,
     returned,
     settled,
 )
@@ -290,7 +291,8 @@ class World:
         ) and (node_id not in complete(self.state) or len(complete(self.state)) > 1)
 
     def settle(self) -> None:
-        self.state = settled(self.state, self.alive, self.min_isr)
+        before, self.state = self.state, settled(self.state, self.alive, self.min_isr)
+        assert self.state is before or not is_settled(before, self.alive), self.history[-3:]
 
     def hand(self) -> None:
         self.state = handed_over(self.state, self.choose(), self.alive, self.min_isr)

@@ -144,7 +144,7 @@ def test_an_answer_that_stays_lost(
             patch.setattr(session, "sync", away)
             state, where = partition(first, "t"), id_of(first, "t")
             with pytest.raises(KafkaError) as caught:
-                await first.advance_leader_epochs_of([where])
+                await first.advance_leader_epochs([where])
             assert caught.value.code is ErrorCode.kafka_storage_error
             assert partition(first, "t") == state
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from drumlin.metadata.image import (
 )
 from drumlin.metadata.store.changes import BrokersChanged
 from drumlin.metadata.store.store import UnusableMetadata
+from drumlin.metadata.zookeeper.brokers import controllership, registration
 from drumlin.metadata.zookeeper.following import others_topics
 from drumlin.metadata.zookeeper.states.reading import read_topics
 from drumlin.metadata.zookeeper.znodes import layout, operations
@@ -47,6 +49,32 @@ def test_brokers_see_each_other(run_brokers: RunBrokers) -> None:
         await eventually(lambda: 2 in first.image.brokers)
         for store in (first, second):
             assert store.image.brokers[2].epoch == 1
+
+    run_brokers(scenario)
+
+
+def test_a_death_is_followed_without_reading_what_has_not_changed(
+    run_brokers: RunBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def note(*arguments: Any) -> Any:
+            read.append(name)
+            return function(*arguments)
+
+        return note
+
+    async def scenario(brokers: Brokers) -> None:
+        first, _ = await brokers.start_all(1, 2)
+        topic = await first.create_topic("t", [[2, 1]], {})
+        await eventually(lambda: first.image.topics["t"].partitions[0].isr == (2, 1))
+        monkeypatch.setattr(controllership, "elect", noted("controller", controllership.elect))
+        monkeypatch.setattr(registration, "is_held", noted("registration", registration.is_held))
+        await brokers.end(2)
+        await eventually(lambda: first.image.topics_by_id[topic.topic_id].partitions[0].leader == 1)
+        assert first.image.brokers.keys() == {1}
+        assert not read
 
     run_brokers(scenario)
 

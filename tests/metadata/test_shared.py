@@ -352,7 +352,7 @@ def test_new_epochs_are_told_to_others_only(tmp_path: Path) -> None:
         changes: dict[int, list[Change]] = {1: [], 2: []}
         for node_id, seen in changes.items():
             stores[node_id].on_change(seen.append)
-        await stores[1].advance_leader_epochs_of([PartitionId(topic.topic_id, 0)])
+        await stores[1].advance_leader_epochs([PartitionId(topic.topic_id, 0)])
         assert state(stores[1], "t").leader_epoch == 1
         await eventually(lambda: [*map(type, changes[2])] == [PartitionsChanged])
         assert changes[1] == []
@@ -366,7 +366,7 @@ def test_a_listener_may_begin_epochs(tmp_path: Path) -> None:
     async def scenario(_: SharedOwner, stores: dict[int, SharedMetadata]) -> None:
         async def follow(change: Change) -> None:
             if isinstance(change, TopicCreated):
-                await stores[1].advance_leader_epochs_of([PartitionId(change.topic.topic_id, 0)])
+                await stores[1].advance_leader_epochs([PartitionId(change.topic.topic_id, 0)])
 
         stores[1].on_change(follow)
         async with asyncio.timeout(20):

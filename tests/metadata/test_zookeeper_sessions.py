@@ -159,7 +159,7 @@ def test_what_is_asked_of_a_store_that_closes(chroot: str, *, is_closed: bool) -
             lambda: store.alter_isrs({partition: IsrRequest(0, 0, ((1, 0),))}),
             lambda: store.reassign({partition: (1,)}),
             lambda: store.elect_leaders([partition], is_unclean=False),
-            lambda: store.advance_leader_epochs_of([partition]),
+            lambda: store.advance_leader_epochs([partition]),
             lambda: store.leave_isrs([partition]),
             lambda: store.unregister_broker(5),
             lambda: store.delete_topic(topic.topic_id),
@@ -372,7 +372,7 @@ def test_epochs_go_on_where_states_are_missing_or_changed(
             state = layout.decode_state("", operator.get(layout.state_path("t", index)))
             assert state == layout.StateNode(1, epoch, (1,), 1)
         operator.client.delete(layout.topic_path("t"), recursive=True)
-        await store.advance_leader_epochs_of({PartitionId(topic.topic_id, 0)})
+        await store.advance_leader_epochs({PartitionId(topic.topic_id, 0)})
         assert not operator.has(layout.topic_path("t"))  # it is not made again, empty
 
     run(scenario)

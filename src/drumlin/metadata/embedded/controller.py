@@ -132,7 +132,7 @@ class Controller:
             try:
                 await self._settle(since=since)
             except KafkaError as error:  # it is tried again when a broker comes or goes
-                _log.error("what broker %d has led has no new leaders: %s", node_id, error)
+                _log.error("no leaders were elected in place of broker %d: %s", node_id, error)
 
     def _brokers_changed(self) -> None:
         self._image.controller_id = min(self._image.brokers, default=NO_LEADER)
@@ -164,15 +164,14 @@ class Controller:
 
     # -- partitions --------------------------------------------------------------------
 
-    async def advance_all(self, node_id: int) -> None:
-        """Begin a new leader epoch wherever this broker leads; it is not told."""
-        decide = decisions.leader_epoch_begun(node_id)
-        await self._rewrite(decide, lambda state: state.leader == node_id, quiet_for=node_id)
+    async def advance(self, node_id: int, partitions: Collection[PartitionId] | None) -> None:
+        """See `MetadataStore.advance_leader_epochs`; the broker is not told."""
 
-    async def advance(self, node_id: int, partitions: Collection[PartitionId]) -> None:
-        """The same, for some partitions."""
-        decide = decisions.leader_epoch_begun(node_id)
-        await self._rewrite(decide, partitions, quiet_for=node_id)
+        def is_led(state: PartitionState) -> bool:
+            return state.leader == node_id
+
+        wanted = is_led if partitions is None else partitions
+        await self._rewrite(decisions.leader_epoch_begun(node_id), wanted, quiet_for=node_id)
 
     async def alter_isrs(
         self, node_id: int, requests: Mapping[PartitionId, IsrRequest]

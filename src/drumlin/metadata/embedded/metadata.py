@@ -92,11 +92,9 @@ class EmbeddedMetadata:
         await self._controller.leave(self._node_id, dict.fromkeys(partitions, Returned(None)))
         await self._follow()
 
-    async def advance_leader_epochs(self) -> None:
-        await self._controller.advance_all(self._node_id)
-
-    async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
-        """It waits for no listener, so a listener of changes may call it."""
+    async def advance_leader_epochs(
+        self, partitions: Collection[PartitionId] | None = None
+    ) -> None:
         await self._controller.advance(self._node_id, partitions)
 
     async def alter_isrs(self, requests: Mapping[PartitionId, IsrRequest]) -> Outcomes:

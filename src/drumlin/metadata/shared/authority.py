@@ -56,7 +56,7 @@ class Authority:
         Args:
             log_dirs: the log dirs of each broker.
             configs_of: returns a topic's configuration.
-            drop: ends a broker that does not read what it is told.
+            drop: ends a broker that does not read its notifications.
         """
         self.store = store
         self.image = store.image
@@ -85,7 +85,7 @@ class Authority:
             messages.PARTITION_COUNT: self.store.partition_count,
             messages.DELETE_TOPIC: lambda body: self.store.delete_topic(UUID(body)),
             messages.NOTE_FOLDERS: partial(self._note_folders, node_id),
-            messages.ADVANCE_ALL: lambda _: ask.advance_all(node_id),
+            messages.ADVANCE_ALL: lambda _: ask.advance(node_id, None),
             messages.ADVANCE: lambda body: ask.advance(node_id, codec.read_partition_ids(body)),
             messages.ALTER_ISRS: partial(self._alter_isrs, node_id),
             messages.ALTER_CONFIGS: self._alter_configs,

@@ -109,13 +109,13 @@ class SharedMetadata:
         self.image.is_current = not is_silent
         if is_silent:
             _log.warning(
-                "the process that owns the metadata does not answer: what is there is served on, "
-                "and topics and configurations cannot be changed until it does"
+                "the process that owns the metadata does not answer: this broker goes on serving "
+                "its topics, and no topic or configuration can be changed until it answers"
             )
         else:
             _log.warning("the process that owns the metadata answers again")
 
-    # -- what is told ------------------------------------------------------------------
+    # -- notifications -----------------------------------------------------------------
 
     def _follow(self) -> None:
         take = self._channel.take
@@ -337,11 +337,12 @@ class SharedMetadata:
 
     # -- partitions --------------------------------------------------------------------
 
-    async def advance_leader_epochs(self) -> None:
-        await self._ask(messages.ADVANCE_ALL)
-
-    async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
-        """It waits for no listener, so a listener of changes may call it."""
+    async def advance_leader_epochs(
+        self, partitions: Collection[PartitionId] | None = None
+    ) -> None:
+        if partitions is None:
+            await self._ask(messages.ADVANCE_ALL)
+            return
         left = iter(partitions)
         while some := list(islice(left, _TOGETHER)):
             await self._ask(messages.ADVANCE, codec.write_partition_ids(some))

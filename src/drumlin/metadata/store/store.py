@@ -3,6 +3,9 @@
 Reads go to `image`, and never wait. A mutation is checked against what is stored, made durable,
 shown in the image and reported to the listeners; then its coroutine returns. Mutations of the same
 topic or the same configuration happen one after the other.
+
+Any mutation raises a `KafkaError`, KAFKA_STORAGE_ERROR, if it cannot be stored, or if it is unknown
+whether it was.
 """
 
 from __future__ import annotations
@@ -61,9 +64,6 @@ class Adoption(Protocol):
         """Note that the topics of these logs are in the store now.
 
         Producer ids below `first_producer_id` may occur in the logs.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
         """
 
 
@@ -91,17 +91,16 @@ class MetadataStore(Protocol):
 
         Raises:
             UnusableMetadata: it must not register.
-            KafkaError: KAFKA_STORAGE_ERROR.
         """
 
-    def advance_leader_epochs(self) -> Awaitable[None]:
-        """Begin a new leader epoch in every partition led by this broker; not reported.
+    def advance_leader_epochs(
+        self, partitions: Collection[PartitionId] | None = None
+    ) -> Awaitable[None]:
+        """Begin a new leader epoch where this broker leads, in these partitions or in all.
 
         After an unclean stop, records may be missing that consumers have read; by the new epoch
-        consumers notice (KIP-320).
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        consumers notice (KIP-320). It is not reported, and waits for no listener, so a listener
+        may call it.
         """
 
     @property
@@ -132,21 +131,17 @@ class MetadataStore(Protocol):
         An id and a leader epoch are given for existing logs that come from elsewhere.
 
         Raises:
-            KafkaError: TOPIC_ALREADY_EXISTS, or KAFKA_STORAGE_ERROR.
+            KafkaError: TOPIC_ALREADY_EXISTS.
         """
 
     def partition_count(self, name: str) -> Awaitable[int]:
-        """The stored number of a topic's partitions, which may be ahead of the image.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """The stored number of a topic's partitions, which may be ahead of the image."""
 
     def delete_topic(self, topic_id: UUID) -> Awaitable[None]:
         """Delete a topic and its configuration.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_ID, or KAFKA_STORAGE_ERROR.
+            KafkaError: UNKNOWN_TOPIC_ID.
         """
 
     @property
@@ -170,11 +165,7 @@ class MetadataStore(Protocol):
         """Whether `was_deleted` is true of any id."""
 
     def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> Awaitable[None]:
-        """Note in which log dirs folders of deleted topics are left; empty: in none.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Note in which log dirs folders of deleted topics are left; empty: in none."""
 
     def add_partitions(
         self, name: str, first_index: int, assignment: Assignment
@@ -183,21 +174,14 @@ class MetadataStore(Protocol):
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS if it has another number
-                of partitions by now, or KAFKA_STORAGE_ERROR.
+                of partitions by now.
         """
 
     def alter_configs(self, resource: Resource, alteration: Alteration) -> Awaitable[None]:
         """Change a configuration; `alteration` decides on the stored one.
 
         Raises:
-            KafkaError: what `alteration` raises, or KAFKA_STORAGE_ERROR.
-        """
-
-    def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
-        """The same in some partitions, where this broker leads them; not reported.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+            KafkaError: what `alteration` raises.
         """
 
     def alter_isrs(
@@ -243,17 +227,13 @@ class MetadataStore(Protocol):
         """Remove a broker that will not come back.
 
         Raises:
-            KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: it is alive;
-                KAFKA_STORAGE_ERROR.
+            KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: it is alive.
         """
 
     def leave_isrs(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
         """Leave the ISRs of partitions whose logs have failed, so that other brokers lead them.
 
         This broker stays in an ISR if no other one has all committed records. Changes are reported.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
         """
 
     def hand_over(self) -> Awaitable[None]:
@@ -263,7 +243,7 @@ class MetadataStore(Protocol):
         again, though it may go on fetching until it stops (KIP-903, KIP-966).
 
         Raises:
-            KafkaError: NOT_CONTROLLER: it is not registered; KAFKA_STORAGE_ERROR.
+            KafkaError: NOT_CONTROLLER: it is not registered.
         """
 
     @property
@@ -285,11 +265,7 @@ class MetadataStore(Protocol):
         """
 
     def next_producer_id_block(self) -> Awaitable[ProducerIdBlock]:
-        """Take a block of producer ids.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Take a block of producer ids."""
 
     def close(self) -> Awaitable[None]:
         """Wait for mutations in progress, then close the store."""

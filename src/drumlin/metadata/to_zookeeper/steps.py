@@ -46,7 +46,6 @@ def plan(data: EmbeddedData, session: Session) -> Move:
     Raises:
         AdoptionRefused: it must not be done.
         UnreadableNode: that cannot be decided.
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         OSError: a log dir cannot be read.
     """
     finished = _finished(data, session)

@@ -58,7 +58,6 @@ def look_at(session: Session, store: EmbeddedStore, node_id: int) -> Chroot:
     Raises:
         AdoptionRefused: it must not be.
         UnreadableNode: that cannot be decided.
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     check_is_deserted(session)
     cluster_id, adoption = read_cluster_id(session), read_adoption(session)
@@ -91,7 +90,6 @@ def check_is_deserted(session: Session) -> None:
 
     Raises:
         AdoptionRefused: brokers are registered.
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     names = session.children(layout.BROKERS)
     if names:

@@ -142,11 +142,9 @@ class ZooKeeperMetadata:
         except (ZooKeeperFailure, UnreadableNode, Conflict) as error:
             raise UnusableMetadata(str(error)) from error
 
-    async def advance_leader_epochs(self) -> None:
-        await self._own.advance_all()
-
-    async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
-        """It takes no lock of the topics, so a listener of changes may call it."""
+    async def advance_leader_epochs(
+        self, partitions: Collection[PartitionId] | None = None
+    ) -> None:
         await self._own.advance(partitions)
 
     @uncancelled

@@ -36,7 +36,6 @@ def elect(
 
     Raises:
         UnreadableNode: the controller or its epoch is unreadable.
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     for _ in range(_ATTEMPTS):
         asked = [layout.CONTROLLER, layout.CONTROLLER_EPOCH]

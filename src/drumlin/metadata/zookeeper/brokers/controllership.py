@@ -1,4 +1,4 @@
-"""Which broker is the controller, and the fence with which this one writes while it is.
+"""The controller as this broker knows it, and the fence of its writes while it is the controller.
 
 Only the controller changes leaders unasked.
 """
@@ -42,7 +42,6 @@ class Controllership:
 
         Raises:
             UnreadableNode: the node is unreadable.
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         async with self._turn:
             before = self.fence

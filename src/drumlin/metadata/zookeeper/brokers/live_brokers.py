@@ -31,11 +31,7 @@ class SeenBrokers(NamedTuple):
 
 
 def read_brokers(session: Session, *, is_watched: bool = False) -> SeenBrokers:
-    """The registered brokers; a watch fires once when one comes or goes.
-
-    Raises:
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-    """
+    """The registered brokers; a watch fires once when one comes or goes."""
     names = session.children(layout.BROKERS, is_watched=is_watched)
     found = [number for name in names if (number := number_in_name(name)) is not None]
     seen = SeenBrokers({}, [], [])
@@ -54,10 +50,7 @@ class KnownBrokers(NamedTuple):
 
 
 def known_brokers(session: Session) -> KnownBrokers:
-    """
-    Raises:
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-    """
+    """All brokers that have ever registered."""
     names = session.children(own_layout.BROKER_EPOCHS)
     node_ids = [number for name in names if (number := number_in_name(name)) is not None]
     paths = [own_layout.broker_epoch_path(each) for each in node_ids]

@@ -63,7 +63,6 @@ class Registration:
         Raises:
             UnusableMetadata: the broker must not register.
             KafkaError: an error of `prepare`.
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         async with self._turn:
             await self._commits.run(check_other_programs, broker.node_id)

@@ -42,7 +42,6 @@ def check_other_programs(session: Session, node_id: int) -> None:
 
     Raises:
         UnusableMetadata: there are such brokers.
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     others = sorted(set(read_brokers(session).others) - {node_id})
     if others:
@@ -57,9 +56,6 @@ def last_epoch(session: Session, node_id: int) -> int | None:
     """The broker epoch of the last process of this broker; None: there was none.
 
     Unregistering the broker raises the epoch, too; no process has written anything in that one.
-
-    Raises:
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     path = own_layout.broker_epoch_path(node_id)
     (node,) = session.read([path])
@@ -78,7 +74,6 @@ def begin_epoch(session: Session, node_id: int, timeout_s: float) -> BrokerFence
 
     Raises:
         UnusableMetadata: another broker has this id.
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     path, epoch_path = layout.broker_path(node_id), own_layout.broker_epoch_path(node_id)
     deadline = time.monotonic() + timeout_s + _LATE_S
@@ -114,11 +109,7 @@ def begin_epoch(session: Session, node_id: int, timeout_s: float) -> BrokerFence
 
 
 def register(session: Session, broker: BrokerState, fence: BrokerFence, timestamp_ms: int) -> bool:
-    """Register the broker in the epoch that has begun; False if another process was faster.
-
-    Raises:
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-    """
+    """Register the broker in the epoch that has begun; False if another process was faster."""
     path = layout.broker_path(broker.node_id)
     own = Create(path, layout.encode_broker(broker, timestamp_ms), is_ephemeral=True)
     try:
@@ -131,11 +122,7 @@ def register(session: Session, broker: BrokerState, fence: BrokerFence, timestam
 
 
 def is_held(session: Session, fence: BrokerFence) -> bool:
-    """Whether this broker is registered in this epoch; the registration is watched from now on.
-
-    Raises:
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-    """
+    """Whether this broker is registered in this epoch; the registration is watched from now on."""
     path = layout.broker_path(fence.node_id)
     epoch_path = own_layout.broker_epoch_path(fence.node_id)
     broker, epoch = session.read([path, epoch_path], is_watched=True)
@@ -153,7 +140,6 @@ def raise_epoch(session: Session, fence: BrokerFence) -> BrokerFence:
 
     Raises:
         Conflict: the registration was lost.
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     path = own_layout.broker_epoch_path(fence.node_id)
     data = own_layout.encode_broker_epoch(session.session_id)

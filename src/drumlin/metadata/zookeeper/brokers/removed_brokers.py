@@ -28,7 +28,6 @@ def unregister(session: Session, node_id: int, fence: BrokerFence) -> None:
         KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: it is alive.
         UnreadableNode: a node of the broker is unreadable.
         Conflict: this broker is fenced, or the other one registers again and again.
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     path, epoch_path = layout.broker_path(node_id), own_layout.broker_epoch_path(node_id)
     for attempt in range(_ATTEMPTS):

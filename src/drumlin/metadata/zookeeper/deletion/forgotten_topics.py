@@ -26,11 +26,7 @@ _REMEMBERED_MAX: Final = 10_000
 
 
 def forget_deletions(session: Session, fence: Fence, now_ms: int) -> str | None:
-    """Forget deletions that need not be remembered; returns a problem for the operator, if any.
-
-    Raises:
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-    """
+    """Forget deletions that need not be remembered; returns a problem for the operator, if any."""
     unregistered = known_brokers(session).unregistered
     paths = [f"{layout.DELETED}/{name}" for name in session.children(layout.DELETED)]
     gone: list[tuple[str, Node]] = []
@@ -52,10 +48,10 @@ def forget_deletions(session: Session, fence: Fence, now_ms: int) -> str | None:
     if not excess:
         return None
     return (
-        f"more than {_REMEMBERED_MAX} deleted topics are remembered, as brokers "
-        f"{', '.join(map(str, sorted(awaited)))} have not said that they have no folders of them: "
-        "the oldest are forgotten, and what those brokers have of them stays. Unregister the "
-        "brokers that do not come back"
+        f"more than {_REMEMBERED_MAX} deletions of topics are remembered, as brokers "
+        f"{', '.join(map(str, sorted(awaited)))} may have folders of these topics: the oldest "
+        "deletions are forgotten, and those brokers keep the folders. Unregister brokers that do "
+        "not come back"
     )
 
 

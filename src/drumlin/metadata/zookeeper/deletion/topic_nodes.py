@@ -42,7 +42,7 @@ def delete_topic(session: Session, topic: TopicState, fence: Fence, own_id: int)
     Raises:
         UnreadableNode: it is unknown whether the node is this topic's.
         Conflict: the broker is fenced, or others keep changing the topic.
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access; it may be deleted later.
+        ZooKeeperFailure: the topic may be deleted later.
     """
     tombstone = mark_deleted(topic, {own_id, *known_brokers(session).known})
     for attempt in range(_ATTEMPTS):

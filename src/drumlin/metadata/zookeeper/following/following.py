@@ -14,6 +14,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from drumlin.metadata.store.store import UnusableMetadata
+from drumlin.metadata.zookeeper.brokers.controller_node import NO_CONTROLLER
 from drumlin.metadata.zookeeper.deletion.forgotten_topics import forget_deletions
 from drumlin.metadata.zookeeper.following.others_brokers import BrokerChanges
 from drumlin.metadata.zookeeper.following.others_configs import ConfigChanges
@@ -44,6 +45,7 @@ _RETRY_S: Final = 1.0
 _RETRY_MAX_S: Final = 30.0
 #: The interval at which the controller looks for deletions that can be forgotten.
 _FORGET_S: Final = 30.0
+_CONTROLLER_PATHS: Final = frozenset({layout.CONTROLLER, layout.CONTROLLER_EPOCH})
 
 
 class Follower:
@@ -58,6 +60,8 @@ class Follower:
         self._configs = ConfigChanges(parts, clock, self._interrupt)
         self._brokers = BrokerChanges(parts)
         self._states = StateChanges(parts, clock)
+        node_id = parts.config.node_id
+        self._own_paths = {layout.broker_path(node_id), own_layout.broker_epoch_path(node_id)}
         self._news: dict[str, None] = {}
         self._clock = clock
         #: The time of the oldest change of brokers that was not handled to its end; None: no such.
@@ -115,8 +119,8 @@ class Follower:
         elif not self._is_away:
             self._is_away, self._parts.image.is_current = True, False
             _log.warning(
-                "ZooKeeper on %s does not answer: what is there is served on, and topics and "
-                "configurations cannot be changed until it is back",
+                "ZooKeeper on %s does not answer: this broker goes on serving its topics, and no "
+                "topic or configuration can be changed until it answers",
                 self._session.hosts,
             )
 
@@ -199,19 +203,28 @@ class Follower:
 
     async def _look_at_urgent(self, paths: Collection[str]) -> bool:
         """Read brokers and changed states; whether everything has to be read again."""
-        if any(map(_is_of_brokers, paths)) and await self._look_at_brokers():
+        if any(map(_is_of_brokers, paths)) and await self._look_at_brokers(paths):
             return True
         return own_layout.STATE_NEWS in paths and await self._look_at_states()
 
-    async def _look_at_brokers(self) -> bool:
-        """Read brokers and controller, and elect leaders; whether this broker registered again."""
-        if await self._parts.registration.keep():
+    async def _look_at_brokers(self, paths: Collection[str]) -> bool:
+        """Read brokers and controller, and elect leaders; whether this broker registered again.
+
+        Only what may have changed is read: each of these nodes is watched, so one whose watch has
+        not fired is as it was when it was read last. What is written meanwhile is fenced.
+        """
+        registration, controllership = self._parts.registration, self._parts.controllership
+        is_held = registration.fence is not None and self._own_paths.isdisjoint(paths)
+        if not is_held and await registration.keep():
             return True
-        is_changed = await self._brokers.look()
-        is_new = await self._keep_controllership()
+        is_changed = layout.BROKERS in paths and await self._brokers.look()
+        is_known = controllership.controller_id != NO_CONTROLLER
+        is_same = is_known and _CONTROLLER_PATHS.isdisjoint(paths)
+        is_new = not is_same and await self._keep_controllership()
         if is_changed or is_new:
             await self.leaders.settle_all(self._brokers_changed_at)
-        self._brokers_changed_at = None
+        if not any(map(_is_of_brokers, self._news)):
+            self._brokers_changed_at = None
         if is_new:
             self.notice(_DUTIES)
         return False
@@ -298,8 +311,10 @@ def _is_urgent(path: str) -> bool:
 
 
 def _is_of_brokers(path: str) -> bool:
-    return path in (layout.BROKERS, layout.CONTROLLER, layout.CONTROLLER_EPOCH) or path.startswith(
-        (f"{layout.BROKERS}/", f"{own_layout.BROKER_EPOCHS}/")
+    return (
+        path == layout.BROKERS
+        or path in _CONTROLLER_PATHS
+        or path.startswith((f"{layout.BROKERS}/", f"{own_layout.BROKER_EPOCHS}/"))
     )
 
 
@@ -308,8 +323,8 @@ def _check_cluster(session: Session, cluster_id: str) -> None:
     if stored != cluster_id:
         found = f"cluster {stored} now" if stored else "no cluster any more"
         raise ZooKeeperFailure(
-            f"ZooKeeper on {session.hosts} has {found}, in place of cluster {cluster_id}: what is "
-            "known of that is served on, and nothing can be changed"
+            f"ZooKeeper on {session.hosts} has {found}, in place of cluster {cluster_id}: this "
+            "broker goes on serving the topics that it knows, and nothing can be changed"
         )
 
 

@@ -20,11 +20,7 @@ class BrokerChanges:
         self._parts = parts
 
     async def look(self) -> bool:
-        """Read the brokers; whether any has come, gone, or begun another epoch.
-
-        Raises:
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-        """
+        """Read the brokers; whether any has come, gone, or begun another epoch."""
         parts = self._parts
         seen = await parts.commits.run(_read)
         for problem in seen.problems:

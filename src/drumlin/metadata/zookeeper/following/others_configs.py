@@ -15,7 +15,7 @@ from drumlin.metadata.store.store import UnusableMetadata
 from drumlin.metadata.zookeeper.states.reading import config_names, read_configs
 from drumlin.metadata.zookeeper.znodes import layout
 from drumlin.metadata.zookeeper.znodes.operations import Delete
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.zookeeper.nodes import UnreadableNode
 
 if TYPE_CHECKING:
@@ -46,13 +46,11 @@ class ConfigChanges:
 
         Raises:
             UnusableMetadata: at the start, a broker's configuration is unreadable.
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         image, run = self._parts.image, self._parts.commits.run
         _, self._seen = await run(_read_changes, {})
         resources = await run(_resources, image.all_configured())
         unreadable: set[str] = set()
-        pace = Pace()
         for start in range(0, len(resources), _TOGETHER):
             some = resources[start : start + _TOGETHER]
             found, problems = await run(read_configs, some)
@@ -62,7 +60,7 @@ class ConfigChanges:
                     image.put_configs(resource, configs)
                 elif image.configs(resource) != configs:
                     await self._take(resource)
-                await pace.give_way()
+                await give_way()
             if len(resources) > _TOGETHER:
                 await self._interrupt()
         return unreadable
@@ -83,11 +81,7 @@ class ConfigChanges:
         return {each.name for each in missing if each.type is ResourceType.TOPIC}
 
     async def look(self) -> None:
-        """Read the configurations that were announced to have changed.
-
-        Raises:
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-        """
+        """Read the configurations that were announced to have changed."""
         changed, self._seen = await self._parts.commits.run(_read_changes, self._seen)
         expired_ms = self._clock.expiry.now_ms() - _KEPT_MS
         old = [name for name, created_ms in self._seen.items() if created_ms < expired_ms]

@@ -42,19 +42,11 @@ class StateChanges:
         self._seen: dict[str, int] = {}
 
     async def skip(self) -> None:
-        """Skip the existing notifications, as all states are about to be read.
-
-        Raises:
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-        """
+        """Skip the existing notifications, as all states are about to be read."""
         self._seen = (await self._parts.commits.run(_read, {})).created_ms
 
     async def look(self) -> dict[PartitionId, ChangedState] | None:
-        """Apply the states that have changed, and return them; None if some were missed.
-
-        Raises:
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-        """
+        """Apply the states that have changed, and return them; None if some were missed."""
         before, news = self._seen, await self._parts.commits.run(_read, self._seen)
         self._seen = news.created_ms
         for problem in news.problems:
@@ -65,11 +57,7 @@ class StateChanges:
         return news.changed
 
     async def remove_old(self) -> None:
-        """As the controller, remove notifications that every broker must have seen.
-
-        Raises:
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-        """
+        """As the controller, remove notifications that every broker must have seen."""
         expired_ms = self._clock.expiry.now_ms() - _KEPT_MS
         # One whose successor is recent may be the last one that some broker has seen.
         old = [

@@ -1,6 +1,7 @@
 """The controller's elections: partitions get leaders that are alive and in sync.
 
-They are made whenever brokers come or go, and whenever an unsettled state is seen.
+They are made whenever brokers come or go, and whenever an unsettled state is seen. A `KafkaError`
+of these methods means that they have to be called again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from drumlin.metadata.zookeeper.leadership.reassignments import Reassignments
 from drumlin.metadata.zookeeper.leadership.rewriting import rewrite_in_parts
 from drumlin.metadata.zookeeper.states.partition_states import is_newer
 from drumlin.metadata.zookeeper.states.states import Place, Rewritten, Writer
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -41,19 +42,12 @@ class Leaders:
         """Settle all partitions, if this broker is the controller.
 
         since: when it became known that some may be unsettled; None: now.
-
-        Raises:
-            KafkaError: to be tried again.
         """
         await self.settle(list(self._image.topics_by_id), since)
 
     async def settle(self, topic_ids: Iterable[UUID], since: float | None = None) -> None:
-        """The same for some topics.
-
-        Raises:
-            KafkaError: to be tried again.
-        """
-        fence, pace = self._parts.controllership.fence, Pace()
+        """The same for some topics."""
+        fence = self._parts.controllership.fence
         if fence is None:
             return
         unsettled: list[Place] = []
@@ -61,7 +55,7 @@ class Leaders:
         for topic_id in topic_ids:
             topic = self._image.topics_by_id.get(topic_id)
             if topic is not None:
-                unsettled += await self._unsettled(topic, pace)
+                unsettled += await self._unsettled(topic)
         written = await self._write(unsettled, fence, since)
         await self._parts.states.take(written.stored)
         if written.failure is not None:
@@ -71,15 +65,11 @@ class Leaders:
     async def of_new(
         self, topic_id: UUID, name: str, partitions: tuple[PartitionState, ...]
     ) -> tuple[PartitionState, ...]:
-        """Partitions that are not in the image yet, settled if this broker is the controller.
-
-        Raises:
-            KafkaError: to be tried again.
-        """
+        """Partitions that are not in the image yet, settled if this broker is the controller."""
         fence = self._parts.controllership.fence
         if fence is None:
             return partitions
-        unsettled = await self._unsettled(TopicState(name, topic_id, partitions), Pace())
+        unsettled = await self._unsettled(TopicState(name, topic_id, partitions))
         written = await self._write(unsettled, fence)
         if written.failure is not None:
             raise written.failure
@@ -87,11 +77,7 @@ class Leaders:
         return tuple(stored.get(each.index, each) for each in partitions)
 
     async def put_right(self, stored: Mapping[PartitionId, PartitionState]) -> None:
-        """Overwrite stored states that are older than known ones, as the controller or the leader.
-
-        Raises:
-            KafkaError: to be tried again.
-        """
+        """Overwrite stored states that are older than known ones, as controller or leader."""
         is_controller = self._parts.controllership.fence is not None
         node_id = self._parts.config.node_id
         outdated = [
@@ -107,7 +93,7 @@ class Leaders:
         if written.failure is not None:
             raise written.failure
 
-    async def _unsettled(self, topic: TopicState, pace: Pace) -> list[Place]:
+    async def _unsettled(self, topic: TopicState) -> list[Place]:
         """The partitions that need another leader or ISR."""
         alive, rules, found = self._image.alive(), None, []
         for each in topic.partitions:
@@ -116,7 +102,7 @@ class Leaders:
                 place = Place(topic.topic_id, rules, each)
                 if leader_settled(place.partition, each, rules, alive) is not each:
                     found.append(place)
-            await pace.give_way()
+            await give_way()
         return found
 
     async def _write(
@@ -136,7 +122,7 @@ class Leaders:
         finally:
             self.unsettled_count -= count
         if count:
-            _log.info("%d partitions were to be given leaders or in-sync replicas", count)
+            _log.info("%d partitions needed another leader or ISR", count)
         for error in written.errors.values():
             if error is not written.failure and error.code is not ErrorCode.not_controller:
                 self._parts.report(str(error))

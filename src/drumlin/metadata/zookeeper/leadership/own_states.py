@@ -50,13 +50,11 @@ class OwnStates:
         decide = decisions.leader_elected(is_unclean=is_unclean)
         return (await self._rewrite(partitions, decide, why=BY_REQUEST)).outcomes(partitions)
 
-    async def advance_all(self) -> None:
-        """Begin a new leader epoch wherever this broker leads."""
+    async def advance(self, partitions: Collection[PartitionId] | None) -> None:
+        """See `store.MetadataStore.advance_leader_epochs`."""
         node_id = self._node_id
-        await self.advance(await find_partitions(self._image, lambda it: it.leader == node_id))
-
-    async def advance(self, partitions: Collection[PartitionId]) -> None:
-        """Begin a new leader epoch in these partitions, where this broker leads them."""
+        if partitions is None:
+            partitions = await find_partitions(self._image, lambda it: it.leader == node_id)
         places = await self._parts.places(partitions)
         decide = decisions.leader_epoch_begun(self._node_id)
         written = await rewrite_in_parts(self._parts, places, decide, self._parts.writer)

@@ -3,6 +3,9 @@
 It is used by one thread at a time, which waits for kazoo's threads. A session outlives connections;
 when it has expired, the next connection begins another one with another `session_id`. It makes no
 decisions.
+
+Reads and commits raise a `ZooKeeperFailure` if ZooKeeper does not answer or denies access, and so
+does everything in this store that calls them.
 """
 
 from __future__ import annotations
@@ -149,9 +152,6 @@ class Session:
         """The data of nodes; None, and no watch, for a node that does not exist.
 
         A watch fires once.
-
-        Raises:
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         watcher = self._on_event if is_watched else None
         answers = self._ask(lambda path: self._client.get_async(path, watcher), paths)
@@ -171,11 +171,7 @@ class Session:
         return [each or [] for each in answers]
 
     def await_change(self, path: str, timeout_s: float) -> None:
-        """Return when the node has changed or gone, or after `timeout_s`.
-
-        Raises:
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-        """
+        """Return when the node has changed or gone, or after `timeout_s`."""
         changed = self._awaited = threading.Event()
         (found,) = self._ask(
             lambda each: self._client.get_async(each, lambda _: changed.set()), [path]
@@ -210,22 +206,14 @@ class Session:
             raise _refused(path, error) from error
 
     def sync(self) -> None:
-        """Wait until earlier requests, even unanswered ones, have been applied or will not be.
-
-        Raises:
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-        """
+        """Wait until earlier requests, even unanswered ones, have been applied or will not be."""
         self._await_connection()
         self._get(self._client.sync_async("/"), "/")
 
     # -- writing -----------------------------------------------------------------------------
 
     def create_all(self, paths: Iterable[str]) -> None:
-        """Create these nodes and their parents, where they are missing.
-
-        Raises:
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-        """
+        """Create these nodes and their parents, where they are missing."""
         for path in paths:
             self._await_connection()
             self._get(self._client.ensure_path_async(path), path)
@@ -235,7 +223,6 @@ class Session:
 
         Raises:
             Conflict: nothing was done, as a node is not as expected.
-            ZooKeeperFailure: ZooKeeper does not answer, or denies access.
         """
         (outcome,) = self.commit_all([transaction])
         if outcome is not None:

@@ -54,9 +54,6 @@ def read_topics(
     """Read these topics, and watch those that have a node.
 
     is_all: return all of them, and not only those that differ from the known ones.
-
-    Raises:
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     paths = [layout.topic_path(name) for name in names]
     seen = SeenTopics([], [], [])
@@ -141,11 +138,7 @@ def _state(states: _States, name: str, index: int, assignment: ReplicaAssignment
 
 
 def config_names(session: Session) -> list[Resource]:
-    """The resources that have a configuration.
-
-    Raises:
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-    """
+    """The resources that have a configuration."""
     kinds = layout.config_kinds()
     names = session.children_of(list(kinds))
     return [
@@ -162,9 +155,6 @@ def read_configs(
 
     A topic's configuration with a value that does not parse counts as unreadable. Those of brokers
     and groups are checked where they are used.
-
-    Raises:
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     paths = [layout.config_path(each) for each in resources]
     found, problems = {}, []
@@ -185,11 +175,7 @@ def read_configs(
 def read_deleted(
     session: Session, names: Iterable[str] | None = None
 ) -> tuple[dict[UUID, Folders], list[str]]:
-    """Deleted topics with the log dirs of their folders; and the problems of unreadable nodes.
-
-    Raises:
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-    """
+    """Deleted topics with the log dirs of their folders; and the problems of unreadable nodes."""
     if names is None:
         names = session.children(layout.DELETED)
     found: dict[UUID, Folders] = {}
@@ -213,7 +199,6 @@ def read_cluster_id(session: Session) -> str | None:
 
     Raises:
         UnreadableNode: it is not a cluster id.
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     (node,) = session.read([layout.CLUSTER_ID])
     return None if node is None else layout.decode_cluster_id(node.data)
@@ -224,18 +209,13 @@ def read_adoption(session: Session) -> AdoptionNode | None:
 
     Raises:
         UnreadableNode: the progress is unknown.
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     (node,) = session.read([own_layout.ADOPTION])
     return None if node is None else own_layout.decode_adoption(node.data)
 
 
 def tree_below(session: Session, path: str) -> list[str]:
-    """The paths of a node and its descendants, parents before children.
-
-    Raises:
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
-    """
+    """The paths of a node and its descendants, parents before children."""
     found: list[str] = []
     level = [path]
     while level:

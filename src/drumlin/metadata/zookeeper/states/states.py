@@ -338,7 +338,6 @@ def read_state(session: Session, path: str, node: Node) -> tuple[layout.StateNod
 
     Raises:
         UnreadableNode: it is not a state.
-        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     try:
         return layout.decode_state(path, node.data), node.version
