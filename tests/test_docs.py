@@ -79,7 +79,7 @@ def test_an_api_is_served_or_not() -> None:
 def test_every_difference_is_told() -> None:
     """Each in a point of its own, and no other is told."""
     text = (ROOT / "docs" / "compatibility.md").read_text("utf-8")
-    section = text.split("## What differs, and why")[1].split("Two more")[0]
+    section = text.split("## What differs, and why")[1].split("More differences")[0]
     points = [" ".join(each.split()) for each in re.split(r"^- ", section, flags=re.MULTILINE)[1:]]
     places = [
         [number for number, point in enumerate(points) if each.told in point] for each in ALLOWED
@@ -126,9 +126,9 @@ QUOTED: list[tuple[str, str, object]] = [
     ("CONTRIBUTING.md", "**Functions up to {} lines", test_tidy.FUNCTION_LINES_MAX),
     ("CONTRIBUTING.md", "lines, files up to {}.**", test_tidy.FILE_LINES_MAX),
     ("docs/troubleshooting.md", "one before {}. `ensure_java()`", MINIMUM_JAVA),
-    ("docs/architecture.md", "holds, runs for {} ms", round(turns.TURN_S * 1000)),
-    ("docs/architecture.md", "and then for {} ms at a time", round(turns.TURN_S * 1000 / 2)),
-    ("docs/architecture.md", "has more than {} elements, is encoded", messages._LONG),
+    ("docs/architecture.md", "after each step: it runs for {} ms", round(turns.TURN_S * 1000)),
+    ("docs/architecture.md", "  for {} ms at a time", round(turns.TURN_S * 1000 / 2)),
+    ("docs/architecture.md", "has more than {} elements is encoded", messages._LONG),
     ("docs/architecture.md", "request above {} KiB is read", router._PARSED_APART_BYTES >> 10),
     ("docs/architecture.md", "data, {} at a time, and not the broker", threads._READING),
     ("CHANGELOG.md", "turns of the event loop above {} ms", round(loop_watch.SLOW_S * 1000)),

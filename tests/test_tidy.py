@@ -30,6 +30,7 @@ LARGE_FUNCTIONS: dict[str, int] = {}
 
 _NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc", "stuff"}
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._/-]+")
+_NAMED_FILES = re.compile(r"`((?:\w+/)*\w+\.(?:py|md|toml|tsv)|(?:\w+/)+)(?:::\w+)?`")
 _POSTPONED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -131,6 +132,21 @@ def test_nothing_is_postponed() -> None:
     assert not found, "do it, or open an issue"
 
 
+def test_files_and_folders_that_are_named_exist() -> None:
+    """By the end of their path, in docstrings and comments; `test_docs.py` looks into documents."""
+    files = [
+        Path("/", name) for name in map(str, (path.relative_to(ROOT) for path in _tracked("")))
+    ]
+    ends = {str(file) for file in files} | {f"{each}/" for file in files for each in file.parents}
+    missing = {
+        f"{name}: {named}"
+        for name, source in sources().items()
+        for named in _NAMED_FILES.findall(source)
+        if not any(each.endswith(f"/{named}") for each in ends)
+    }
+    assert not missing, "renamed, or gone"
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document: str) -> None:
     folder = (ROOT / document).parent
@@ -223,14 +239,14 @@ def test_no_folder_imports_one_that_imports_it() -> None:
 
 
 def test_folders_are_small() -> None:
-    """What is in one is seen at a glance. Of handlers, and of kernels, there is a file for each."""
+    """What is in one is seen at a glance. There is a file for each kernel, and for each API."""
     sizes = Counter(
         str(Path(name).parent)
         for name in sources()
         if name.startswith("src/") and not name.endswith("/__init__.py")
     )
-    for of_a_kind in ("src/drumlin/broker/handlers", "src/drumlin/records/kernels/code"):
-        del sizes[of_a_kind]
+    for of_a_kind in ("broker/handlers", "records/kernels/code", "wire/protocol"):
+        del sizes[f"src/drumlin/{of_a_kind}"]
     _check_ratchet(sizes, FOLDER_FILES_MAX, {})
 
 

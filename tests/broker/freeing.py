@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from drumlin.turns import Work
+from rig.stepped import Stepped
 
 
 class Freeing:
@@ -18,9 +19,11 @@ class Freeing:
         self.most = 0
         self._before = sys.getallocatedblocks()
 
-    def to_end(self, work: Work[Any]) -> Any:
+    def to_end(self, work: Work[Any] | Coroutine[Any, Any, Any]) -> Any:
         """What it returns. There must be no other reference to what it is given."""
         self._before = sys.getallocatedblocks()
+        if isinstance(work, Coroutine):
+            work = Stepped(work)
         while True:
             try:
                 next(work)

@@ -1,4 +1,4 @@
-"""Fetches answered in the simplest way: all partitions are read each time, by kio's classes.
+"""Fetches answered in the simplest way: all partitions are read each time, by the schema.
 
 What `broker/fetching/` answers is held against it. It waits for nothing.
 """

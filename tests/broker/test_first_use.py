@@ -19,8 +19,8 @@ from broker.in_process import running
 from drumlin.broker.apis import first_use as first_use_module
 from drumlin.broker.apis.first_use import FirstUse
 from drumlin.turns import TURN_S
-from drumlin.wire.compiled import decoder, encoder
 from drumlin.wire.messages import API_KEYS, encode_request, parse_response
+from drumlin.wire.schema import decoder, encoder
 from rig.messages import build
 
 _SCRIPT = """
@@ -80,7 +80,7 @@ def _watch(guilty: list[str], loop_thread: int) -> None:
 
         def compiling(self: Any, compile_class: Any = compile_class) -> Any:
             if threading.get_ident() == loop_thread:
-                guilty.append(f"compiles {self._entity.__name__}")
+                guilty.append(f"compiles {self._cls.__name__}")
             return compile_class(self)
 
         module._Compiler.compile = compiling  # type: ignore[method-assign]

@@ -20,7 +20,7 @@ from drumlin.broker.apis.served import SERVED
 #: Groups of two versions, of which one names topics by id, the other by name.
 _ANYTHING = {"offset_fetch.py::_unlike"}
 _FOLDER = Path(handlers.__path__[0])
-_MODULE = re.compile(r"kio\.schema\.(\w+)\.v(\d+)\.(request|response)")
+_KIO = re.compile(r"kio\.schema\.(\w+)\.v(\d+)\.(request|response)")
 
 
 @pytest.mark.parametrize("api", SERVED)
@@ -28,11 +28,12 @@ def test_a_message_is_of_the_newest_version_that_is_served(api: str) -> None:
     tree = ast.parse((_FOLDER / f"{api}.py").read_text("utf-8"))
     found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (named := _MODULE.match(node.module or "")):
+        if isinstance(node, ast.ImportFrom) and (named := _KIO.match(node.module or "")):
             named_plainly = [each.name for each in node.names if each.asname is None]
             found += [(named[1], int(named[2]), named[3])] if named_plainly else []
     newest = (api, SERVED[api][1])
-    if has_request(tree):
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    if has_request(tree) and f"drumlin.wire.protocol.{api}" not in modules:
         assert (*newest, "request") in found, "the type of its request is not known"
     assert all(each[:2] == newest for each in found)
 

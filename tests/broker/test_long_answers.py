@@ -34,6 +34,7 @@ from drumlin.wire.messages import (
     response_shape,
 )
 from rig.messages import build
+from rig.stepped import Stepped
 
 _MANY = 2_000
 
@@ -132,7 +133,7 @@ def test_a_batch_of_offsets_says_something_of_a_few_thousand_topics_only() -> No
 def test_groups_of_a_request_are_counted_in_steps() -> None:
     groups = [SimpleNamespace(group_id=f"g{each}") for each in range(10_000)]
     work = offset_fetch._unlike(groups)
-    assert sum(1 for _ in work) >= 10_000 + 10
+    assert Stepped(work).count() >= 10_000 + 10
 
 
 def test_who_joins_with_more_than_100_protocols_is_refused() -> None:

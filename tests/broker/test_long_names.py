@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
 
 from drumlin.broker.apis.served import SERVED
-from drumlin.wire.messages import request_shape, schema_versions
+from drumlin.wire.messages import schema_versions
+from drumlin.wire.schema.types import STRING, Array, Struct
 from rig.drumlin_server import DrumlinServer
-from rig.messages import array_item, fields_of, is_array, without_none
+from rig.messages import fields_there, item_of, payload_class
 
 _LONG = "x" * 32_760
 #: What they are asked for but strings, where an answer needs it.
@@ -23,19 +23,18 @@ _FIELDS: dict[str, dict[str, int]] = {
 _OF_ACLS = {"operation": 1, "permission_type": 1}
 
 
-def _filled(api: str, entity: Any) -> dict[str, Any]:
+def _filled(api: str, cls: Any, version: int) -> dict[str, Any]:
     """Each array with one element, each string as long as can be."""
     numbers = _FIELDS.get(api, {}) | (_OF_ACLS if api.endswith("_acls") else {})
     filled: dict[str, Any] = {}
-    for field, hint in fields_of(entity):
-        is_text = field.metadata.get("kafka_type") == "string"
-        if is_array(without_none(hint)):
-            item = array_item(hint)
-            if dataclasses.is_dataclass(item):
-                filled[field.name] = [_filled(api, item)]
-            elif is_text:
+    for field in fields_there(cls, version):
+        item = item_of(field.type)
+        if isinstance(field.type, Array):
+            if isinstance(item, Struct):
+                filled[field.name] = [_filled(api, item.of, version)]
+            elif item is STRING:
                 filled[field.name] = [_LONG]
-        elif is_text:
+        elif item is STRING:
             filled[field.name] = _LONG
         elif field.name in numbers:
             filled[field.name] = numbers[field.name]
@@ -47,8 +46,7 @@ def test_there_is_an_answer(server: DrumlinServer, api: str) -> None:
     lowest, highest = schema_versions(api)
     for version in range(max(SERVED[api][0], lowest), min(SERVED[api][1], highest) + 1):
         said_before = len(server.said())
-        name = "".join(part.capitalize() for part in api.split("_")) + "Request"
-        request = _filled(api, getattr(request_shape(api, version)._module, name))
+        request = _filled(api, payload_class(api, "request"), version)
         with server.connect() as client:
             client.ask(api, version, **request)
         said = server.said()[said_before:]

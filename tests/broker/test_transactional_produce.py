@@ -15,6 +15,7 @@ from broker.raw_transactions import CONTROL, TRANSACTIONAL, RawProducer
 from drumlin.broker.start.broker import Broker
 from drumlin.broker.topics.topics import create_automatically
 from drumlin.records.plain.record import decode_records
+from drumlin.wire.uvarint import uvarint
 from rig.batches import batch
 from rig.drumlin_server import DrumlinServer
 from rig.raw import Closed, RawClient
@@ -252,10 +253,24 @@ def test_hostile_batches(
     assert one.send(topic, 0)["error_code"] == "none"
 
 
+_LONGEST = "x" * 32_767
+
+
+class LongerIds(RawClient):
+    """Sends a name of the longest length with one character more, which no encoder writes."""
+
+    def send_bytes(self, data: bytes) -> None:
+        longest, longer = (
+            uvarint(len(name) + 1) + name.encode() for name in (_LONGEST, _LONGEST + "x")
+        )
+        data = data[4:].replace(longest, longer)
+        super().send_bytes(len(data).to_bytes(4, "big") + data)
+
+
 def test_questions_about_nobody_are_not_kept(tmp_path: Path) -> None:
     async def asked(broker: Broker, transactional_id: str) -> int:
         def send() -> None:
-            with RawClient(broker.listeners[0].port, "raw", 20) as client:
+            with LongerIds(broker.listeners[0].port, "raw", 20) as client:
                 one = RawProducer(client, transactional_id, V2)
                 one.producer_id, one.epoch = 1_000_000, 0
                 assert one.send("t", 0)["error_code"] != "none"
@@ -267,7 +282,7 @@ def test_questions_about_nobody_are_not_kept(tmp_path: Path) -> None:
         async with running(tmp_path) as broker:
             await create_automatically(broker, "t")
             await broker.transactions.find_partition("id")
-            assert [await asked(broker, each) for each in ("", "x" * 32_768, "id")] == [0, 0, 0]
+            assert [await asked(broker, each) for each in ("", _LONGEST, "id")] == [0, 0, 0]
 
     asyncio.run(main())
 

@@ -24,6 +24,7 @@ from drumlin.broker.parts.wakeups import Wakeups
 from drumlin.turns import TURN_S, Rounds, Turns, Work
 from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.frames import SCRATCH_BYTES
+from rig.turn_lengths import single_steps
 from rig.waiting import eventually
 from rig.worked_time import WorkedTime
 
@@ -328,7 +329,7 @@ def test_who_was_woken_is_answered_although_another_fails(caplog: pytest.LogCapt
 
 def test_very_many_who_were_woken_are_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        monkeypatch.setattr("drumlin.turns.TURN_S", 0)
+        single_steps(monkeypatch)
         wakeups = Wakeups()
         answered: list[int] = []
         for number in range(5):

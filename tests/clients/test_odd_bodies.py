@@ -44,7 +44,6 @@ def test_librdkafka_reads_what_produce_takes() -> None:
         broker.versions["fetch"] = (4, 11)
         broker.script("fetch", fetch)
         broker.script("find_coordinator", lambda *_: Silence())
-        broker.script("get_telemetry_subscriptions", lambda *_: Silence())
         consumer = Consumer(
             {
                 "bootstrap.servers": broker.address,

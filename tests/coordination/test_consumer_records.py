@@ -39,7 +39,7 @@ from drumlin.coordination.groups.consumer.records import (
 )
 from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
 from drumlin.coordination.groups.shard.record_registry import decode_key, encode_record, type_of
-from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.internal_records.record_schema import UnreadableRecord
 from rig.depth import so_many
 
 TOPIC = UUID("9ad32ddf-2873-4f98-a9d2-244f8778b6f0")

@@ -19,7 +19,7 @@ from drumlin.coordination.groups.offsets.offset_records import (
 from drumlin.coordination.groups.shard.log import encode_batches, load
 from drumlin.coordination.groups.shard.record_registry import decode_key, encode_record, type_of
 from drumlin.coordination.internal_records import latest_records
-from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.internal_records.record_schema import UnreadableRecord
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.records.batch.batch import iterate_headers
 from drumlin.records.batch.corrupt_record import CorruptRecord

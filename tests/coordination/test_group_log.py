@@ -11,7 +11,7 @@ from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.offsets.offset_records import CommittedOffset, OffsetKey
 from drumlin.coordination.groups.shard.log import encode_batches, load
-from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.internal_records.record_schema import UnreadableRecord
 from drumlin.records.plain.record import Record, encode_batch
 from rig.committed_offsets import loaded_offsets
 

@@ -26,7 +26,7 @@ from drumlin.coordination.groups.offsets.offset_records import (
     encode_offset,
 )
 from drumlin.coordination.groups.shard.record_registry import decode_key, encode_record
-from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.internal_records.record_schema import UnreadableRecord
 from rig.depth import so_many
 
 TOPIC_ID = UUID("13288ed9-1342-4446-8138-4d4596cd846f")

@@ -27,7 +27,7 @@ from drumlin.coordination.groups.share.records import (
     StatePartitionMetadataKey,
     TopicPartitions,
 )
-from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.internal_records.record_schema import UnreadableRecord
 
 TOPIC_ID = UUID("4afa97c8-503e-4901-9544-0d5dfa6aaa08")
 _ID = TOPIC_ID.hex

@@ -77,7 +77,7 @@ ALLOWED = (
         "an unknown topic id is that topic's error; in Apache Kafka the whole request fails",
         api="share_fetch",
         about="an unknown topic id",
-        told="that is the topic's error alone",
+        told="only that topic has an error",
     ),
     Allowed(
         r"topics\[.*\]\.partitions\[\d+ #\d+\].*",
@@ -88,7 +88,7 @@ ALLOWED = (
     Allowed(
         rf"(supported_features|finalized_features)\[({_OWN_FEATURES})\].*",
         "KRaft and its metadata log are not here, nor are streams groups",
-        told="nor are streams groups",
+        told="nor are there streams groups",
     ),
     Allowed(
         r"error_(code|message)|results\[.*\]",
@@ -110,14 +110,14 @@ ALLOWED = (
         "quotas are not enforced: one that is taken would be a false promise",
         api="alter_client_quotas",
         about="a quota that is set",
-        told="to set a quota is UNSUPPORTED_VERSION",
+        told="setting a quota is UNSUPPORTED_VERSION",
     ),
     Allowed(
         r"results\[.*\]\.error_(code|message)",
         "nobody can log in: a credential that is taken would be a false promise",
         api="alter_user_scram_credentials",
         about="a credential that is set",
-        told="to set a credential is UNSUPPORTED_SASL_MECHANISM",
+        told="setting a credential is UNSUPPORTED_SASL_MECHANISM",
     ),
     Allowed(
         r".*\.configs\[min\.insync\.replicas\]\.(config_source|synonyms.*)"
@@ -131,7 +131,7 @@ ALLOWED = (
         "nor deleted for all",
         api="incremental_alter_configs",
         about=r"'1?' min\.insync\.replicas.*",
-        told="takes any `min.insync.replicas`",
+        told="accepts any `min.insync.replicas`",
     ),
     Allowed(
         r".*",
@@ -142,7 +142,7 @@ ALLOWED = (
     Allowed(
         r".*\.documentation",
         "keys are described where they have an effect here",
-        told="explains the keys that have an effect here",
+        told="documents only the keys that have an effect",
     ),
     Allowed(
         rf"results\[4 .*\.configs\[({_OWN_SETTINGS})\].*",
@@ -180,7 +180,7 @@ ALLOWED = (
         "Kafka stores offset deltas as they are, or fails if it has to compress; "
         "readers trip over them, so they are renumbered",
         about="(offset deltas (twice the same|that start at 1)|a negative offset delta).*",
-        told="offset deltas that repeat or do not start at 0 are put in order",
+        told="offset deltas that repeat or do not start at 0 are corrected",
     ),
     Allowed(
         r".*",
@@ -229,7 +229,7 @@ ALLOWED = (
         "as with every other API, a broker without a replica says that another one leads",
         api="write_txn_markers",
         about="markers for a broker without a replica",
-        told="is NOT_LEADER_OR_FOLLOWER to a broker without a replica",
+        told="to a broker without a replica is NOT_LEADER_OR_FOLLOWER",
     ),
     Allowed(
         r".*\.error_code",

@@ -6,8 +6,9 @@ import dataclasses
 import random
 from typing import Any
 
-from drumlin.wire.messages import request_shape
-from rig.messages import array_item, fields_of, is_array, is_optional, without_none
+from drumlin.wire.schema.declaration import Field
+from drumlin.wire.schema.types import Array, Struct, type_name
+from rig.messages import fields_there, item_of, payload_class
 
 #: What a field may hold, by its name; else by its type.
 _BY_NAME: dict[str, tuple[Any, ...]] = {
@@ -71,35 +72,33 @@ class RandomRequests:
 
     def request(self, api: str, version: int) -> dict[str, Any]:
         """All fields of one request, as plain data."""
-        name = "".join(part.capitalize() for part in api.split("_")) + "Request"
-        return self._structure(api, getattr(request_shape(api, version)._module, name))
+        return self._structure(api, payload_class(api, "request"), version)
 
-    def _structure(self, api: str, entity: Any, depth: int = 0) -> dict[str, Any]:
+    def _structure(self, api: str, cls: Any, version: int, depth: int = 0) -> dict[str, Any]:
         return {
-            field.name: self._field(api, field, hint, depth) for field, hint in fields_of(entity)
+            field.name: self._field(api, field, version, depth)
+            for field in fields_there(cls, version)
         }
 
-    def _field(self, api: str, field: dataclasses.Field[Any], hint: Any, depth: int) -> Any:
+    def _field(self, api: str, field: Field, version: int, depth: int) -> Any:
         chance = self._chance
-        # Two topics of no id in one Fetch are more than Kafka bears.
-        is_id = field.metadata.get("kafka_type") == "uuid"
-        if is_optional(hint) and not is_id and chance.random() < 0.2:
+        if field.is_nullable and chance.random() < 0.2:
             return None
-        hint = without_none(hint)
-        if not is_array(hint):
-            if dataclasses.is_dataclass(hint):
-                return self._structure(api, hint, depth + 1)
+        item = item_of(field.type)
+        if not isinstance(field.type, Array):
+            if isinstance(item, Struct):
+                return self._structure(api, item.of, version, depth + 1)
             return self._scalar(api, field)
-        item, count = array_item(hint), chance.choice((0, 1, 1, 1, 2, 2, 3) if depth else (1, 1, 2))
-        if dataclasses.is_dataclass(item):
-            return [self._structure(api, item, depth + 1) for _ in range(count)]
+        count = chance.choice((0, 1, 1, 1, 2, 2, 3) if depth else (1, 1, 2))
+        if isinstance(item, Struct):
+            return [self._structure(api, item.of, version, depth + 1) for _ in range(count)]
         return [self._scalar(api, field) for _ in range(count)]
 
-    def _scalar(self, api: str, field: dataclasses.Field[Any]) -> Any:
+    def _scalar(self, api: str, field: Field) -> Any:
         return self._chance.choice(self._choices(api, field))
 
-    def _choices(self, api: str, field: dataclasses.Field[Any]) -> tuple[Any, ...]:
-        name, kind = field.name, field.metadata.get("kafka_type", "")
+    def _choices(self, api: str, field: Field) -> tuple[Any, ...]:
+        name, kind = field.name, type_name(item_of(field.type))
         world = self._world
         if kind == "uuid":
             return world.topic_ids

@@ -5,12 +5,9 @@ Kafka is asked itself by script/assure; at each commit, what it said once is com
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-import kio.schema
 import pytest
 
 from differential.allowed import is_allowed
@@ -18,9 +15,12 @@ from differential.compare import Difference, Step, differences
 from differential.own_answers import OwnAnswers
 from differential.peer import Peer
 from differential.transcripts import Transcripts, symbolic
+from drumlin.wire.apis import is_flexible
 from drumlin.wire.messages import schema_versions
+from drumlin.wire.schema.types import Struct
 from rig.apache_kafka import ApacheKafka
 from rig.drumlin_server import DrumlinServer
+from rig.messages import fields_there, item_of, payload_class
 
 Script = Callable[[Peer], None]
 Mode = Literal["replay", "live", "record"]
@@ -118,16 +118,20 @@ def newest(api: str) -> int:
     return all_versions(api)[-1]
 
 
-@functools.cache
-def _schemas(api: str, version: int) -> list[str]:
-    """Requests and responses of a version, but for the lines that say which version it is."""
-    folder = Path(kio.schema.__path__[0], api, f"v{version}")
-    lines = [
-        line
-        for kind in ("request", "response")
-        for line in (folder / f"{kind}.py").read_text().splitlines()
+def _schemas(api: str, version: int) -> Any:
+    """What a version has in its requests and responses, at any depth."""
+    return is_flexible(api, version), [
+        _schema(payload_class(api, kind), version) for kind in ("request", "response")
     ]
-    return [line for line in lines if "__version__" not in line]
+
+
+def _schema(cls: Any, version: int) -> list[Any]:
+    fields = fields_there(cls, version)
+    items = [item_of(each.type) for each in fields]
+    return [
+        (each, _schema(item.of, version) if isinstance(item, Struct) else None)
+        for each, item in zip(fields, items, strict=True)
+    ]
 
 
 def to_compare(api: str, versions: Iterable[int]) -> list[Any]:

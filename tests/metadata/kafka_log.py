@@ -15,7 +15,7 @@ from drumlin.metadata.kraft.state import KafkaMetadata
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.storage.directory.meta_properties import MetaProperties, encode_meta_properties
 from drumlin.storage.directory.partition_metadata import encode_uuid
-from drumlin.wire.compiled.encoder import encoded
+from drumlin.wire.schema.encoder import encode
 from drumlin.wire.uvarint import uvarint
 
 #: What Kafka 4.3 has written. In `snapshot` most is in a checkpoint; `version-3.3` has the records
@@ -29,9 +29,8 @@ _DIRECTORY_IDS = {
     "version-3.3": UUID(int=1 << 70),  # which does not say it
 }
 
-_KINDS: dict[type[Message], tuple[int, int]] = {
+_KINDS: dict[type[Any], tuple[int, int]] = {
     messages.Topic: (2, 0),
-    messages.PartitionV0: (3, 0),
     messages.Partition: (3, 2),
     messages.Config: (4, 0),
     messages.PartitionChange: (5, 2),
@@ -47,7 +46,7 @@ _KINDS: dict[type[Message], tuple[int, int]] = {
 def value(message: Message) -> bytes:
     """A record's value."""
     kind, version = _KINDS[type(message)]
-    return framed(kind, version, encoded(message))
+    return framed(kind, version, encode(message, version, flexible=True))
 
 
 def framed(kind: int, version: int, body: bytes) -> bytes:

@@ -1,7 +1,8 @@
-"""Messages with arbitrary content, of every class that the schemas have."""
+"""Messages with arbitrary content, as kio has them: the judge of what is declared here."""
 
 from __future__ import annotations
 
+import io
 import random
 import typing
 from collections.abc import Callable, Iterator
@@ -9,11 +10,18 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from types import UnionType
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
+from kio.schema import errors as kio_errors
 from kio.schema.index import schema_name_map
+from kio.serial import entity_writer
+
+from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.schema.declaration import fields_of
+from drumlin.wire.schema.decoder import decoder
+from drumlin.wire.schema.encoder import encode
+from rig.messages import payload_class
 
 _INTEGERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63, "uint16": 15, "uint32": 31}
 
@@ -51,7 +59,7 @@ def arbitrary_value(kafka_type: str, name: str, rng: random.Random) -> Any:
         case "uuid":
             return UUID(int=rng.getrandbits(128) | 1)
         case "error_code":
-            return rng.choice(list(ErrorCode))
+            return rng.choice(list(kio_errors.ErrorCode))
         case "timedelta_i32" | "timedelta_i64":
             return timedelta(milliseconds=rng.randrange(2**31))
         case "datetime_i64":
@@ -70,10 +78,61 @@ def arbitrary_message(entity: Any, rng: random.Random, make: MakeValue = arbitra
     )
 
 
-def message_classes(api_name: str) -> Iterator[tuple[int, str, Any]]:
-    """Version, kind (`request` or `response`) and class of all messages of an API."""
+class Case(NamedTuple):
+    """A message of one version, as it is declared here and as kio has it."""
+
+    version: int
+    kind: str
+    cls: Any
+    entity: Any
+
+    @property
+    def flexible(self) -> bool:
+        return bool(self.entity.__flexible__)
+
+    def arbitrary(self, rng: random.Random) -> tuple[Any, bytes]:
+        """A message of kio's, and its bytes as kio writes them."""
+        message = arbitrary_message(self.entity, rng)
+        written = io.BytesIO()
+        entity_writer(self.entity)(written, message)
+        return message, written.getvalue()
+
+    def decode(self, data: Any, position: int = 0) -> tuple[Any, int]:
+        read, end = decoder(self.cls, self.version, flexible=self.flexible)(data, position)
+        return read, end
+
+    def encode(self, message: Any) -> bytes:
+        return encode(message, self.version, flexible=self.flexible)
+
+
+def cases(api_name: str) -> Iterator[Case]:
+    """All messages of an API, in all versions."""
     camel = "".join(part.capitalize() for part in api_name.split("_"))
     for version in schema_name_map[api_name]:
         for kind in ("request", "response"):
             module = import_module(f"kio.schema.{api_name}.v{version}.{kind}")
-            yield version, kind, getattr(module, camel + kind.capitalize())
+            entity = getattr(module, camel + kind.capitalize())
+            yield Case(version, kind, payload_class(api_name, kind), entity)
+
+
+def assert_same(ours: Any, theirs: Any, version: int) -> None:
+    """Each field of kio's message is in ours; what only other versions have is at its default."""
+    if isinstance(theirs, tuple):
+        assert isinstance(ours, tuple)
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            assert_same(one, other, version)
+    elif is_dataclass(theirs):
+        declared = fields_of(type(ours), version)
+        assert [each.name for each in declared if each.is_there] == [f.name for f in fields(theirs)]
+        for each in declared:
+            if each.is_there:
+                assert_same(getattr(ours, each.name), getattr(theirs, each.name), version)
+            else:
+                assert getattr(ours, each.name) == each.default
+    elif isinstance(theirs, kio_errors.ErrorCode):
+        assert isinstance(ours, ErrorCode)
+        assert ours == theirs
+    else:
+        assert ours == theirs
+        assert isinstance(theirs, type(ours))

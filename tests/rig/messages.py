@@ -1,4 +1,4 @@
-"""Plain Python data <-> kio's messages, so that a test case reads like the request it sends.
+"""Plain Python data <-> messages, so that a test case reads like the request it sends.
 
 `build` fills in what a case leaves out with zero values, and drops what a version does not
 have; a name that no version of the API has is a mistake in the case and raises.
@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import types
-import typing
+import importlib
 import uuid
 from enum import Enum
 from typing import Any
 
-from drumlin.wire.messages import request_shape, schema_versions
+from drumlin.wire.messages import schema_versions
+from drumlin.wire.schema.declaration import Field, fields_of
+from drumlin.wire.schema.types import Array, Struct, Type, type_name
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -30,10 +31,30 @@ _ZERO_OF_TYPE: dict[str, Any] = {
 }
 
 
+def payload_class(api: str, kind: str) -> Any:
+    """The class of an API's requests or responses (`kind`)."""
+    camel = "".join(part.capitalize() for part in api.split("_"))
+    return getattr(
+        importlib.import_module(f"drumlin.wire.protocol.{api}"), camel + kind.capitalize()
+    )
+
+
 def build(api: str, version: int, fields: dict[str, Any]) -> Any:
     """A request of one version from nested dicts and lists; `*_ms` fields from integers."""
-    name = "".join(part.capitalize() for part in api.split("_")) + "Request"
-    return _entity(getattr(request_shape(api, version)._module, name), fields, _names(api))
+    return _entity(payload_class(api, "request"), version, fields, _names(api))
+
+
+def trimmed(message: Any, version: int) -> Any:
+    """The message without the fields that its version does not have; it is changed in place."""
+    for field in fields_of(type(message), version):
+        if not field.is_there:
+            delattr(message, field.name)
+            continue
+        value = getattr(message, field.name)
+        for each in value if isinstance(value, tuple) else (value,):
+            if dataclasses.is_dataclass(each):
+                trimmed(each, version)
+    return message
 
 
 def render(message: Any) -> Any:
@@ -42,6 +63,7 @@ def render(message: Any) -> Any:
         return {
             field.name: render(getattr(message, field.name))
             for field in dataclasses.fields(message)
+            if hasattr(message, field.name)
         }
     if isinstance(message, tuple | list):
         return [render(each) for each in message]
@@ -58,81 +80,68 @@ def render(message: Any) -> Any:
     return int(message) if isinstance(message, int) else str(message)
 
 
-def _entity(entity: Any, given: dict[str, Any], known: frozenset[str]) -> Any:
+def _entity(cls: Any, version: int, given: dict[str, Any], known: frozenset[str]) -> Any:
     unknown = given.keys() - known
     if unknown:
         raise AssertionError(f"no version has the fields {sorted(unknown)}")
     values = {}
-    for field, hint in fields_of(entity):
+    for field in fields_there(cls, version):
         if field.name in given:
-            values[field.name] = _value(field, hint, given[field.name], known)
-        elif field.default is dataclasses.MISSING:
-            values[field.name] = _zero(field, hint)
-    return entity(**values)
+            values[field.name] = _value(field, version, given[field.name], known)
+        elif field.is_needed or (field.default is None and not field.is_nullable):
+            values[field.name] = _zero(field, version)
+    return cls(**values)
 
 
-def _value(field: dataclasses.Field[Any], hint: Any, given: Any, known: frozenset[str]) -> Any:
+def _value(field: Field, version: int, given: Any, known: frozenset[str]) -> Any:
     if given is None:
         return None
-    kind = field.metadata.get("kafka_type", "")
+    item = item_of(field.type)
     if isinstance(given, list | tuple):
-        item = array_item(hint)
-        if dataclasses.is_dataclass(item):
-            return tuple(_entity(item, each, known) for each in given)
+        if isinstance(item, Struct):
+            return tuple(_entity(item.of, version, each, known) for each in given)
         return tuple(given)
     if isinstance(given, dict):
-        return _entity(array_item(hint), given, known)
-    if kind.startswith("timedelta"):
+        assert isinstance(item, Struct)
+        return _entity(item.of, version, given, known)
+    if type_name(field.type).startswith("timedelta"):
         return datetime.timedelta(milliseconds=given)
     return given
 
 
-def _zero(field: dataclasses.Field[Any], hint: Any) -> Any:
-    if is_optional(hint):
+def _zero(field: Field, version: int) -> Any:
+    if field.is_nullable:
         return None
-    if is_array(hint):
+    if isinstance(field.type, Array):
         return ()
-    if dataclasses.is_dataclass(hint):
-        return _entity(hint, {}, frozenset())
-    return _ZERO_OF_TYPE.get(field.metadata.get("kafka_type", ""), 0)
+    if isinstance(field.type, Struct):
+        return _entity(field.type.of, version, {}, frozenset())
+    return _ZERO_OF_TYPE.get(type_name(field.type), 0)
 
 
-def is_optional(hint: Any) -> bool:
-    return isinstance(hint, types.UnionType) and type(None) in typing.get_args(hint)
+def fields_there(cls: Any, version: int) -> list[Field]:
+    """The fields of a message or structure that a version has."""
+    return [each for each in fields_of(cls, version) if each.is_there]
 
 
-def without_none(hint: Any) -> Any:
-    """The type itself of what may be null."""
-    if not is_optional(hint):
-        return hint
-    return next(each for each in typing.get_args(hint) if each is not type(None))
-
-
-def is_array(hint: Any) -> bool:
-    return typing.get_origin(hint) is tuple
-
-
-def array_item(hint: Any) -> Any:
-    """What an array holds; for anything else the type itself. `| None` is looked through."""
-    hint = without_none(hint)
-    return typing.get_args(hint)[0] if is_array(hint) else hint
-
-
-@functools.cache
-def fields_of(entity: Any) -> list[tuple[dataclasses.Field[Any], Any]]:
-    """The fields of a message or structure with their types."""
-    hints = typing.get_type_hints(entity)
-    return [(field, hints[field.name]) for field in dataclasses.fields(entity)]
+def item_of(type_: Type) -> Type:
+    """What an array holds; for anything else the type itself."""
+    return type_.of if isinstance(type_, Array) else type_
 
 
 @functools.cache
 def _names(api: str) -> frozenset[str]:
     """Every field name that some version of the API's request has, at any depth."""
     low, high = schema_versions(api)
-    return frozenset(
-        field.name
-        for version in range(low, high + 1)
-        for entity in vars(request_shape(api, version)._module).values()
-        if dataclasses.is_dataclass(entity)
-        for field in dataclasses.fields(entity)
-    )
+    cls = payload_class(api, "request")
+    return frozenset(name for version in range(low, high + 1) for name in _names_in(cls, version))
+
+
+def _names_in(cls: Any, version: int) -> set[str]:
+    names: set[str] = set()
+    for field in fields_there(cls, version):
+        names.add(field.name)
+        item = item_of(field.type)
+        if isinstance(item, Struct):
+            names |= _names_in(item.of, version)
+    return names

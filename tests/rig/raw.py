@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from drumlin.wire.messages import encode_request, parse_response
-from rig.messages import build
+from rig.messages import build, trimmed
 
 
 class Closed(Exception):
@@ -65,13 +65,14 @@ class RawClient:
         self.send_bytes(len(frame).to_bytes(4, "big") + frame)
 
     def receive(self, api: str, version: int) -> Any:
-        """The next answer, read as one to `api` of `version`."""
+        """The next answer, read as one to `api` of `version`; it has the fields of that alone."""
         _, message = self.receive_numbered(api, version)
         return message
 
     def receive_numbered(self, api: str, version: int) -> tuple[int, Any]:
         """Correlation id and message of the next answer."""
-        return parse_response(api, version, self.receive_frame())
+        correlation_id, message = parse_response(api, version, self.receive_frame())
+        return correlation_id, trimmed(message, version)
 
     def receive_frame(self, timeout_s: float | None = None) -> bytes:
         """The next frame without its prefix.

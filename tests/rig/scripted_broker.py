@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import pkgutil
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
+from drumlin.wire import protocol
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import (
     API_KEYS,
@@ -32,6 +34,8 @@ from drumlin.wire.messages import (
 #: what gives that when it is awaited.
 Answer = Callable[[Shape, Any], Any]
 _NAMES = {key: name for name, key in API_KEYS.items()}
+#: The APIs whose messages are declared.
+DECLARED = sorted(each.name for each in pkgutil.iter_modules(protocol.__path__))
 
 
 class CloseConnection:
@@ -54,7 +58,7 @@ class ScriptedBroker:
         self.topics = topics or {}
         self.topic_ids: dict[str, UUID] = {}
         self.node_id = node_id
-        self.versions = {name: schema_versions(name) for name in API_KEYS}
+        self.versions = {name: schema_versions(name) for name in DECLARED}
         self.requests: list[tuple[str, int, Any]] = []
         self.connection_count = 0
         self.port = port

@@ -21,7 +21,7 @@ import drumlin
 
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "architecture.md"
 _SOURCES = Path(drumlin.__file__).parent
-_HEADING = "## How long the ways are"
+_HEADING = "## How long the paths are"
 _NOTHING = "-"
 #: By how many parts of a hundred a number may be another than the document's.
 _TOLERANCE = 10

@@ -1,126 +1,94 @@
-"""Every message class, every version: what is read is what was written, and nothing is believed."""
+"""Every declared message, every version: nothing that a peer sends is believed."""
 
 from __future__ import annotations
 
 import random
 import tracemalloc
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
-from kio.schema.index import api_key_map
-from kio.serial import entity_reader
-from kio.serial._implicit_defaults import get_tagged_field_default
 
 from drumlin.wire.by_hand.produce_request import read_produce_request
-from drumlin.wire.compiled import encoder as encoders
-from drumlin.wire.compiled.decoder import decoder
-from drumlin.wire.compiled.encoder import Parts, encoder
 from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.messages import ELEMENTS_MAX, parse_request, parse_request_header, parse_response
+from drumlin.wire.schema import encoder as encoders
+from drumlin.wire.schema.declaration import fields_of
+from drumlin.wire.schema.decoder import UNREADABLE
 from drumlin.wire.uvarint import read_uvarint
-from rig.arbitrary_messages import arbitrary_message, message_classes
-
-_APIS = sorted(api_key_map.values())
-_REFUSED = (MalformedMessage, ValueError, IndexError, OverflowError, encoders.struct.error)
+from rig.arbitrary_messages import cases
+from rig.scripted_broker import DECLARED
 
 
-def _encoded(message: Any) -> bytes:
-    parts = Parts()
-    encoder(type(message))(message, parts)
-    return b"".join(parts.finish())
-
-
-@pytest.mark.parametrize("api_name", _APIS)
-def test_reads_what_was_written(api_name: str) -> None:
-    rng = random.Random(api_name)
-    for version, kind, entity in message_classes(api_name):
-        for _ in range(8):
-            message = arbitrary_message(entity, rng)
-            data = _encoded(message)
-            read, end = decoder(entity)(b"before" + data + b"after", 6)
-            assert (read, end) == (message, 6 + len(data)), (version, kind)
-            assert type(read) is entity
-            assert (read, len(data)) == entity_reader(entity)(data, 0), (version, kind)
-            assert decoder(entity)(memoryview(bytearray(data)), 0)[0] == message
-
-
-@pytest.mark.parametrize("api_name", _APIS)
-def test_a_message_that_ends_early_is_refused(api_name: str) -> None:
-    rng = random.Random(api_name)
-    for _, _, entity in message_classes(api_name):
-        data = _encoded(arbitrary_message(entity, rng))
+@pytest.mark.parametrize("api", DECLARED)
+def test_a_message_that_ends_early_is_refused(api: str) -> None:
+    rng = random.Random(api)
+    for case in cases(api):
+        _, data = case.arbitrary(rng)
         for size in {*range(min(len(data), 40)), *(rng.randrange(len(data) + 1) for _ in range(8))}:
             if size < len(data):
-                with pytest.raises(_REFUSED):
-                    decoder(entity)(data[:size], 0)
+                with pytest.raises(UNREADABLE):
+                    case.decode(data[:size])
 
 
-@pytest.mark.parametrize("api_name", _APIS)
-def test_damaged_messages_are_read_or_refused(api_name: str) -> None:
-    rng = random.Random(api_name)
-    for _, _, entity in message_classes(api_name):
+@pytest.mark.parametrize("api", DECLARED)
+def test_damaged_messages_are_read_or_refused(api: str) -> None:
+    rng = random.Random(api)
+    for case in cases(api):
         for _ in range(20):
-            data = bytearray(_encoded(arbitrary_message(entity, rng)) + b"\x00")
+            data = bytearray(case.arbitrary(rng)[1] + b"\x00")
             for _ in range(rng.randrange(1, 4)):
                 data[rng.randrange(len(data))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
             try:
-                _, end = decoder(entity)(bytes(data), 0)
-            except _REFUSED:
+                _, end = case.decode(bytes(data))
+            except UNREADABLE:
                 continue
             assert end <= len(data)
 
 
-@pytest.mark.parametrize("api_name", _APIS)
-def test_unknown_tagged_fields_are_passed_over(
-    api_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("api", DECLARED)
+def test_unknown_tagged_fields_are_passed_over(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each struct of a message gets a field with a tag that no schema knows, or two."""
-    rng = random.Random(api_name)
+    rng = random.Random(api)
 
     def with_unknown_tags(self: Any, _: Any) -> None:
-        self._lines.append(r"b += b'\x02\xe7\x07\x03abc\x88\x27\x00'")
+        self._line(r"b += b'\x02\xe7\x07\x03abc\x88\x27\x00'")
 
-    cases = []
-    for _, _, entity in message_classes(api_name):
-        if entity.__flexible__:
-            message = arbitrary_message(entity, rng)
-            cases.append((message, _without_tags(message)))
     monkeypatch.setattr(encoders, "_compiled", {})
     monkeypatch.setattr(encoders._Compiler, "_tagged", with_unknown_tags)
-    for message, expected in cases:
-        data = _encoded(message)
-        assert decoder(type(message))(data, 0) == (expected, len(data))
+    for case in cases(api):
+        if case.flexible:
+            message, _ = case.decode(case.arbitrary(rng)[1])
+            data = case.encode(message)
+            assert case.decode(data) == (_without_tags(message, case.version), len(data))
 
 
-def _without_tags(message: Any) -> Any:
+def _without_tags(message: Any, version: int) -> Any:
     """The message with its tagged fields as they are when they are not sent."""
     if isinstance(message, tuple):
-        return tuple(_without_tags(each) for each in message)
-    if not is_dataclass(message):
+        return tuple(_without_tags(each, version) for each in message)
+    if not hasattr(message, "__dataclass_fields__"):
         return message
-
     return type(message)(
         **{
-            each.name: get_tagged_field_default(each)
-            if "tag" in each.metadata
-            else _without_tags(getattr(message, each.name))
-            for each in fields(message)
+            each.name: each.default
+            if each.tag is not None
+            else _without_tags(getattr(message, each.name), version)
+            for each in fields_of(type(message), version)
         }
     )
 
 
-@pytest.mark.parametrize("api_name", _APIS)
-def test_announced_arrays_cost_nothing(api_name: str) -> None:
+@pytest.mark.parametrize("api", DECLARED)
+def test_announced_arrays_cost_nothing(api: str) -> None:
     """2^32-2 elements, announced wherever a message may begin with an array."""
-    for _, _, entity in message_classes(api_name):
+    for case in cases(api):
         for lead in range(12):
             for count in (b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff"):
                 data = bytes(lead) + count + bytes(4)
                 tracemalloc.start()
                 try:
-                    decoder(entity)(data, 0)
-                except _REFUSED:
+                    case.decode(data)
+                except UNREADABLE:
                     pass
                 finally:
                     _, peak = tracemalloc.get_traced_memory()

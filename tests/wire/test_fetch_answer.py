@@ -1,4 +1,4 @@
-"""Fetch responses are written as the encoder of kio's classes writes them."""
+"""Fetch responses are written as the encoder of the declared message writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch requests are read in place as the decoder of kio's classes reads them."""
+"""Fetch requests are read in place as the decoder of the declared message reads them."""
 
 from __future__ import annotations
 

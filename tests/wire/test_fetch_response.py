@@ -110,7 +110,7 @@ def by_schemas(version: int, frame: bytes) -> FetchResponse:
                 )
                 for each in topic.partitions
             ],
-            topic.topic_id.bytes if hasattr(topic, "topic_id") else b"",
+            topic.topic_id.bytes if topic.topic_id is not None else b"",
         )
         for topic in response.responses
     ]

@@ -6,13 +6,15 @@ A `Shape` refuses any other when it is called; here the calls are found that no 
 from __future__ import annotations
 
 import ast
+import dataclasses
+import importlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import drumlin
-from drumlin.wire.compiled.schema_fields import SCHEMAS, classes_in
+from rig.scripted_broker import DECLARED
 
 _SOURCE = Path(drumlin.__file__).parent
 
@@ -28,9 +30,10 @@ class Given(NamedTuple):
 def _schemas() -> dict[str, set[str]]:
     """The fields of every class, in all messages and versions together."""
     found: dict[str, set[str]] = defaultdict(set)
-    for path in SCHEMAS.glob("*/v*/re*.py"):
-        for name, fields in classes_in(path).items():
-            found[name] |= fields
+    for api in DECLARED:
+        for name, cls in vars(importlib.import_module(f"drumlin.wire.protocol.{api}")).items():
+            if dataclasses.is_dataclass(cls):
+                found[name] |= {field.name for field in dataclasses.fields(cls)}
     return found
 
 

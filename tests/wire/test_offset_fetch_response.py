@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET, pack_partitions
-from drumlin.wire.compiled.encoder import encoded
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import response_shape
+from drumlin.wire.messages import encoded, response_shape
 
 _POSITION = struct.Struct(">qi")
 _partitions = st.integers(0, 2**31 - 1)
@@ -26,6 +25,8 @@ def _by_schema(version: int, rows: Any) -> bytes:
     name = "OffsetFetchResponsePartition" + ("s" if version >= 8 else "")
     return b"".join(
         encoded(
+            "offset_fetch",
+            version,
             shape(
                 name,
                 partition_index=partition,
@@ -33,7 +34,7 @@ def _by_schema(version: int, rows: Any) -> bytes:
                 committed_leader_epoch=leader_epoch,
                 metadata=text,
                 error_code=code,
-            )
+            ),
         )
         for partition, (offset, leader_epoch), text, code in rows
     )

@@ -13,7 +13,7 @@ from drumlin.client.places import Milliseconds
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.coordination.groups.offsets.offset_records import OffsetKey, decode_offset
 from drumlin.coordination.groups.shard.record_registry import decode_key
-from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.internal_records.record_schema import UnreadableRecord
 from drumlin.coordination.shards.state_partitions import partition_for
 
 if TYPE_CHECKING:

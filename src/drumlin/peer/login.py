@@ -35,8 +35,7 @@ async def log_in(ask: Ask, access: Access, exchange: Exchange, where: str) -> fl
     while message is not None:
         answer = await ask("sasl_authenticate", partial(_authenticate, message))
         _check(answer, access, exchange, where)
-        if hasattr(answer, "session_lifetime"):
-            lifetime_s = max(answer.session_lifetime.total_seconds(), 0.0)
+        lifetime_s = max(answer.session_lifetime.total_seconds(), 0.0)
         try:
             message = await asyncio.to_thread(exchange.answer, answer.auth_bytes)
         except AuthenticationFailed as error:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from drumlin.replication.confirmations import Confirmations
+from drumlin.replication.confirmations import Confirmations, Told
 from drumlin.replication.isr import InSyncReplicas, IsAlive
 from drumlin.replication.replica import Replica
 from drumlin.storage.producers.control_records import encode_marker
@@ -37,9 +37,7 @@ ACKS_ALL = -1
 class LeaderContext(NamedTuple):
     """A leader's dependencies on its broker.
 
-    node_id: the id of the broker.
-    is_alive: whether a broker is alive in a broker epoch, see `isr.py`.
-    rack_of: the rack of a broker that is alive.
+    is_alive, rack_of: of a broker in a broker epoch, see `isr.py`; of one that is alive.
     lag_max_ms: how long a follower may lack records before it is out of sync.
     ask_for: asks the controller to change the ISR; the answer is passed to `agreed` or `refused`.
     is_certain: whether this broker would know by now if another one led the partition.
@@ -86,9 +84,7 @@ class Partition(Replica):
         return self.log.log_end_offset if self.isr is None else self.isr.first_offset
 
     def check_latest_is_known(self) -> None:
-        """Refuse to list the latest offset while it might go back (KIP-207).
-
-        That is so until the high watermark has reached this leader epoch.
+        """Refuse the latest offset until the high watermark has reached this epoch (KIP-207).
 
         Raises:
             KafkaError: OFFSET_NOT_AVAILABLE.
@@ -137,10 +133,7 @@ class Partition(Replica):
         )
 
     def withdrawal_of(self, producer_id: int, verification: Verification) -> Callable[[], None]:
-        """A callback that ends a verification which the coordinator did not confirm.
-
-        It may be kept for long: it keeps only the producer state alive, not the partition.
-        """
+        """A callback for an unconfirmed verification. It keeps only the producer state alive."""
         state = self.log.producer_state
         return partial(state.withdraw_verification, producer_id, verification)
 
@@ -343,6 +336,10 @@ class Partition(Replica):
         """
         return self._confirmations.up_to(self.log.log_end_offset)
 
+    def when_replicated(self, told: Told) -> None:
+        """Likewise have `told` called, in the midst of the change that makes it so."""
+        self._confirmations.tell(self.log.log_end_offset, told)
+
     def confirm(self) -> asyncio.Future[None]:
         """Done once what is appended by now is safe; it fails as `replicated`, or as a flush."""
         return self._context.confirm(self)
@@ -405,10 +402,7 @@ class Partition(Replica):
         verification: Verification | None = NOT_REQUIRED,
         reserve_bytes: int = 0,
     ) -> AppendResult:
-        """Append a batch of a coordinator on this broker, as if with acks=all.
-
-        Refused if the batch with `reserve_bytes` more would be too large: a later version of its
-        record may grow by that, and must still fit.
+        """Append a coordinator's batch, as if with acks=all; `reserve_bytes` more must fit, too.
 
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE; the errors of the log.
@@ -417,10 +411,8 @@ class Partition(Replica):
             self._check_enough_replicas()
         limit = self.log.config.max_message_bytes
         if len(batch) + reserve_bytes > limit:
-            raise KafkaError(
-                ErrorCode.message_too_large,
-                f"a batch of {len(batch)} bytes for {self.log.name}; max.message.bytes is {limit}",
-            )
+            message = f"a batch of {len(batch)} bytes; max.message.bytes of {self.name} is {limit}"
+            raise KafkaError(ErrorCode.message_too_large, message)
         result = self.log.append_internal(
             memoryview(batch), self.leader_epoch, now_ms, verification=verification
         )
@@ -462,11 +454,9 @@ class Partition(Replica):
 
     def _check_enough_replicas(self) -> None:
         if self.is_under_min_isr:
-            raise KafkaError(
-                ErrorCode.not_enough_replicas,
-                f"{self.name} has {self.isr_size} in-sync replicas, "
-                f"and min.insync.replicas asks for {self._needed_replicas()}",
-            )
+            needed = self._needed_replicas()
+            message = f"{self.name} has {self.isr_size} in-sync replicas; {needed} are needed"
+            raise KafkaError(ErrorCode.not_enough_replicas, message)
 
     def delete_records_before(self, offset: int) -> None:
         """Advance the log start offset; -1 means the high watermark. Followers do the same later.

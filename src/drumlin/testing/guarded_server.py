@@ -22,8 +22,6 @@ def main(folder: Path, properties: dict[str, str]) -> int:
     """Run a broker until it is stopped, or its starter has ended."""
     is_data_kept = folder not in Path(properties["log.dirs"]).parents
     threading.Thread(target=_watch, args=(folder, is_data_kept), daemon=True).start()
-    # kio imports hypothesis if it is installed, which takes as long as the rest of the start.
-    sys.modules["hypothesis"] = None  # type: ignore[assignment]
     from drumlin.broker.start.process import run
 
     return run(properties)

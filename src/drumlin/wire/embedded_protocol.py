@@ -1,30 +1,59 @@
 """What consumers of the classic protocol tell each other through the broker, as bytes.
 
-    subscription v0: version, topics, user data
-                 v1: owned partitions   v2: generation id   v3: rack id
-    assignment   v0: version, partitions by topic, user data
-
-Newer versions only append fields, so a reader takes those that it knows.
+Both messages begin with their version, which is never flexible. Newer versions only append fields,
+so a reader takes those that it knows.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final, TypeVar
+
+from drumlin.wire.error_codes import MalformedMessage
+from drumlin.wire.schema.declaration import Versions, message
+from drumlin.wire.schema.decoder import decode
+from drumlin.wire.schema.encoder import encode
+from drumlin.wire.schema.types import Int32
 
 SUBSCRIPTION_VERSION: Final = 3
 NO_GENERATION: Final = -1
 
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
-_OWNED_PARTITIONS: Final = 1
-_GENERATION: Final = 2
-_RACK: Final = 3
+T = TypeVar("T")
 
+_VERSION_BYTES: Final = 2
 #: Topic -> partitions.
 NamedPartitions = Mapping[str, Sequence[int]]
+
+
+@message
+class TopicPartitions:
+    """A topic, and partitions of it."""
+
+    topic: str
+    partitions: tuple[Int32, ...]
+
+
+@message
+class _Subscription:
+    topics: tuple[str, ...]
+    user_data: bytes | None
+    owned: Annotated[tuple[TopicPartitions, ...], Versions(1)] = ()
+    generation_id: Annotated[Int32, Versions(2)] = NO_GENERATION
+    rack_id: Annotated[str | None, Versions(3)] = None
+
+
+@message
+class _Assigned:
+    """The beginning of an assignment."""
+
+    partitions: tuple[TopicPartitions, ...]
+
+
+@message
+class _Assignment:
+    partitions: tuple[TopicPartitions, ...]
+    user_data: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,139 +77,88 @@ class ConsumerAssignment:
     user_data: bytes
 
 
-class FieldsReader:
-    """Reads fields one after the other; raises ValueError where the bytes do not fit."""
+def by_name(topics: Iterable[TopicPartitions]) -> NamedPartitions:
+    """The partitions of each topic, also of one that is named more than once."""
+    partitions: dict[str, list[int]] = {}
+    for each in topics:
+        partitions.setdefault(each.topic, []).extend(each.partitions)
+    return partitions
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
 
-    @property
-    def is_at_end(self) -> bool:
-        return self._position >= len(self._data)
-
-    def take(self, size: int) -> bytes:
-        end = self._position + size
-        if size < 0 or end > len(self._data):
-            raise ValueError(f"a field of {size} bytes in {len(self._data)}")
-        taken = self._data[self._position : end]
-        self._position = end
-        return taken
-
-    def int16(self) -> int:
-        return int(_INT16.unpack(self.take(2))[0])
-
-    def int32(self) -> int:
-        return int(_INT32.unpack(self.take(4))[0])
-
-    def string(self) -> str:
-        return self.take(self.int16()).decode()
-
-    def nullable_string(self) -> str | None:
-        size = self.int16()
-        return None if size == -1 else self.take(size).decode()
-
-    def nullable_bytes(self) -> bytes | None:
-        size = self.int32()
-        return None if size == -1 else self.take(size)
-
-    def count(self) -> int:
-        count = self.int32()
-        if not 0 <= count <= len(self._data):
-            raise ValueError(f"an array of {count} elements")
-        return count
-
-    def partitions(self) -> NamedPartitions:
-        partitions: dict[str, list[int]] = {}
-        for _ in range(self.count()):
-            topic = self.string()
-            partitions.setdefault(topic, []).extend(self.int32() for _ in range(self.count()))
-        return partitions
-
-    def version(self) -> int:
-        """The version, but at most the latest one known here."""
-        version = self.int16()
-        if version < 0:
-            raise ValueError(f"version {version}")
-        return min(version, SUBSCRIPTION_VERSION)
+def named_partitions(partitions: NamedPartitions) -> tuple[TopicPartitions, ...]:
+    """The counterpart of `by_name`."""
+    return tuple(
+        TopicPartitions(topic=topic, partitions=tuple(indexes))
+        for topic, indexes in partitions.items()
+    )
 
 
 def read_subscription(data: bytes) -> ConsumerSubscription:
     """
     Raises:
-        ValueError: the bytes are no subscription.
+        MalformedMessage: the bytes are no subscription.
     """
-    reader = FieldsReader(data)
-    version = reader.version()
+    version = _version(data)
+    read = decode(_Subscription, version, data, _VERSION_BYTES, flexible=False)
     return ConsumerSubscription(
         version,
-        topics=tuple(reader.string() for _ in range(reader.count())),
-        user_data=reader.nullable_bytes(),
-        owned=reader.partitions() if version >= _OWNED_PARTITIONS else {},
-        generation_id=reader.int32() if version >= _GENERATION else NO_GENERATION,
-        rack_id=reader.nullable_string() if version >= _RACK else None,
+        topics=read.topics,
+        user_data=read.user_data,
+        owned=by_name(read.owned),
+        generation_id=read.generation_id,
+        rack_id=read.rack_id,
     )
 
 
 def write_subscription(said: ConsumerSubscription) -> bytes:
     """In the latest version."""
-    return b"".join(
-        (
-            _INT16.pack(SUBSCRIPTION_VERSION),
-            _INT32.pack(len(said.topics)),
-            *map(_string, said.topics),
-            _nullable_bytes(said.user_data),
-            write_partitions(said.owned),
-            _INT32.pack(said.generation_id),
-            _INT16.pack(-1) if said.rack_id is None else _string(said.rack_id),
-        )
+    fields = _Subscription(
+        topics=tuple(said.topics),
+        user_data=said.user_data,
+        owned=named_partitions(said.owned),
+        generation_id=said.generation_id,
+        rack_id=said.rack_id,
     )
+    return _written(SUBSCRIPTION_VERSION, fields)
 
 
 def read_assignment(data: bytes) -> ConsumerAssignment:
     """Empty bytes mean that nothing is assigned.
 
     Raises:
-        ValueError: the bytes are no assignment.
+        MalformedMessage: the bytes are no assignment.
     """
     if not data:
         return ConsumerAssignment({}, b"")
-    reader = FieldsReader(data)
-    reader.version()
-    return ConsumerAssignment(reader.partitions(), reader.nullable_bytes() or b"")
+    read = _after_version(_Assignment, data)
+    return ConsumerAssignment(by_name(read.partitions), read.user_data or b"")
 
 
 def read_assigned(data: bytes) -> NamedPartitions:
     """The partitions of an assignment, whatever follows them.
 
     Raises:
-        ValueError: the bytes are no assignment.
+        MalformedMessage: the bytes are no assignment.
     """
-    if not data:
-        return {}
-    reader = FieldsReader(data)
-    reader.version()
-    return reader.partitions()
+    return by_name(_after_version(_Assigned, data).partitions) if data else {}
 
 
 def write_assignment(version: int, partitions: NamedPartitions) -> bytes:
     """In the version of the member's subscription, without user data."""
-    return _INT16.pack(version) + write_partitions(partitions) + _nullable_bytes(None)
+    return _written(version, _Assignment(partitions=named_partitions(partitions), user_data=None))
 
 
-def write_partitions(partitions: NamedPartitions) -> bytes:
-    """An array of topics with arrays of partitions."""
-    data = bytearray(_INT32.pack(len(partitions)))
-    for topic, indexes in partitions.items():
-        data += _string(topic)
-        data += struct.pack(f">i{len(indexes)}i", len(indexes), *indexes)
-    return bytes(data)
+def _version(data: bytes) -> int:
+    """The version, but at most the latest one known here."""
+    version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
+    if len(data) < _VERSION_BYTES or version < 0:
+        raise MalformedMessage(f"{len(data)} bytes of version {version}")
+    return min(version, SUBSCRIPTION_VERSION)
 
 
-def _string(text: str) -> bytes:
-    encoded = text.encode()
-    return _INT16.pack(len(encoded)) + encoded
+def _after_version(cls: type[T], data: bytes) -> T:
+    return decode(cls, _version(data), data, _VERSION_BYTES, flexible=False)
 
 
-def _nullable_bytes(data: bytes | None) -> bytes:
-    return _INT32.pack(-1) if data is None else _INT32.pack(len(data)) + data
+def _written(version: int, fields: object) -> bytes:
+    return version.to_bytes(_VERSION_BYTES, "big") + encode(fields, version, flexible=False)

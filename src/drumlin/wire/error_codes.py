@@ -1,15 +1,14 @@
-"""Kafka's error codes, and the exceptions that carry them up to a handler.
+"""Kafka's error codes as numbers, and the exceptions that carry them up to a handler.
 
-`ErrorCode` is the one list of codes in the code base. Anything that must be answered to a
-client with a code raises `KafkaError`; bytes that do not form a message raise
-`MalformedMessage`, which closes the connection, as Apache Kafka does.
+Anything that must be answered to a client with a code raises `KafkaError`; bytes that do not form
+a message raise `MalformedMessage`, which closes the connection, as Apache Kafka does.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from kio.schema.errors import ErrorCode
+from drumlin.wire.error_code import ErrorCode
 
 __all__ = ["ErrorCode", "KafkaError", "MalformedMessage", "error_of"]
 

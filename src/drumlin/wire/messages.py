@@ -1,38 +1,28 @@
-"""Protocol messages, version by version, on top of kio's generated schemas.
+"""Messages of the protocol as frames, and the way from an API's name to its declared classes.
 
-kio has one class per message and version. Handlers should be written once, so a `Shape`
-builds the classes of one version by name and drops the fields that only other versions have.
-Classes are imported when first used: start-up does not pay for APIs that are never called.
+Classes are imported, and functions compiled from them, when first used: start-up does not pay for
+APIs that are never called.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import math
 import struct
-from collections.abc import Callable, Collection
-from datetime import timedelta
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
-
-from kio.schema.index import api_key_map, schema_name_map
+from typing import Any, Final, NamedTuple
 
 from drumlin.tuples import from_tuple
-from drumlin.wire.compiled.decoder import Decode, admit, decoder, open_twin, read_tags
-from drumlin.wire.compiled.encoder import Parts, encoder
-from drumlin.wire.compiled.header_layouts import (
-    has_flexible_request_header,
-    has_flexible_response_header,
-)
-from drumlin.wire.compiled.schema_fields import fields_of_all_versions
+from drumlin.wire.apis import APIS, NAMES, has_flexible_response_header, is_flexible
 from drumlin.wire.error_codes import ErrorCode, MalformedMessage
+from drumlin.wire.schema.declaration import Message, fields_of
+from drumlin.wire.schema.decoder import Decode, admit, decoder, skip_tags
+from drumlin.wire.schema.encoder import Encode, encode, encoder
+from drumlin.wire.schema.parts import Parts
+from drumlin.wire.schema.types import ZERO, Array, Struct, type_name
 
-if TYPE_CHECKING:
-    from kio.static.protocol import Entity
+__all__ = ["ZERO"]
 
-ZERO: Final = timedelta(0)
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # length, correlation id
 _CORRELATION_ID_SIZE: Final = 4
 _REQUEST_HEADER_START: Final = struct.Struct(">hhih")  # up to the length of the client id
@@ -45,8 +35,8 @@ ELEMENTS_MAX: Final = 500_000
 _LONG: Final = 500
 _REQUEST_HEADER: Final = struct.Struct(">ihhi")  # length, API key, version, correlation id
 
-#: Every API key that the schemas know, by name: `{"produce": 0, ...}`.
-API_KEYS: Final[dict[str, int]] = {name: key for key, name in api_key_map.items()}
+#: Every API key that there is, by name: `{"produce": 0, ...}`.
+API_KEYS: Final = {name: api.key for name, api in APIS.items()}
 
 
 class EncodedBody(NamedTuple):
@@ -69,54 +59,60 @@ _header_of: Final = from_tuple(RequestHeader)
 
 
 class Shape:
-    """Builds one version of one message; fields that only other versions have are dropped."""
+    """Builds the structures of one version of a message by name.
 
-    __slots__ = ("_api_name", "_builders", "_kind", "_module", "version")
+    Fields that only other versions have may be given as well; they are not written.
+    """
+
+    __slots__ = ("_classes", "version")
 
     def __init__(self, api_name: str, version: int, kind: str) -> None:
-        self._api_name, self._kind = api_name, kind
-        self._module = _module(api_name, version, kind)
-        self._builders: dict[str, Callable[..., Entity]] = {}
+        self._classes = _classes(_payload_class(api_name, kind), version)
         self.version = version
 
-    def __call__(self, class_name: str, /, **fields: Any) -> Entity:
-        """An instance of this version's class `class_name`.
+    def __call__(self, class_name: str, /, **fields: Any) -> Any:
+        """An instance of the class `class_name`.
 
         Raises:
             AttributeError: this version has no such class; see `has`.
             TypeError: a field is missing, or no version of the message has it.
         """
-        builder = self._builders.get(class_name)
-        if builder is None:
-            entity = getattr(self._module, class_name)
-            some_version_has = fields_of_all_versions(self._api_name, self._kind)[class_name]
-            builder = self._builders[class_name] = _builder(entity, some_version_has)
-        return builder(**fields)
+        cls = self._classes.get(class_name)
+        if cls is None:
+            raise AttributeError(f"version {self.version} has no {class_name}")
+        return cls(**fields)
 
     def has(self, class_name: str) -> bool:
         """Whether this version has the class at all."""
-        return hasattr(self._module, class_name)
+        return class_name in self._classes
 
     def knows(self, class_name: str, field: str) -> bool:
         """Whether this version's class has the field."""
         if not self.has(class_name):
             return False
-        known = dataclasses.fields(getattr(self._module, class_name))
-        return any(each.name == field for each in known)
+        fields = fields_of(self._classes[class_name], self.version)
+        return any(each.name == field and each.is_there for each in fields)
 
 
-def error_response(api_name: str, version: int, code: ErrorCode) -> Entity | None:
+def _classes(payload: Any, version: int) -> dict[str, Any]:
+    """The classes of one version of a message, by name."""
+    found = {payload.__name__: payload}
+    for field in fields_of(payload, version):
+        type_ = field.type.of if isinstance(field.type, Array) else field.type
+        if field.is_there and isinstance(type_, Struct):
+            found |= _classes(type_.of, version)
+    return found
+
+
+def error_response(api_name: str, version: int, code: ErrorCode) -> Message | None:
     """A response with only `code`; None if the API's response has no top-level error code."""
-    entity = _payload_class(api_name, version, "response")
-    known = {field.name: field for field in dataclasses.fields(entity)}
-    if "error_code" not in known:
+    cls = _payload_class(api_name, "response")
+    fields = fields_of(cls, version)
+    if not any(each.name == "error_code" and each.is_there for each in fields):
         return None
-    blank = {
-        name: _BLANKS.get(field.metadata.get("kafka_type", ""), ())
-        for name, field in known.items()
-        if field.default is dataclasses.MISSING
-    }
-    answer: Entity = entity(**{**blank, "error_code": code})
+    # What has a default is left at it.
+    blank = {each.name: _BLANKS.get(type_name(each.type), ()) for each in fields if each.is_needed}
+    answer: Message = cls(**blank | {"error_code": code})
     return answer
 
 
@@ -129,6 +125,7 @@ _BLANKS: Final = {
     "string": "",
     "bytes": b"",
     "timedelta_i32": ZERO,
+    "datetime_i64": None,
 }
 
 
@@ -176,53 +173,17 @@ def _fewer_than(left: int, entity: Any) -> int:
     return left
 
 
-def _builder(entity: Any, some_version_has: Collection[str]) -> Callable[..., Entity]:
-    """What makes an instance out of its fields, quickly. Those of other versions are left out.
-
-    The generated `__init__` of a frozen class sets every field through `object.__setattr__`
-    by name. Here an open twin of the class is filled by plain assignment; in the end the same
-    object becomes an instance of the class itself, immutable for its users.
-
-    The fields are parameters of the function made: Python itself refuses any other name.
-    """
-    names: dict[str, Any] = {
-        "_new": functools.partial(object.__new__, open_twin(entity)),
-        "_entity": entity,
-    }
-    parameters = []
-    lines = ["_o = _new()"]
-    for number, field in enumerate(dataclasses.fields(entity)):
-        if field.default is dataclasses.MISSING:
-            parameters.append(field.name)
-        else:
-            names[f"_default{number}"] = field.default
-            parameters.append(f"{field.name}=_default{number}")
-        lines.append(f"_o.{field.name} = {field.name}")
-    others = sorted(set(some_version_has).difference(entity.__slots__))
-    parameters += [f"{name}=None" for name in others]
-    lines += ["_o.__class__ = _entity", "return _o"]
-    body = "\n".join(f"    {line}" for line in lines)
-    only_by_name = ["*", *parameters] if parameters else []
-    source = f"def {entity.__name__}({', '.join(only_by_name)}):\n{body}\n"
-    exec(compile(source, f"<builder of {entity.__name__}>", "exec"), names)  # noqa: S102
-    return cast("Callable[..., Entity]", names[entity.__name__])
-
-
 def schema_versions(api_name: str) -> tuple[int, int]:
-    """The lowest and highest version of an API that the schemas know."""
-    versions = schema_name_map[api_name].keys()
-    return min(versions), max(versions)
+    """The lowest and highest version of an API that is declared."""
+    api = APIS[api_name]
+    return api.first, api.last
 
 
 @functools.cache
-def _module(api_name: str, version: int, kind: str) -> ModuleType:
-    return importlib.import_module(f"kio.schema.{api_name}.v{version}.{kind}")
-
-
-@functools.cache
-def _payload_class(api_name: str, version: int, kind: str) -> Any:
+def _payload_class(api_name: str, kind: str) -> Any:
     camel = "".join(part.capitalize() for part in api_name.split("_"))
-    return getattr(_module(api_name, version, kind), camel + kind.capitalize())
+    module = importlib.import_module(f"drumlin.wire.protocol.{api_name}")
+    return getattr(module, camel + kind.capitalize())
 
 
 @functools.cache
@@ -239,7 +200,14 @@ def response_shape(api_name: str, version: int) -> Shape:
 
 @functools.cache
 def _decoder(api_name: str, version: int, kind: str) -> Decode:
-    return decoder(_payload_class(api_name, version, kind))
+    cls = _payload_class(api_name, kind)
+    return decoder(cls, version, flexible=is_flexible(api_name, version))
+
+
+@functools.cache
+def _encoder(api_name: str, version: int, kind: str) -> Encode:
+    cls = _payload_class(api_name, kind)
+    return encoder(cls, version, flexible=is_flexible(api_name, version))
 
 
 def prepare(api_name: str, version: int, *, is_read: bool) -> None:
@@ -250,15 +218,13 @@ def prepare(api_name: str, version: int, *, is_read: bool) -> None:
     if is_read:
         _decoder(api_name, version, "request")
     response_shape(api_name, version)
-    fields_of_all_versions(api_name, "response")
-    encoder(_payload_class(api_name, version, "response"))
+    _encoder(api_name, version, "response")
 
 
 def prepare_to_ask(api_name: str, version: int) -> None:
     """Like `prepare`, for a peer that sends the request."""
     request_shape(api_name, version)
-    fields_of_all_versions(api_name, "request")
-    encoder(_payload_class(api_name, version, "request"))
+    _encoder(api_name, version, "request")
     _decoder(api_name, version, "response")
 
 
@@ -282,16 +248,17 @@ def parse_request_header(frame: memoryview | bytes) -> RequestHeader:
         client_id = str(frame[_REQUEST_HEADER_START.size : end], "utf-8", errors="replace")
     if _has_flexible_header(api_key, version):
         no_tags = end < len(frame) and frame[end] == 0
-        end = end + 1 if no_tags else read_tags(frame, end, {}, None)
+        end = end + 1 if no_tags else skip_tags(frame, end)
     return _header_of((api_key, version, correlation_id, client_id, end))
 
 
 @functools.lru_cache(maxsize=1024)
 def _has_flexible_header(api_key: int, version: int) -> bool:
-    api_name = api_key_map.get(api_key)
+    api_name = NAMES.get(api_key)
     if api_name is None:
         raise MalformedMessage(f"unknown API key {api_key}")
-    return version in schema_name_map[api_name] and has_flexible_request_header(api_name, version)
+    api = APIS[api_name]
+    return max(api.first, api.flexible_from) <= version <= api.last
 
 
 def parse_request(api_name: str, version: int, frame: memoryview | bytes, position: int) -> Any:
@@ -301,7 +268,10 @@ def parse_request(api_name: str, version: int, frame: memoryview | bytes, positi
         MalformedMessage: whatever is wrong with it.
     """
     admit(ELEMENTS_MAX)
-    return _parse(api_name, version, "request", frame, position)
+    try:
+        return _parse(api_name, version, "request", frame, position)
+    finally:
+        admit(math.inf)
 
 
 def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tuple[int, Any]:
@@ -314,9 +284,8 @@ def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tu
         raise MalformedMessage(f"a response of {len(frame)} bytes has no header")
     position = 4
     if has_flexible_response_header(api_name, version):
-        position = read_tags(frame, position, {}, None)
+        position = skip_tags(frame, position)
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
-    admit(math.inf)
     return correlation_id, _parse(api_name, version, "response", frame, position)
 
 
@@ -346,7 +315,7 @@ def encode_response(api_name: str, version: int, correlation_id: int, message: A
         return [_RESPONSE_HEADER.pack(size, correlation_id) + tags + message.body]
     parts = Parts()
     parts.buffer += _RESPONSE_HEADER.pack(0, correlation_id) + tags
-    encoder(type(message))(message, parts)
+    _encoder(api_name, version, "response")(message, parts)
     return parts.finish_frame()
 
 
@@ -362,10 +331,15 @@ def encode_request(
     encoded = None if client_id is None else client_id.encode()
     parts.buffer += (-1 if encoded is None else len(encoded)).to_bytes(2, "big", signed=True)
     parts.buffer += encoded or b""
-    if has_flexible_request_header(api_name, version):
+    if is_flexible(api_name, version):
         parts.buffer += b"\x00"
     if isinstance(message, EncodedBody):
         parts.put(message.body)
     else:
-        encoder(type(message))(message, parts)
+        _encoder(api_name, version, "request")(message, parts)
     return parts.finish_frame()
+
+
+def encoded(api_name: str, version: int, struct: Any) -> bytes:
+    """The bytes of a structure without records, as an element of `EncodedItems`."""
+    return encode(struct, version, flexible=is_flexible(api_name, version))

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordination.internal_records.record_fields import compact_string
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.participants import Participants
 from drumlin.wire.uvarint import uvarint
@@ -22,10 +21,11 @@ _SETS = st.frozensets(_PARTITIONS, max_size=30)
 def _encoded(partitions: frozenset[TopicPartition]) -> bytes:
     """As the record has them, field by field."""
     topics = sorted({topic for topic, _ in partitions})
-    data = [uvarint(len(topics) + 1)]
+    data = []
     for topic in topics:
         indexes = sorted(index for name, index in partitions if name == topic)
-        data += [compact_string(topic), uvarint(len(indexes) + 1)]
+        name = topic.encode()
+        data += [uvarint(len(name) + 1), name, uvarint(len(indexes) + 1)]
         data += [struct.pack(">i", index) for index in indexes]
         data.append(b"\0")  # no tagged fields
     return b"".join(data)
@@ -35,7 +35,8 @@ def _check(made: Participants, plain: frozenset[TopicPartition]) -> None:
     assert made == plain
     assert len(made) == len(plain)
     assert set(made) == plain
-    assert made.encoded() == _encoded(plain)
+    assert b"".join(made.encoded()) == _encoded(plain)
+    assert len(made.encoded()) == len({topic for topic, _ in plain})
 
 
 @given(st.lists(_SETS, max_size=6), _SETS)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.internal_records.record_schema import UnreadableRecord
 from drumlin.coordination.transactions.participants import Participants
 from drumlin.coordination.transactions.records import (
     TransactionMetadata,

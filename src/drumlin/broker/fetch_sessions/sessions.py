@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from drumlin.broker.fetch_sessions.session import Session
 from drumlin.clock import Clock
-from drumlin.turns import Work, to_end
+from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 NO_SESSION: Final = 0
@@ -35,7 +35,7 @@ class FetchSessions:
         self,
         max_sessions: int,
         clock: Clock,
-        in_turns: Callable[[Work[None]], object] = to_end,
+        in_turns: Callable[[Coroutine[Any, Any, None]], object] = to_end,
         max_partitions: int = _PARTITIONS_MAX,
     ) -> None:
         self._max_sessions = max_sessions

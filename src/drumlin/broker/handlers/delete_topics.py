@@ -7,21 +7,23 @@ Version notes: 3 adds TOPIC_DELETION_DISABLED; 5 adds messages; 6 takes topic id
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.distinct import Distinct, distinct
+from drumlin.distinct import counted
 from drumlin.metadata.image import ClusterImage
-from drumlin.turns import Work, let_go, side_by_side
+from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
-    from kio.schema.delete_topics.v5.request import DeleteTopicsRequest as NamesRequest
-    from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
-    from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+    from drumlin.wire.protocol.delete_topics import (
+        DeletableTopicResult,
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+    )
 
 
 class _Failure(NamedTuple):
@@ -53,23 +55,20 @@ _DELETION_DISABLED_FROM: Final = 3
 
 
 async def handle(
-    context: RequestContext, request: DeleteTopicsRequest | NamesRequest, shape: Shape
+    context: RequestContext, request: DeleteTopicsRequest, shape: Shape
 ) -> DeleteTopicsResponse:
-    turns, image = context.broker.turns, context.broker.metadata.image
-    refused, targets = await turns.run(_sorted(image, request, _refusal(context, request)))
+    image = context.broker.metadata.image
+    refused, targets = await _sorted(image, request, _refusal(context, request))
 
     async def delete(target: _Target) -> DeletableTopicResult:
         return await _delete(context, shape, target)
 
-    results = await turns.run(_refusals(shape, refused))
+    results = await _refusals(shape, refused)
     results += await side_by_side(delete, targets)
-    await turns.run(let_go(targets))
     return shape("DeleteTopicsResponse", throttle_time=ZERO, responses=tuple(results))
 
 
-def _refusal(
-    context: RequestContext, request: DeleteTopicsRequest | NamesRequest
-) -> _Failure | None:
+def _refusal(context: RequestContext, request: DeleteTopicsRequest) -> _Failure | None:
     """Why nothing at all is deleted."""
     if not context.broker.config.delete_topic_enable:
         is_known = context.version >= _DELETION_DISABLED_FROM
@@ -80,15 +79,15 @@ def _refusal(
     return None
 
 
-def _named(request: DeleteTopicsRequest | NamesRequest) -> Iterator[tuple[str | None, UUID | None]]:
-    if hasattr(request, "topics"):
+def _named(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, UUID | None]]:
+    if request.topics is not None:
         return ((topic.name, topic.topic_id) for topic in request.topics)
     return ((name, None) for name in request.topic_names)
 
 
-def _sorted(
-    image: ClusterImage, request: DeleteTopicsRequest | NamesRequest, refusal: _Failure | None
-) -> Work[tuple[list[_Target], list[_Target]]]:
+async def _sorted(
+    image: ClusterImage, request: DeleteTopicsRequest, refusal: _Failure | None
+) -> tuple[list[_Target], list[_Target]]:
     """The topics to refuse, those that the request names wrongly first; and those to delete."""
     refused: list[_Target] = []
     names: list[str] = []
@@ -103,25 +102,25 @@ def _sorted(
             names.append(name)
         elif topic_id is not None:
             ids.append(topic_id)
-        yield
-    by_name, by_id = (yield from distinct(names)), (yield from distinct(ids))
-    targets = yield from _those_there(image, by_name, by_id, refused)
-    yield from by_name.let_go()
-    yield from by_id.let_go()
-    yield from let_go(names, ids)
+        await give_way()
+    by_name, by_id = await counted(names), await counted(ids)
+    targets = await _those_there(image, by_name, by_id, refused)
     return refused, targets
 
 
-def _those_there(
-    image: ClusterImage, by_name: Distinct[str], by_id: Distinct[UUID], refused: list[_Target]
-) -> Work[list[_Target]]:
+async def _those_there(
+    image: ClusterImage,
+    by_name: Mapping[str, int],
+    by_id: Mapping[UUID, int],
+    refused: list[_Target],
+) -> list[_Target]:
     """The topics to delete; those that do not exist are added to `refused`."""
     targets: list[_Target] = []
     taken_by_name = set()
-    for name in by_name:
-        yield
+    for name, times in by_name.items():
+        await give_way()
         topic = image.topics.get(name)
-        if by_name.times(name) > 1:
+        if times > 1:
             refused.append(_Target(name, None, _REPEATED))
         elif topic is None:
             refused.append(_Target(name, None, _UNKNOWN))
@@ -130,21 +129,20 @@ def _those_there(
             taken_by_name.add(topic.topic_id)
         else:
             targets.append(_Target(name, topic.topic_id, is_named=True))
-    for topic_id in by_id:
-        yield
-        if by_id.times(topic_id) > 1:
+    for topic_id, times in by_id.items():
+        await give_way()
+        if times > 1:
             refused.append(_Target(None, topic_id, _REPEATED))
         elif topic_id not in taken_by_name:
             targets.append(_Target(image.topic_name(topic_id), topic_id))
     return targets
 
 
-def _refusals(shape: Shape, refused: list[_Target]) -> Work[list[DeletableTopicResult]]:
+async def _refusals(shape: Shape, refused: list[_Target]) -> list[DeletableTopicResult]:
     results = []
     for each in refused:
         results.append(_result(shape, each, each.failure))
-        yield
-    yield from let_go(refused)
+        await give_way()
     return results
 
 

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.state.state import is_coordinator_key
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
-    from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest as OneKeyRequest
-    from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
-    from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
+    from drumlin.wire.protocol.find_coordinator import (
+        FindCoordinatorRequest,
+        FindCoordinatorResponse,
+    )
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -47,10 +48,10 @@ class _Found(NamedTuple):
 
 
 async def handle(
-    context: RequestContext, request: FindCoordinatorRequest | OneKeyRequest, shape: Shape
+    context: RequestContext, request: FindCoordinatorRequest, shape: Shape
 ) -> FindCoordinatorResponse:
     key_type = getattr(request, "key_type", _GROUP)
-    if not hasattr(request, "coordinator_keys"):
+    if request.coordinator_keys is None:
         found = await _find(context, key_type, request.key)
         succeeded = found.code is ErrorCode.none
         return shape(
@@ -62,9 +63,9 @@ async def handle(
             host=found.host,
             port=found.port,
         )
-    coordinators, pace = [], Pace()
+    coordinators = []
     for key in request.coordinator_keys:
-        await pace.give_way()
+        await give_way()
         found = await _find(context, key_type, key)
         coordinators.append(
             shape(

@@ -13,22 +13,24 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.configs.config_changes import BROKER_LOGGER, CLIENT_METRICS
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import ClusterImage, ResourceType
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
-    from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
-    from kio.schema.list_config_resources.v1.response import ListConfigResourcesResponse
+    from drumlin.wire.protocol.list_config_resources import (
+        ListConfigResourcesRequest,
+        ListConfigResourcesResponse,
+    )
 
 _TYPES: Final = (*ResourceType, BROKER_LOGGER, CLIENT_METRICS)
 
 
-def handle(
+async def handle(
     context: RequestContext, request: ListConfigResourcesRequest, shape: Shape
-) -> Work[ListConfigResourcesResponse]:
-    wanted: Iterable[int] = getattr(request, "resource_types", (CLIENT_METRICS,))
-    types = set(wanted) or set(_TYPES)
+) -> ListConfigResourcesResponse:
+    wanted = request.resource_types
+    types = {CLIENT_METRICS} if wanted is None else set(wanted) or set(_TYPES)
     code, resources = ErrorCode.none, []
     if types <= set(_TYPES):
         for resource_type in sorted(types):
@@ -36,7 +38,7 @@ def handle(
                 resources.append(
                     shape("ConfigResource", resource_name=name, resource_type=resource_type)
                 )
-                yield
+                await give_way()
     else:
         code = ErrorCode.unsupported_version
     return shape(

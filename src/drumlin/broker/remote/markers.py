@@ -18,7 +18,7 @@ from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.metadata.image import NO_LEADER
 from drumlin.peer.peer_error import PeerError
 from drumlin.together import Together
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -62,10 +62,9 @@ class MarkerRoutes:
             for leader, partitions in by_leader.items()
         ]
         own = write_markers(self._broker, marker._replace(partitions=here))
-        pace = Pace()
         for told in await asyncio.gather(own, *elsewhere):
             codes.update(told)
-            await pace.give_way()
+            await give_way()
         return codes
 
     async def close(self) -> None:
@@ -75,7 +74,7 @@ class MarkerRoutes:
         """The partitions by their leaders, and the codes of those that have none."""
         by_leader: dict[int, list[TopicPartition]] = {}
         codes: _Codes = {}
-        topics, pace = self._broker.metadata.image.topics, Pace()
+        topics = self._broker.metadata.image.topics
         for key in marker.partitions:
             topic = topics.get(key[0])
             state = None if topic is None else topic.partition(key[1])
@@ -85,7 +84,7 @@ class MarkerRoutes:
                 codes[key] = ErrorCode.leader_not_available
             else:
                 by_leader.setdefault(state.leader, []).append(key)
-            await pace.give_way()
+            await give_way()
         return by_leader, codes
 
     async def _write_to(self, leader: int, marker: Marker) -> _Codes:

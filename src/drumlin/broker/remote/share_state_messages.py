@@ -14,7 +14,7 @@ from drumlin.coordination.share.state.state import (
     StateBatch,
 )
 from drumlin.peer.peer_error import InvalidResponse
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -154,10 +154,10 @@ async def state_in(answer: Any) -> ShareState:
     if answer.error_code is not ErrorCode.none:
         raise KafkaError(answer.error_code, answer.error_message or "")
     batches: list[StateBatch] = []
-    told, pace = getattr(answer, "state_batches", ()), Pace()
+    told = getattr(answer, "state_batches", ())
     for first in range(0, len(told), _AT_ONCE):
         batches += map(_batch, told[first : first + _AT_ONCE])
-        await pace.give_way()
+        await give_way()
     return ShareState(
         getattr(answer, "state_epoch", 0),
         getattr(answer, "leader_epoch", NO_EPOCH),

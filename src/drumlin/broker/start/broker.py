@@ -103,9 +103,7 @@ class Broker:
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
         topics, offsets_topic = ImageTopics(self), state_topic(self, GROUP_METADATA)
         setting_of = partial(group_setting, self)
-        self.groups = GroupCoordinator(
-            config, clock, offsets_topic, topics, setting_of, self.turns, self.producer_ids
-        )
+        self.groups = GroupCoordinator(config, clock, offsets_topic, topics, setting_of)
         self._make_share_coordinators(topics)
         self.transactions = TransactionCoordinator(
             config,
@@ -115,7 +113,6 @@ class Broker:
             self._marker_routes.write,
             metadata.image.has_partition_of,
             metadata.partition_count,
-            self.turns,
         )
         self.topic_pieces, self.shares = TopicPieces(self), ShareDelivery(self)
         self.share_state.when_renewed(self.shares.forget)
@@ -151,12 +148,11 @@ class Broker:
             StateLogs(self, SHARE_GROUP_STATE),
             metadata.image.has_partition,
             metadata.was_deleted,
-            self.turns,
         )
         self._share_routes = ShareStateRoutes(self, self.share_state)
         self.share_states: ShareStates = self._share_routes
         self.share_groups = ShareGroupMembership(
-            self.config, self.groups, self.share_states, topics, self.turns
+            self.config, self.groups, self.share_states, topics
         )
 
     @property
@@ -309,7 +305,7 @@ class Broker:
         await self.endpoints.stop()
         await self.cleaning.stop()
         # Work that needs no connection has nowhere to write any more.
-        await self.turns.run(self.partitions.clear())
+        await self.partitions.clear()
         self.metadata.register_no_more()
         await self.threads.administering(self.logs.close, self.metadata.broker_epoch)
         await self.metadata.close()

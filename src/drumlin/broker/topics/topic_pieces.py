@@ -21,10 +21,10 @@ from drumlin.broker.parts.cluster_view import (
 )
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.metadata.store.changes import Change, TopicDeleted
-from drumlin.turns import Work
-from drumlin.wire.compiled.encoder import EncodedItems, encoded
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
+from drumlin.wire.messages import Shape, encoded
+from drumlin.wire.schema.parts import EncodedItems
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
@@ -63,14 +63,14 @@ class TopicVariant:
         kept = self._ready.get(topic.name)
         return kept[1] if kept is not None and kept[0] is topic else None
 
-    def encode(self, topic: TopicState) -> Work[bytes]:
+    async def encode(self, topic: TopicState) -> bytes:
         """Encode the topic; the bytes are kept for the next requests."""
         building = self._building.get(topic.name)
         if building is None or building.topic is not topic:
             building = self._building[topic.name] = _Building(topic)
         while building.piece is None:
             self._go_on(building)
-            yield
+            await give_way()
         return building.piece
 
     def forget(self, name: str) -> None:
@@ -81,16 +81,19 @@ class TopicVariant:
     def _go_on(self, building: _Building) -> None:
         topic, done = building.topic, building.partitions
         for state in topic.partitions[len(done) : len(done) + _PARTITIONS_PER_STEP]:
-            done.append(encoded(self._partition(topic, state)))
+            done.append(self._encoded(self._partition(topic, state)))
         building.is_outdated |= reachable(self._broker) != self._reachable
         if len(done) < len(topic.partitions):
             return
-        building.piece = encoded(self._topic(topic, EncodedItems(done)))
+        building.piece = self._encoded(self._topic(topic, EncodedItems(done)))
         if self._building.get(topic.name) is building:
             del self._building[topic.name]
         is_current = self._broker.metadata.image.topics.get(topic.name) is topic
         if is_current and not building.is_outdated:
             self._ready[topic.name] = topic, building.piece
+
+    def _encoded(self, struct: Any) -> bytes:
+        return encoded("metadata", self._shape.version, struct)
 
     def _topic(self, topic: TopicState, partitions: EncodedItems) -> Any:
         return self._shape(

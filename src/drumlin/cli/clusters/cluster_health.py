@@ -1,4 +1,4 @@
-"""The state of a cluster as any admin client sees it: who is alive, and what is amiss.
+"""The health of a cluster as any admin client sees it: live brokers, and what is amiss.
 
 Asks and judges; prints nothing. What one broker answers may lag behind by a moment.
 """

@@ -1,4 +1,4 @@
-"""`drumlin cluster describe` and `log-dirs`: who is there, and where logs are kept."""
+"""`drumlin cluster describe` and `log-dirs`: the brokers, and where logs are kept."""
 
 from __future__ import annotations
 

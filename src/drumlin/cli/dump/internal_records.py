@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from drumlin.coordination.groups.shard import record_registry
-from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.internal_records.record_schema import UnreadableRecord
 from drumlin.coordination.share.state import records as share_state
 from drumlin.coordination.transactions import records as transactions
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE

@@ -1,4 +1,4 @@
-"""`drumlin configs`: what topics, brokers, loggers and groups are configured with, and changes."""
+"""`drumlin configs`: the configuration of topics, brokers, loggers and groups, and its changes."""
 
 from __future__ import annotations
 

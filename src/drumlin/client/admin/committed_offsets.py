@@ -145,7 +145,8 @@ def fetched_offsets(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Committed offsets in an OffsetFetch response; partitions without one are left out."""
     what = f"offset_fetch of group {group_id!r}"
-    answer: Any = only(getattr(response, "groups", (response,)), what)
+    is_one = response.groups is None  # older versions have only one
+    answer: Any = only((response,) if is_one else response.groups, what)
     check(getattr(answer, "error_code", ErrorCode.none), what)
     found = {}
     for topic in answer.topics:

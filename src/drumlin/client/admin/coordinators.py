@@ -137,7 +137,8 @@ async def _find(connections: BrokerConnections, key: str, key_type: int, what: s
 
     connection = await connections.any()
     response = await connection.request("find_coordinator", build)
-    found = only(getattr(response, "coordinators", (response,)), what)
+    is_one = response.coordinators is None  # older versions have only one
+    found = only((response,) if is_one else response.coordinators, what)
     if found.error_code is not ErrorCode.none:
         raise refusal("find_coordinator", found.error_code, what)
     node_id: int = found.node_id

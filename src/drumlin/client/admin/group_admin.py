@@ -110,8 +110,8 @@ async def list_groups(
         return [
             GroupListing(
                 each.group_id,
-                getattr(each, "group_state", None),
-                getattr(each, "group_type", None),
+                each.group_state or None,
+                each.group_type or None,
                 each.protocol_type,
                 node_id,
             )

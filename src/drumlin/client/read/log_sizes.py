@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from drumlin.client.read.offsets import by_topic
+from drumlin.client.read.offsets import by_topic, learn_leaders
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.messages import Shape
@@ -23,7 +23,7 @@ async def partition_sizes(
     topics = {topic for topic, _ in partitions}
 
     async def attempt() -> dict[TopicPartition, int]:
-        await connections.refresh(topics)
+        await learn_leaders(connections, topics)
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
         for topic, partition in partitions:
             by_leader[connections.view.leader_of(topic, partition)].append(

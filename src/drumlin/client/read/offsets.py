@@ -64,7 +64,7 @@ async def look_up(
 
     async def attempt() -> None:
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-        await _know(connections, {topic for topic, _ in missing})
+        await learn_leaders(connections, {topic for topic, _ in missing})
         for place in list(missing):
             try:
                 by_leader[connections.view.leader_of(*place)].append(place)
@@ -116,7 +116,8 @@ async def list_offsets_or_ends(
     return {each: place.offset for each, place in found.items()}
 
 
-async def _know(connections: BrokerConnections, topics: set[str]) -> None:
+async def learn_leaders(connections: BrokerConnections, topics: set[str]) -> None:
+    """Ask for the metadata of those topics that were never asked for."""
     unknown = topics - connections.view.topics.keys()
     if unknown:
         await connections.refresh(unknown)

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from drumlin.compaction.failures import CleaningFailed
 from drumlin.compaction.passes.batch_runs import BatchRun, CheckedBatch, UncompressedRun
 from drumlin.compaction.passes.batches import marker_in, records_of, sound_header, special_size
-from drumlin.compaction.passes.passes import MapPass, Reason
+from drumlin.compaction.passes.kernel_passes import MapPass
+from drumlin.compaction.passes.passes import Reason
 from drumlin.compaction.passes.transactions import TransactionFilter
 from drumlin.compaction.round.executor import Executor, OrderedResults
 from drumlin.compaction.round.segment_reader import SegmentChunk, SegmentReader
@@ -128,7 +129,7 @@ class MapBuilder:
         return _Filled(run.batches, run.decided, uncompressed, count)
 
     def _put(self, filled: _Filled) -> Reason:
-        batches, passed_over, uncompressed, count = filled
+        batches, uncompressed, count = filled.batches, filled.uncompressed, filled.filled_count
         while batches:
             if count:
                 reason = self._put_uncompressed(batches, uncompressed)
@@ -139,7 +140,7 @@ class MapBuilder:
             batches = batches[count:]
             count = uncompressed.fill(batches)
         self._free.append(uncompressed)
-        for header in passed_over:
+        for header in filled.passed_over:
             reason = self._pass.pass_over(header)
             if reason is not Reason.END:
                 return reason

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.internal_records.record_schema import UnreadableRecord
 from drumlin.coordination.internal_records.unlocked_memory import Memory
 from drumlin.records.batch.batch import BatchHeader, Buffer, iterate_headers, parse_header
 from drumlin.records.kernels import compaction_kernels

@@ -14,8 +14,11 @@ from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
-from drumlin.coordination.internal_records.record_fields import compact_string
 from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.wire.schema.declaration import message
+from drumlin.wire.schema.encoder import put_compact_string
+from drumlin.wire.schema.parts import EncodedItems
+from drumlin.wire.schema.types import Int32
 from drumlin.wire.uvarint import uvarint
 
 _INDEX: Final = struct.Struct(">i")
@@ -24,6 +27,14 @@ _NO_TAGS: Final = b"\x00"
 _ONE_BY_ONE: Final = 8
 #: One search takes as long as reading this many partitions.
 _RATHER_ASKED: Final = 32
+
+
+@message
+class TopicFields:
+    """The partitions of one topic, as the record has them."""
+
+    topic: str
+    partitions: tuple[Int32, ...]
 
 
 class _Topic(NamedTuple):
@@ -96,10 +107,9 @@ class Participants(AbstractSet[TopicPartition]):
         gone = set(partitions)
         return Participants(each for each in self if each not in gone)
 
-    def encoded(self) -> bytes:
-        """The compact array of topics in the record."""
-        entries = [self._topics[name].entry for name in sorted(self._topics)]
-        return b"".join((uvarint(len(entries) + 1), *entries))
+    def encoded(self) -> EncodedItems:
+        """The array of topics in the record."""
+        return EncodedItems([self._topics[name].entry for name in sorted(self._topics)])
 
     def _add(self, partitions: Iterable[TopicPartition]) -> None:
         by_topic: defaultdict[str, set[int]] = defaultdict(set)
@@ -108,9 +118,10 @@ class Participants(AbstractSet[TopicPartition]):
         for name, added in by_topic.items():
             known = self._topics.get(name)
             indexes = _merged(b"" if known is None else known.indexes, added)
-            count = uvarint(len(indexes) // _INDEX.size + 1)
-            entry = b"".join((compact_string(name), count, indexes, _NO_TAGS))
-            self._topics[name] = _Topic(indexes, entry)
+            entry = bytearray()
+            put_compact_string(entry, name)
+            entry += uvarint(len(indexes) // _INDEX.size + 1) + indexes + _NO_TAGS
+            self._topics[name] = _Topic(indexes, bytes(entry))
 
 
 NO_PARTICIPANTS: Final = Participants()

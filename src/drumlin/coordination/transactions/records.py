@@ -8,25 +8,22 @@ read in versions 0 and 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final, NamedTuple
 
-from drumlin.coordination.internal_records.record_fields import FieldReader, UnreadableRecord
 from drumlin.coordination.internal_records.record_schema import (
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    Array,
-    Encoded,
-    Field,
     KeySchema,
-    NullableArray,
-    Struct,
+    UnreadableRecord,
     ValueSchema,
+    number_of,
 )
-from drumlin.coordination.transactions.participants import NO_PARTICIPANTS, Participants
+from drumlin.coordination.transactions.participants import (
+    NO_PARTICIPANTS,
+    Participants,
+    TopicFields,
+)
 from drumlin.coordination.transactions.states import BY_NUMBER, TransactionState
+from drumlin.wire.schema.declaration import Tag, message
+from drumlin.wire.schema.types import Int8, Int16, Int32, Int64
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
@@ -34,8 +31,6 @@ NO_TIMESTAMP: Final = -1
 
 #: A transactional id that is longer does not fit into a key.
 ID_BYTES_MAX: Final = 2**15 - 1
-
-_NULL_ARRAY: Final = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,70 +55,82 @@ class TransactionMetadata:
     """The epoch before the producer's own last bump, to recognise a retry; not in the log."""
 
 
-def _metadata(
-    producer_id: int,
-    producer_epoch: int,
-    timeout_ms: int,
-    number: int,
-    topics: list[tuple[str, list[int]]],
-    last_update_timestamp_ms: int,
-    start_timestamp_ms: int,
-    *tagged: int,
-) -> TransactionMetadata:
-    state = BY_NUMBER.get(number)
+# -- what is written -----------------------------------------------------------------------
+
+
+class _Key(NamedTuple):
+    transactional_id: str
+
+
+@message
+class _Fields:
+    producer_id: Int64
+    producer_epoch: Int16
+    timeout_ms: Int32
+    state: Int8
+    topics: tuple[TopicFields, ...] | None
+    last_update_timestamp_ms: Int64
+    start_timestamp_ms: Int64
+    previous_producer_id: Annotated[Int64, Tag(0)] = NO_PRODUCER_ID
+    next_producer_id: Annotated[Int64, Tag(1)] = NO_PRODUCER_ID
+    client_version: Annotated[Int16, Tag(2)] = 0
+
+
+def _read(fields: _Fields) -> TransactionMetadata:
+    state = BY_NUMBER.get(fields.state)
     if state is None:
-        raise UnreadableRecord(f"a transaction in state {number}")
+        raise UnreadableRecord(f"a transaction in state {fields.state}")
+    topics = fields.topics or ()
     return TransactionMetadata(
-        producer_id,
-        producer_epoch,
-        timeout_ms,
+        fields.producer_id,
+        fields.producer_epoch,
+        fields.timeout_ms,
         state,
-        Participants((topic, index) for topic, indexes in topics for index in indexes),
-        start_timestamp_ms,
-        last_update_timestamp_ms,
-        *tagged,
+        Participants((each.topic, index) for each in topics for index in each.partitions),
+        fields.start_timestamp_ms,
+        fields.last_update_timestamp_ms,
+        fields.previous_producer_id,
+        fields.next_producer_id,
+        fields.client_version,
     )
 
 
-def _parts_of(value: TransactionMetadata) -> tuple[Any, ...]:
+def _fields_of(value: TransactionMetadata) -> _Fields:
     # Kafka has null in place of the array where no transaction is open.
     is_empty = value.state is TransactionState.EMPTY
-    return (
-        value.producer_id,
-        value.producer_epoch,
-        value.timeout_ms,
-        value.state.number,
-        _NULL_ARRAY if is_empty else value.partitions.encoded(),
-        value.last_update_timestamp_ms,
-        value.start_timestamp_ms,
-        value.previous_producer_id,
-        value.next_producer_id,
-        value.client_version,
+    return _Fields(
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.timeout_ms,
+        state=value.state.number,
+        topics=None if is_empty else value.partitions.encoded(),
+        last_update_timestamp_ms=value.last_update_timestamp_ms,
+        start_timestamp_ms=value.start_timestamp_ms,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        client_version=value.client_version,
     )
 
 
-_KEY: Final = KeySchema(0, str, Field("transactional_id", STRING), parts_of=lambda key: (key,))
-_TOPICS: Final = NullableArray(Struct(Field("topic", STRING), Field("partitions", Array(INT32))))
+_KEY: Final = KeySchema(0, _Key)
 _VALUE: Final = ValueSchema(
     "a transactional id's state",
-    _metadata,
-    Field("producer_id", INT64),
-    Field("producer_epoch", INT16),
-    Field("timeout_ms", INT32),
-    Field("state", INT8),
-    Field("topics", Encoded(_TOPICS)),
-    Field("last_update_timestamp_ms", INT64),
-    Field("start_timestamp_ms", INT64),
-    Field("previous_producer_id", INT64, tag=0, default=NO_PRODUCER_ID),
-    Field("next_producer_id", INT64, tag=1, default=NO_PRODUCER_ID),
-    Field("client_version", INT16, tag=2, default=0),
-    parts_of=_parts_of,
+    _Fields,
+    _read,
+    _fields_of,
     last_version=1,
     first_flexible_version=1,
 )
-encode_key: Final = _KEY.encode
 encode_value: Final = _VALUE.encode
 decode_value: Final = _VALUE.decode
+
+
+def encode_key(transactional_id: str) -> bytes:
+    """
+    Raises:
+        KafkaError: INVALID_REQUEST, the id has more than `ID_BYTES_MAX`.
+    """
+    return _KEY.encode(_Key(transactional_id))
 
 
 def decode_key(data: bytes) -> str | None:
@@ -132,8 +139,8 @@ def decode_key(data: bytes) -> str | None:
     Raises:
         UnreadableRecord: the bytes are no key at all.
     """
-    reader = FieldReader(data)
-    return _KEY.read(reader) if reader.int16() == _KEY.key_type else None
+    is_known = number_of(data) == _KEY.key_type
+    return _KEY.decode(data).transactional_id if is_known else None
 
 
 #: A transactional id, and its state; None is a tombstone.

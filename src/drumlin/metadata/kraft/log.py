@@ -23,9 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kio.schema.voters_record.v0.data import VotersRecord
-
-from drumlin.metadata.kraft.messages import NO_MESSAGE, UnknownRecord
+from drumlin.metadata.kraft.messages import UnknownRecord, Voters
 from drumlin.metadata.kraft.state import KafkaMetadata
 from drumlin.metadata.names import CLUSTER_METADATA
 from drumlin.records.batch.batch import (
@@ -39,7 +37,8 @@ from drumlin.records.batch.batch import (
 )
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.records.plain.record import Record, decode_batch
-from drumlin.wire.compiled.decoder import decoder
+from drumlin.wire.error_codes import MalformedMessage
+from drumlin.wire.schema.decoder import decode
 
 _log = logging.getLogger(__name__)
 
@@ -169,8 +168,8 @@ def _follow_control(path: Path, record: Record, found: MetadataLog) -> int:
     kind = int.from_bytes((record.key or b"")[2:4], "big")
     if kind == _VOTERS:
         try:
-            said, _ = decoder(VotersRecord)(record.value or b"", 0)
-        except NO_MESSAGE as error:
+            said = decode(Voters, 0, record.value or b"", flexible=True)
+        except MalformedMessage as error:
             raise UnreadableLog(f"{path}: offset {record.offset}: {error}") from error
         found.voters = tuple(each.voter_id for each in said.voters)
     return kind

@@ -1,20 +1,20 @@
-"""The records of Kafka's metadata log, described as kio describes messages, and read by `wire`.
+"""The records of Kafka's metadata log.
 
     frame    varint: 1   varint: the type (api key)   varint: the version   the message
 
 All versions are flexible. Only types that concern topics, configurations and producer ids are
-described; `PASSED_OVER` are types that do not concern them. Any other type comes from a later
+declared; `PASSED_OVER` are types that do not concern them. Any other type comes from a later
 Kafka, and may mean anything.
 """
-# The decoder reads the types of fields, so annotations must not be text.
 
-import struct
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, NamedTuple
 from uuid import UUID
 
-from drumlin.wire.compiled.decoder import decoder
-from drumlin.wire.error_codes import MalformedMessage
+from drumlin.wire.schema.declaration import Tag, Versions, message
+from drumlin.wire.schema.decoder import UNREADABLE, decoder
+from drumlin.wire.schema.types import Int8, Int16, Int32, Int64, UInt16
 from drumlin.wire.uvarint import read_uvarint
 
 _FRAME: Final = 1
@@ -22,144 +22,138 @@ _FRAME: Final = 1
 SAME_LEADER: Final = -2
 
 
-#: The exceptions of reading what is not a message.
-NO_MESSAGE: Final = (MalformedMessage, struct.error, IndexError, UnicodeDecodeError)
-
-
 class UnknownRecord(ValueError):
     """A record that is damaged or comes from a later Kafka."""
 
 
-def _tag(number: int, kafka_type: str) -> dict[str, Any]:
-    return {"kafka_type": kafka_type, "tag": number}
-
-
-_INT8: Final = {"kafka_type": "int8"}
-_INT32: Final = {"kafka_type": "int32"}
-_INT64: Final = {"kafka_type": "int64"}
-_STRING: Final = {"kafka_type": "string"}
-_UUID: Final = {"kafka_type": "uuid"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """The base of all messages."""
-
-    __flexible__: ClassVar[bool] = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topic(Message):
+@message
+class Topic:
     """A topic was created."""
 
-    name: str = field(metadata=_STRING)
-    topic_id: UUID | None = field(metadata=_UUID)
+    name: str
+    topic_id: UUID | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveTopic(Message):
+@message
+class RemoveTopic:
     """A topic was removed, with its partitions and its configuration."""
 
-    topic_id: UUID | None = field(metadata=_UUID)
+    topic_id: UUID | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionV0(Message):
+@message
+class Partition:
     """A partition was created."""
 
-    partition: int = field(metadata=_INT32)
-    topic_id: UUID | None = field(metadata=_UUID)
-    replicas: tuple[int, ...] = field(metadata=_INT32)
-    isr: tuple[int, ...] = field(metadata=_INT32)
-    removing: tuple[int, ...] = field(metadata=_INT32)
-    adding: tuple[int, ...] = field(metadata=_INT32)
-    leader: int = field(metadata=_INT32)
-    leader_epoch: int = field(metadata=_INT32)
-    partition_epoch: int = field(metadata=_INT32)
+    partition: Int32
+    topic_id: UUID | None
+    replicas: tuple[Int32, ...]
+    isr: tuple[Int32, ...]
+    removing: tuple[Int32, ...]
+    adding: tuple[Int32, ...]
+    leader: Int32
+    leader_epoch: Int32
+    partition_epoch: Int32
+    # The ids of the log dirs, and eligible leaders (KIP-966, in version 2).
+    directories: Annotated[tuple[UUID | None, ...], Versions(1)] = ()
+    eligible: Annotated[tuple[Int32, ...] | None, Versions(1), Tag(1)] = None
+    last_known: Annotated[tuple[Int32, ...] | None, Versions(1), Tag(2)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition(PartitionV0):
-    """The same with the ids of log dirs from version 1, with eligible leaders from 2 (KIP-966)."""
-
-    directories: tuple[UUID | None, ...] = field(metadata=_UUID)
-    eligible: tuple[int, ...] | None = field(metadata=_tag(1, "int32"), default=None)
-    last_known: tuple[int, ...] | None = field(metadata=_tag(2, "int32"), default=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionChange(Message):
+@message
+class PartitionChange:
     """A partition has changed; unchanged fields are null. Later versions have more tags."""
 
-    partition: int = field(metadata=_INT32)
-    topic_id: UUID | None = field(metadata=_UUID)
-    isr: tuple[int, ...] | None = field(metadata=_tag(0, "int32"), default=None)
-    leader: int = field(metadata=_tag(1, "int32"), default=SAME_LEADER)
-    replicas: tuple[int, ...] | None = field(metadata=_tag(2, "int32"), default=None)
-    removing: tuple[int, ...] | None = field(metadata=_tag(3, "int32"), default=None)
-    adding: tuple[int, ...] | None = field(metadata=_tag(4, "int32"), default=None)
-    eligible: tuple[int, ...] | None = field(metadata=_tag(6, "int32"), default=None)
-    last_known: tuple[int, ...] | None = field(metadata=_tag(7, "int32"), default=None)
-    directories: tuple[UUID | None, ...] | None = field(metadata=_tag(8, "uuid"), default=None)
+    partition: Int32
+    topic_id: UUID | None
+    isr: Annotated[tuple[Int32, ...] | None, Tag(0)] = None
+    leader: Annotated[Int32, Tag(1)] = SAME_LEADER
+    replicas: Annotated[tuple[Int32, ...] | None, Tag(2)] = None
+    removing: Annotated[tuple[Int32, ...] | None, Tag(3)] = None
+    adding: Annotated[tuple[Int32, ...] | None, Tag(4)] = None
+    eligible: Annotated[tuple[Int32, ...] | None, Tag(6)] = None
+    last_known: Annotated[tuple[Int32, ...] | None, Tag(7)] = None
+    directories: Annotated[tuple[UUID | None, ...] | None, Tag(8)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClearEligible(Message):
+@message
+class ClearEligible:
     """The eligible leader replicas of a topic were cleared; without a name: those of all topics."""
 
-    topic: str = field(metadata=_STRING)
+    topic: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Message):
+@message
+class Config:
     """A key of a resource's configuration was set; null: removed."""
 
-    resource_type: int = field(metadata=_INT8)
-    resource_name: str = field(metadata=_STRING)
-    key: str = field(metadata=_STRING)
-    value: str | None = field(metadata=_STRING)
+    resource_type: Int8
+    resource_name: str
+    key: str
+    value: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIds(Message):
+@message
+class ProducerIds:
     """A block of producer ids was handed out."""
 
-    broker_id: int = field(metadata=_INT32)
-    broker_epoch: int = field(metadata=_INT64)
-    next_producer_id: int = field(metadata=_INT64)
+    broker_id: Int32
+    broker_epoch: Int64
+    next_producer_id: Int64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginTransaction(Message):
+@message
+class BeginTransaction:
     """The following records take effect together, or not at all."""
 
-    name: str | None = field(metadata=_tag(0, "string"), default=None)
+    name: Annotated[str | None, Tag(0)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndTransaction(Message):
+@message
+class EndTransaction:
     """The records of the transaction take effect."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbortTransaction(Message):
+@message
+class AbortTransaction:
     """The records of the transaction have no effect."""
 
-    reason: str | None = field(metadata=_tag(0, "string"), default=None)
+    reason: Annotated[str | None, Tag(0)] = None
 
 
-#: Type -> the message for each of its versions, from 0 on.
-_MESSAGES: Final[dict[int, tuple[type[Message], ...]]] = {
-    2: (Topic,),
-    3: (PartitionV0, Partition, Partition),
-    4: (Config,),
-    5: (PartitionChange, PartitionChange, PartitionChange),
-    9: (RemoveTopic,),
-    15: (ProducerIds,),
-    23: (BeginTransaction,),
-    24: (EndTransaction,),
-    25: (AbortTransaction,),
-    28: (ClearEligible,),
+#: All messages that are read.
+Message = (
+    Topic
+    | RemoveTopic
+    | Partition
+    | PartitionChange
+    | ClearEligible
+    | Config
+    | ProducerIds
+    | BeginTransaction
+    | EndTransaction
+    | AbortTransaction
+)
+
+
+class _Kind(NamedTuple):
+    """A type of record, and the last version of it that is known."""
+
+    cls: type[Any]
+    last_version: int
+
+
+_KINDS: Final = {
+    2: _Kind(Topic, 0),
+    3: _Kind(Partition, 2),
+    4: _Kind(Config, 0),
+    5: _Kind(PartitionChange, 2),
+    9: _Kind(RemoveTopic, 0),
+    15: _Kind(ProducerIds, 0),
+    23: _Kind(BeginTransaction, 0),
+    24: _Kind(EndTransaction, 0),
+    25: _Kind(AbortTransaction, 0),
+    28: _Kind(ClearEligible, 0),
 }
 #: Features, registrations of brokers and controllers, the migration from ZooKeeper, and no-ops.
 PASSED_OVER: Final = frozenset({0, 1, 7, 8, 12, 17, 20, 21, 27})
@@ -189,13 +183,48 @@ def read_message(value: bytes) -> Message | int:
         version, position = read_uvarint(value, position)
         if kind in PASSED_OVER or kind in NOT_ENFORCED:
             return kind
-        versions = _MESSAGES.get(kind, ())
-        if version >= len(versions):
+        known = _KINDS.get(kind)
+        if known is None or version > known.last_version:
             raise UnknownRecord(f"a record of type {kind}, version {version}, is not known")
-        message, end = decoder(versions[version])(value, position)
-    except NO_MESSAGE as error:
+        said: Message
+        said, end = decoder(known.cls, version, flexible=True)(value, position)
+    except UNREADABLE as error:
         raise UnknownRecord(f"a record that cannot be read: {error}") from error
     if end != len(value):
         raise UnknownRecord(f"{len(value) - end} bytes after a record of type {kind}")
-    assert isinstance(message, Message)
-    return message
+    return said
+
+
+@message
+class Endpoint:
+    """Where a voter listens."""
+
+    name: str
+    host: str
+    port: UInt16
+
+
+@message
+class VoterVersions:
+    """The versions of the quorum's protocol that a voter understands."""
+
+    min_supported_version: Int16
+    max_supported_version: Int16
+
+
+@message
+class Voter:
+    """A node of the quorum."""
+
+    voter_id: Int32
+    voter_directory_id: UUID | None
+    endpoints: tuple[Endpoint, ...]
+    k_raft_version_feature: VoterVersions
+
+
+@message
+class Voters:
+    """A control record: the nodes of the quorum, in version 0."""
+
+    version: Int16
+    voters: tuple[Voter, ...]

@@ -104,7 +104,7 @@ class KafkaMetadata:
                 self._add_topic(name, _present(topic_id))
             case messages.RemoveTopic(topic_id=topic_id):
                 self._remove_topic(_present(topic_id))
-            case messages.PartitionV0():
+            case messages.Partition():
                 topic = self._topic(message.topic_id)
                 topic.partitions[message.partition] = _partition(message)
             case messages.PartitionChange():
@@ -163,19 +163,14 @@ def _present(topic_id: UUID | None) -> UUID:
     return topic_id
 
 
-def _partition(message: messages.PartitionV0) -> KafkaPartition:
-    partition = KafkaPartition(
+def _partition(message: messages.Partition) -> KafkaPartition:
+    return KafkaPartition(
         message.replicas,
         message.isr,
         message.leader,
         message.leader_epoch,
         message.adding,
         message.removing,
-    )
-    if not isinstance(message, messages.Partition):
-        return partition
-    return replace(
-        partition,
         directories=_directories(message.directories),
         eligible=message.eligible or (),
         last_known=message.last_known or (),

@@ -21,10 +21,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from drumlin.wire.compiled.decoder import read_tags
-from drumlin.wire.compiled.field_types import STRING_BYTES_MAX
 from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.messages import ELEMENTS_MAX
+from drumlin.wire.schema.decoder import read_tags, skip_tags
+from drumlin.wire.schema.types import STRING_BYTES_MAX
 from drumlin.wire.uvarint import read_uvarint
 
 _SESSIONS_FROM: Final = 7
@@ -89,12 +89,6 @@ def read_fetch_request(version: int, frame: memoryview, position: int) -> FetchR
         raise MalformedMessage(f"fetch request v{version}: {error}") from error
 
 
-class _Replica:
-    """Takes the replica's id and epoch out of a tagged field."""
-
-    state = (_CONSUMER, _NO_EPOCH)
-
-
 class _Reader:
     """Reads fields; each method takes a position and returns the next one."""
 
@@ -154,10 +148,9 @@ class _Reader:
 
     def _replica_state(self, position: int, replica_id: int) -> tuple[int, int]:
         known = {1: ("state", _replica_state)} if self._version >= _REPLICA_STATE_FROM else {}
-        replica = _Replica()
-        replica.state = replica_id, _NO_EPOCH
-        read_tags(self._frame, position, known, replica)
-        return replica.state
+        found, _ = read_tags(self._frame, position, known)
+        state: tuple[int, int] = found.get("state", (replica_id, _NO_EPOCH))
+        return state
 
     def _id(self, position: int) -> tuple[bytes, int]:
         end = position + _ID_SIZE
@@ -210,13 +203,13 @@ class _Reader:
 
     def _skip_tags(self, position: int) -> int:
         if self._frame[position]:
-            return read_tags(self._frame, position, {}, None)
+            return skip_tags(self._frame, position)
         return position + 1
 
 
 def _replica_state(frame: Any, position: int) -> tuple[tuple[int, int], int]:
     state = _REPLICA_STATE.unpack_from(frame, position)
-    return state, read_tags(frame, position + _REPLICA_STATE.size, {}, None)
+    return state, skip_tags(frame, position + _REPLICA_STATE.size)
 
 
 # -- the partitions of a topic -------------------------------------------------------------
@@ -272,5 +265,5 @@ def _read_12(frame: memoryview, position: int, count: int) -> tuple[list[Wanted]
     wanted: list[Wanted] = []
     for _ in range(count):
         wanted.append(_PARTITION_12.unpack_from(frame, position))
-        position = read_tags(frame, position + _PARTITION_12.size, {}, None)
+        position = skip_tags(frame, position + _PARTITION_12.size)
     return wanted, position

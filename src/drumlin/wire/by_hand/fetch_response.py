@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from drumlin.wire.by_hand.field_reader import FieldReader
-from drumlin.wire.compiled.decoder import Decode, read_tags
 from drumlin.wire.error_codes import ErrorCode, MalformedMessage, error_of
+from drumlin.wire.schema.decoder import Decode, read_tags, skip_tags
 
 VERSION_MIN: Final = 4
 VERSION_MAX: Final = 17
@@ -126,16 +126,13 @@ def parse_fetch_response(version: int, frame: memoryview) -> FetchResponse:
         raise MalformedMessage(f"fetch response v{version}: {error}") from None
 
 
-class _Told:
-    """Takes tagged fields."""
+class _Told(NamedTuple):
+    """Tagged fields."""
 
-    __slots__ = ("diverging", "endpoints", "leader", "snapshot")
-
-    def __init__(self) -> None:
-        self.diverging: EpochEnd | None = None
-        self.leader: Leader | None = None
-        self.snapshot: Snapshot | None = None
-        self.endpoints: tuple[Endpoint, ...] = ()
+    diverging: EpochEnd | None = None
+    leader: Leader | None = None
+    snapshot: Snapshot | None = None
+    endpoints: tuple[Endpoint, ...] = ()
 
 
 _NOTHING_TOLD: Final = _Told()
@@ -208,9 +205,9 @@ class _Reader:
         if self._version < _FLEXIBLE_FROM or self._frame[fields.position] == 0:
             fields.skip_tags()
             return _NOTHING_TOLD
-        told = _Told()
-        fields.move_to(read_tags(self._frame, fields.position, known, told))
-        return told
+        found, position = read_tags(self._frame, fields.position, known)
+        fields.move_to(position)
+        return _Told(**found)
 
 
 # -- tagged fields -------------------------------------------------------------------------
@@ -218,17 +215,17 @@ class _Reader:
 
 def _read_diverging(frame: Any, position: int) -> tuple[EpochEnd, int]:
     end = EpochEnd._make(_EPOCH_END.unpack_from(frame, position))
-    return end, read_tags(frame, position + _EPOCH_END.size, {}, None)
+    return end, skip_tags(frame, position + _EPOCH_END.size)
 
 
 def _read_leader(frame: Any, position: int) -> tuple[Leader, int]:
     leader = Leader._make(_LEADER.unpack_from(frame, position))
-    return leader, read_tags(frame, position + _LEADER.size, {}, None)
+    return leader, skip_tags(frame, position + _LEADER.size)
 
 
 def _read_snapshot(frame: Any, position: int) -> tuple[Snapshot, int]:
     snapshot = Snapshot._make(_SNAPSHOT.unpack_from(frame, position))
-    return snapshot, read_tags(frame, position + _SNAPSHOT.size, {}, None)
+    return snapshot, skip_tags(frame, position + _SNAPSHOT.size)
 
 
 def _read_endpoints(frame: Any, position: int) -> tuple[tuple[Endpoint, ...], int]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, TypeVar
 
-from drumlin.wire.compiled.decoder import read_tags
 from drumlin.wire.error_codes import MalformedMessage
+from drumlin.wire.schema.decoder import skip_tags
 from drumlin.wire.uvarint import read_uvarint
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class FieldReader:
         if self._frame[self._position] == 0:
             self._position += 1
         else:
-            self._position = read_tags(self._frame, self._position, {}, None)
+            self._position = skip_tags(self._frame, self._position)
 
     def _length(self, layout: struct.Struct) -> int | None:
         length = self._uvarint() - 1 if self._flexible else self.fixed(layout)[0]

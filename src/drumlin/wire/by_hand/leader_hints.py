@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from drumlin.wire.compiled.encoder import put_compact_string
+from drumlin.wire.schema.encoder import put_compact_string
 from drumlin.wire.uvarint import put_uvarint, uvarint
 
 #: The number of the field is 0 in Produce responses, 1 in Fetch responses.

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import Final
 
-from drumlin.wire.compiled.encoder import put_compact_string_bytes, put_string_bytes
 from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.schema.encoder import put_compact_string_bytes, put_string_bytes
 
 _LEADER_EPOCHS_FROM: Final = 5
 _FLEXIBLE_FROM: Final = 6

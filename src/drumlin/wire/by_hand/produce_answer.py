@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint, endpoints_tag, leader_tag
 from drumlin.wire.by_hand.produce_request import FLEXIBLE_FROM, TOPIC_IDS_FROM, TopicProduce
-from drumlin.wire.compiled.encoder import put_compact_string, put_string
 from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.schema.encoder import put_compact_string, put_string
 from drumlin.wire.uvarint import put_uvarint
 
 _LOG_START_OFFSETS_FROM: Final = 5

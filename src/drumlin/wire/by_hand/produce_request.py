@@ -18,8 +18,8 @@ import struct
 from typing import Final, NamedTuple
 
 from drumlin.tuples import from_tuple
-from drumlin.wire.compiled.decoder import read_tags
 from drumlin.wire.error_codes import MalformedMessage
+from drumlin.wire.schema.decoder import skip_tags
 from drumlin.wire.uvarint import read_uvarint
 
 FLEXIBLE_FROM: Final = 9
@@ -143,7 +143,7 @@ def _compact_partitions(
 
 
 def _tags_end(frame: memoryview, position: int) -> int:
-    return position + 1 if frame[position] == 0 else read_tags(frame, position, {}, None)
+    return position + 1 if frame[position] == 0 else skip_tags(frame, position)
 
 
 def _nullable_string(frame: memoryview, position: int, flexible: bool) -> tuple[str | None, int]:

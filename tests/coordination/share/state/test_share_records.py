@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.internal_records.record_schema import UnreadableRecord
 from drumlin.coordination.shards.state_partitions import partition_for
 from drumlin.coordination.share.state.records import (
     SNAPSHOT,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from drumlin.client.consumer.assignors.members import (
     Assignment,
@@ -25,9 +25,27 @@ from drumlin.client.consumer.assignors.members import (
 from drumlin.client.consumer.assignors.subscription import one_by_one
 from drumlin.client.read.offsets import by_topic
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.wire.embedded_protocol import NO_GENERATION, FieldsReader, write_partitions
+from drumlin.wire.embedded_protocol import (
+    NO_GENERATION,
+    TopicPartitions,
+    by_name,
+    named_partitions,
+)
+from drumlin.wire.error_codes import MalformedMessage
+from drumlin.wire.schema.declaration import Versions, message
+from drumlin.wire.schema.decoder import decode
+from drumlin.wire.schema.encoder import encode
+from drumlin.wire.schema.types import Int32
 
 _INT32: Final = struct.Struct(">i")
+
+
+@message
+class _UserData:
+    """The user data of a member of a `sticky` group; the first version had no generation."""
+
+    partitions: tuple[TopicPartitions, ...]
+    generation_id: Annotated[Int32, Versions(1)] = NO_GENERATION
 
 
 class Claim(NamedTuple):
@@ -41,7 +59,9 @@ def sticky_user_data(claim: Claim) -> bytes | None:
     """The user data of a member of a `sticky` group; None for a new one."""
     if claim.generation_id == NO_GENERATION:
         return None
-    return write_partitions(by_topic(claim.partitions)) + _INT32.pack(claim.generation_id)
+    partitions = named_partitions(by_topic(claim.partitions))
+    data = _UserData(partitions=partitions, generation_id=claim.generation_id)
+    return encode(data, 1, flexible=False)
 
 
 def cooperative_user_data(generation_id: int) -> bytes:
@@ -77,13 +97,13 @@ def _claim_in_data(member: Member) -> Claim:
     data = member.subscription.user_data
     if not data:
         return Claim(frozenset(), NO_GENERATION)
-    reader = FieldsReader(data)
-    try:
-        partitions = one_by_one(reader.partitions())
-        # The first version of these data had no generation.
-        return Claim(partitions, NO_GENERATION if reader.is_at_end else reader.int32())
-    except ValueError:
-        return Claim(frozenset(), NO_GENERATION)
+    for version in (1, 0):  # which is not told
+        try:
+            read = decode(_UserData, version, data, flexible=False)
+        except MalformedMessage:
+            continue
+        return Claim(one_by_one(by_name(read.partitions)), read.generation_id)
+    return Claim(frozenset(), NO_GENERATION)
 
 
 def _owned(member: Member) -> Claim:

@@ -8,21 +8,13 @@ Values are written as Kafka 4.3 writes them and read in every version there has 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from drumlin.coordination.groups.every_kind.group_record import record_type
 from drumlin.coordination.groups.every_kind.kind import GroupKind
-from drumlin.coordination.internal_records.record_schema import (
-    BYTES,
-    INT32,
-    INT64,
-    NULLABLE_STRING,
-    STRING,
-    Array,
-    Field,
-    Struct,
-    ValueSchema,
-)
+from drumlin.coordination.internal_records.record_schema import ValueSchema
+from drumlin.wire.schema.declaration import Versions, message
+from drumlin.wire.schema.types import Int32, Int64
 
 _NONE: Final = -1
 
@@ -38,11 +30,11 @@ class MemberMetadata(NamedTuple):
     """A member as the last completed rebalance left it."""
 
     member_id: str
-    group_instance_id: str | None
+    group_instance_id: Annotated[str | None, Versions(3)]
     client_id: str
     client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
+    rebalance_timeout_ms: Annotated[Int32, Versions(1, otherwise=_NONE)]
+    session_timeout_ms: Int32
     subscription: bytes
     assignment: bytes
 
@@ -59,63 +51,55 @@ class GroupMetadata:
     members: tuple[MemberMetadata, ...]
 
 
-def _group(
-    protocol_type: str,
-    generation_id: int,
-    protocol_name: str | None,
-    leader_id: str | None,
-    state_timestamp_ms: int,
-    members: list[tuple[Any, ...]],
-) -> GroupMetadata:
+# -- what is written -----------------------------------------------------------------------
+
+
+@message
+class _GroupFields:
+    protocol_type: str
+    generation_id: Int32
+    protocol_name: str | None
+    leader_id: str | None
+    state_timestamp_ms: Annotated[Int64, Versions(2)] = _NONE
+    members: tuple[MemberMetadata, ...]
+
+
+def _read(fields: _GroupFields) -> GroupMetadata:
     return GroupMetadata(
-        protocol_type or None,
-        generation_id,
-        protocol_name,
-        leader_id,
-        None if state_timestamp_ms == _NONE else state_timestamp_ms,
-        tuple(_member(*member) for member in members),
+        fields.protocol_type or None,
+        fields.generation_id,
+        fields.protocol_name,
+        fields.leader_id,
+        None if fields.state_timestamp_ms == _NONE else fields.state_timestamp_ms,
+        tuple(map(_read_member, fields.members)),
     )
 
 
-def _member(*fields: Any) -> MemberMetadata:
-    member = MemberMetadata(*fields)
+def _read_member(member: MemberMetadata) -> MemberMetadata:
     if member.rebalance_timeout_ms != _NONE:
         return member
     # Before version 1 there was one timeout for both.
     return member._replace(rebalance_timeout_ms=member.session_timeout_ms)
 
 
-def _parts_of(value: GroupMetadata) -> tuple[Any, ...]:
-    return (
-        value.protocol_type or "",
-        value.generation_id,
-        value.protocol_name,
-        value.leader_id,
-        _NONE if value.state_timestamp_ms is None else value.state_timestamp_ms,
-        value.members,
+def _fields_of(value: GroupMetadata) -> _GroupFields:
+    return _GroupFields(
+        protocol_type=value.protocol_type or "",
+        generation_id=value.generation_id,
+        protocol_name=value.protocol_name,
+        leader_id=value.leader_id,
+        state_timestamp_ms=(
+            _NONE if value.state_timestamp_ms is None else value.state_timestamp_ms
+        ),
+        members=value.members,
     )
 
 
-_MEMBER: Final = Struct(
-    Field("member_id", STRING),
-    Field("group_instance_id", NULLABLE_STRING, since=3),
-    Field("client_id", STRING),
-    Field("client_host", STRING),
-    Field("rebalance_timeout_ms", INT32, since=1, default=_NONE),
-    Field("session_timeout_ms", INT32),
-    Field("subscription", BYTES),
-    Field("assignment", BYTES),
-)
 GROUP_METADATA: Final = ValueSchema(
     "group metadata",
-    _group,
-    Field("protocol_type", STRING),
-    Field("generation_id", INT32),
-    Field("protocol_name", NULLABLE_STRING),
-    Field("leader_id", NULLABLE_STRING),
-    Field("state_timestamp_ms", INT64, since=2, default=_NONE),
-    Field("members", Array(_MEMBER)),
-    parts_of=_parts_of,
+    _GroupFields,
+    _read,
+    _fields_of,
     written_version=3,
     last_version=4,
     first_flexible_version=4,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final
 from uuid import UUID
 
 from drumlin.coordination.groups.consumer.member import (
@@ -26,31 +26,12 @@ from drumlin.coordination.groups.consumer.member import (
     Progress,
     Subscription,
 )
-from drumlin.coordination.groups.every_kind.group_record import (
-    MEMBER,
-    TOPIC_PARTITIONS,
-    record_type,
-)
+from drumlin.coordination.groups.every_kind.group_record import TopicPartitions, record_type
 from drumlin.coordination.groups.every_kind.kind import GroupKind
 from drumlin.coordination.groups.every_kind.target_epoch import TARGET_EPOCH
-from drumlin.coordination.internal_records.record_schema import (
-    BYTES,
-    INT8,
-    INT32,
-    INT64,
-    NULLABLE_STRING,
-    STRING,
-    Array,
-    ByHand,
-    Field,
-    NullableStruct,
-    Struct,
-    ValueSchema,
-)
-from drumlin.coordination.internal_records.record_schema import UUID as TOPIC_ID
-
-#: A topic's id, its partitions, and their epochs, of which there may be none.
-_TopicEpochs = tuple[UUID, list[int], list[int]]
+from drumlin.coordination.internal_records.record_schema import ByHand, ValueSchema
+from drumlin.wire.schema.declaration import Tag, message
+from drumlin.wire.schema.types import Int8, Int32, Int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +77,8 @@ class RegexKey:
 class Epoch:
     """`metadata_hash`: of the topics subscribed to, by the writer's own rule."""
 
-    epoch: int
-    metadata_hash: int
+    epoch: Int32
+    metadata_hash: Annotated[Int64, Tag(0)] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,162 +101,187 @@ class PartitionMetadata:
     data: bytes
 
 
-def _subscription(
-    group_instance_id: str | None,
-    rack_id: str | None,
-    client_id: str,
-    client_host: str,
-    topics: list[str],
-    regex: str | None,
-    rebalance_timeout_ms: int,
-    assignor: str | None,
-    classic: tuple[int, list[tuple[str, bytes]]] | None,
-) -> Subscription:
+# -- what is written -----------------------------------------------------------------------
+
+
+@message
+class _ClassicProtocol:
+    name: str
+    metadata: bytes
+
+
+@message
+class _ClassicMember:
+    session_timeout_ms: Int32
+    protocols: tuple[_ClassicProtocol, ...]
+
+
+@message
+class _SubscriptionFields:
+    group_instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    regex: str | None
+    rebalance_timeout_ms: Int32
+    assignor: str | None
+    # Null is written, too: without the tag Kafka would take the member for a classic one.
+    classic: Annotated[_ClassicMember | None, Tag(0, is_always_written=True)] = None
+
+
+@message
+class _TargetFields:
+    partitions: tuple[TopicPartitions, ...]
+
+
+@message
+class _TopicEpochs:
+    topic_id: UUID
+    partitions: tuple[Int32, ...]
+    epochs: Annotated[tuple[Int32, ...], Tag(0, is_always_written=True)] = ()
+
+
+@message
+class _ProgressFields:
+    epoch: Int32
+    previous_epoch: Int32
+    state: Int8
+    assigned: tuple[_TopicEpochs, ...]
+    revoking: tuple[_TopicEpochs, ...]
+
+
+@message
+class _RegexFields:
+    topics: tuple[str, ...]
+    version: Int64
+    timestamp_ms: Int64
+
+
+def _read_subscription(fields: _SubscriptionFields) -> Subscription:
+    classic = None
+    if fields.classic is not None:
+        protocols = tuple((each.name, each.metadata) for each in fields.classic.protocols)
+        classic = ClassicProtocols(fields.classic.session_timeout_ms, protocols)
     return Subscription(
-        group_instance_id,
-        rack_id,
-        client_id,
-        client_host,
-        frozenset(topics),
-        regex,
-        rebalance_timeout_ms,
-        assignor,
-        None if classic is None else ClassicProtocols(classic[0], tuple(classic[1])),
+        fields.group_instance_id,
+        fields.rack_id,
+        fields.client_id,
+        fields.client_host,
+        frozenset(fields.topics),
+        fields.regex,
+        fields.rebalance_timeout_ms,
+        fields.assignor,
+        classic,
     )
 
 
-def _parts_of_subscription(value: Subscription) -> tuple[Any, ...]:
-    classic = value.classic
-    return (
-        value.group_instance_id,
-        value.rack_id,
-        value.client_id,
-        value.client_host,
-        sorted(value.topics),
-        value.regex,
-        value.rebalance_timeout_ms,
-        value.assignor,
-        None if classic is None else (classic.session_timeout_ms, classic.protocols),
+def _subscription_fields(value: Subscription) -> _SubscriptionFields:
+    classic = None
+    if value.classic is not None:
+        protocols = tuple(
+            _ClassicProtocol(name=name, metadata=metadata)
+            for name, metadata in value.classic.protocols
+        )
+        classic = _ClassicMember(
+            session_timeout_ms=value.classic.session_timeout_ms, protocols=protocols
+        )
+    return _SubscriptionFields(
+        group_instance_id=value.group_instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topics=tuple(sorted(value.topics)),
+        regex=value.regex,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        assignor=value.assignor,
+        classic=classic,
     )
 
 
-def _target(topics: list[tuple[UUID, list[int]]]) -> Target:
-    return Target({topic_id: frozenset(partitions) for topic_id, partitions in topics})
+def _read_target(fields: _TargetFields) -> Target:
+    return Target({each.topic_id: frozenset(each.partitions) for each in fields.partitions})
 
 
-def _parts_of_target(value: Target) -> tuple[Any, ...]:
-    return ([(topic_id, sorted(each)) for topic_id, each in value.partitions.items()],)
+def _target_fields(value: Target) -> _TargetFields:
+    return _TargetFields(
+        partitions=tuple(
+            TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(partitions)))
+            for topic_id, partitions in value.partitions.items()
+        )
+    )
 
 
-def _progress(
-    epoch: int,
-    previous_epoch: int,
-    state: int,
-    assigned: list[_TopicEpochs],
-    revoking: list[_TopicEpochs],
-) -> Progress:
+def _read_progress(fields: _ProgressFields) -> Progress:
     try:
-        known = MemberState(state)
+        known = MemberState(fields.state)
     except ValueError:
         known = MemberState.UNKNOWN
     return Progress(
-        epoch,
-        previous_epoch,
+        fields.epoch,
+        fields.previous_epoch,
         known,
-        _partition_epochs(assigned, epoch),
-        _partition_epochs(revoking, epoch),
+        _partition_epochs(fields.assigned, fields.epoch),
+        _partition_epochs(fields.revoking, fields.epoch),
     )
 
 
-def _partition_epochs(topics: list[_TopicEpochs], epoch: int) -> PartitionEpochs:
+def _partition_epochs(topics: tuple[_TopicEpochs, ...], epoch: int) -> PartitionEpochs:
     """`epoch` is the member's: before 4.3 partitions had none of their own."""
     result: dict[UUID, Mapping[int, int]] = {}
-    for topic_id, partitions, epochs in topics:
-        if len(epochs) != len(partitions):
-            epochs = [max(epoch, 0)] * len(partitions)
-        result[topic_id] = dict(zip(partitions, epochs, strict=True))
+    for topic in topics:
+        epochs = topic.epochs
+        if len(epochs) != len(topic.partitions):
+            epochs = (max(epoch, 0),) * len(topic.partitions)
+        result[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
     return result
 
 
-def _parts_of_progress(value: Progress) -> tuple[Any, ...]:
+def _progress_fields(value: Progress) -> _ProgressFields:
     assigned, revoking = (
-        [(topic_id, list(each), list(each.values())) for topic_id, each in epochs.items()]
+        tuple(
+            _TopicEpochs(topic_id=topic_id, partitions=tuple(each), epochs=tuple(each.values()))
+            for topic_id, each in epochs.items()
+        )
         for epochs in (value.assigned, value.revoking)
     )
-    return value.epoch, value.previous_epoch, value.state, assigned, revoking
+    return _ProgressFields(
+        epoch=value.epoch,
+        previous_epoch=value.previous_epoch,
+        state=value.state,
+        assigned=assigned,
+        revoking=revoking,
+    )
 
 
-def _regex(topics: list[str], version: int, timestamp_ms: int) -> ResolvedRegex:
-    return ResolvedRegex(frozenset(topics), version, timestamp_ms)
+def _read_regex(fields: _RegexFields) -> ResolvedRegex:
+    return ResolvedRegex(frozenset(fields.topics), fields.version, fields.timestamp_ms)
 
 
-def _parts_of_regex(value: ResolvedRegex) -> tuple[Any, ...]:
-    return sorted(value.topics), value.version, value.timestamp_ms
+def _regex_fields(value: ResolvedRegex) -> _RegexFields:
+    topics = tuple(sorted(value.topics))
+    return _RegexFields(topics=topics, version=value.version, timestamp_ms=value.timestamp_ms)
 
 
-EPOCH: Final = ValueSchema(
-    "consumer group",
-    Epoch,
-    Field("epoch", INT32),
-    Field("metadata_hash", INT64, tag=0, default=0),
-)
-_CLASSIC_PROTOCOLS: Final = Struct(
-    Field("session_timeout_ms", INT32),
-    Field("protocols", Array(Struct(Field("name", STRING), Field("metadata", BYTES)))),
-)
+EPOCH: Final = ValueSchema[Epoch]("consumer group", Epoch)
 SUBSCRIPTION: Final = ValueSchema(
-    "consumer group member",
-    _subscription,
-    Field("group_instance_id", NULLABLE_STRING),
-    Field("rack_id", NULLABLE_STRING),
-    Field("client_id", STRING),
-    Field("client_host", STRING),
-    Field("topics", Array(STRING)),
-    Field("regex", NULLABLE_STRING),
-    Field("rebalance_timeout_ms", INT32),
-    Field("assignor", NULLABLE_STRING),
-    # Null is written, too: without the tag Kafka would take the member for a classic one.
-    Field("classic", NullableStruct(_CLASSIC_PROTOCOLS), tag=0, always_written=True),
-    parts_of=_parts_of_subscription,
+    "consumer group member", _SubscriptionFields, _read_subscription, _subscription_fields
 )
 TARGET: Final = ValueSchema(
-    "target assignment of a member",
-    _target,
-    Field("partitions", TOPIC_PARTITIONS),
-    parts_of=_parts_of_target,
-)
-_TOPIC_EPOCHS: Final = Struct(
-    Field("topic_id", TOPIC_ID),
-    Field("partitions", Array(INT32)),
-    Field("epochs", Array(INT32), tag=0, default=(), always_written=True),
+    "target assignment of a member", _TargetFields, _read_target, _target_fields
 )
 PROGRESS: Final = ValueSchema(
-    "assignment of a member",
-    _progress,
-    Field("epoch", INT32),
-    Field("previous_epoch", INT32),
-    Field("state", INT8),
-    Field("assigned", Array(_TOPIC_EPOCHS)),
-    Field("revoking", Array(_TOPIC_EPOCHS)),
-    parts_of=_parts_of_progress,
+    "assignment of a member", _ProgressFields, _read_progress, _progress_fields
 )
-REGEX: Final = ValueSchema(
-    "regular expression",
-    _regex,
-    Field("topics", Array(STRING)),
-    Field("version", INT64),
-    Field("timestamp_ms", INT64),
-    parts_of=_parts_of_regex,
-)
+REGEX: Final = ValueSchema("regular expression", _RegexFields, _read_regex, _regex_fields)
 _PARTITION_METADATA: Final = ByHand(lambda value: value.data, PartitionMetadata)
-
 
 RECORD_TYPES: Final = (
     record_type(3, GroupKind.CONSUMER, EpochKey, EPOCH, ends_group=True),
     record_type(4, GroupKind.CONSUMER, PartitionMetadataKey, _PARTITION_METADATA),
-    record_type(5, GroupKind.CONSUMER, SubscriptionKey, SUBSCRIPTION, MEMBER),
+    record_type(5, GroupKind.CONSUMER, SubscriptionKey, SUBSCRIPTION),
     record_type(6, GroupKind.CONSUMER, TargetEpochKey, TARGET_EPOCH),
-    record_type(7, GroupKind.CONSUMER, TargetKey, TARGET, MEMBER),
-    record_type(8, GroupKind.CONSUMER, ProgressKey, PROGRESS, MEMBER),
-    record_type(16, GroupKind.CONSUMER, RegexKey, REGEX, Field("regex", STRING)),
+    record_type(7, GroupKind.CONSUMER, TargetKey, TARGET),
+    record_type(8, GroupKind.CONSUMER, ProgressKey, PROGRESS),
+    record_type(16, GroupKind.CONSUMER, RegexKey, REGEX),
 )

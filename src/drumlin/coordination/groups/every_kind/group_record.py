@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
+from uuid import UUID
 
 from drumlin.coordination.groups.every_kind.kind import GroupKind
-from drumlin.coordination.internal_records.record_schema import (
-    INT32,
-    STRING,
-    UUID,
-    Array,
-    ByHand,
-    Field,
-    KeySchema,
-    Struct,
-    ValueSchema,
-)
+from drumlin.coordination.internal_records.record_schema import ByHand, KeySchema, ValueSchema
+from drumlin.wire.schema.declaration import message
+from drumlin.wire.schema.types import Int32
 
 
 class RecordKey(Protocol):
@@ -29,13 +22,13 @@ class RecordKey(Protocol):
 #: A record of the topic, key and value; without a value it is a tombstone.
 GroupRecord = tuple[RecordKey, Any | None]
 
-#: What begins the keys of all types.
-GROUP: Final = Field("group_id", STRING)
-MEMBER: Final = Field("member_id", STRING)
-#: An array of topics, each with its id and its partitions.
-TOPIC_PARTITIONS: Final = Array(
-    Struct(Field("topic_id", UUID), Field("partitions", Array(INT32))),
-)
+
+@message
+class TopicPartitions:
+    """A topic, and partitions of it, in the records of several kinds of group."""
+
+    topic_id: UUID
+    partitions: tuple[Int32, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +52,8 @@ def record_type(
     kind: GroupKind,
     key_class: type[Any],
     value: ValueSchema[Any] | ByHand,
-    *more: Field,
+    *,
     ends_group: bool = False,
 ) -> RecordType:
-    """A type whose keys have the group's id, and `more` fields after it."""
-    key: KeySchema[Any] = KeySchema(key_type, key_class, GROUP, *more)
-    return RecordType(kind, key_class, key, value, ends_group)
+    """A type of record; `key_class` declares the fields of its keys."""
+    return RecordType(kind, key_class, KeySchema(key_type, key_class), value, ends_group)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
-from drumlin.coordination.internal_records.record_schema import INT32, INT64, Field, ValueSchema
+from drumlin.coordination.internal_records.record_schema import ValueSchema
+from drumlin.wire.schema.declaration import Tag
+from drumlin.wire.schema.types import Int32, Int64
 
 
 @dataclass(frozen=True, slots=True)
 class TargetEpoch:
     """The epoch of the group that its target assignment was computed for."""
 
-    epoch: int
-    timestamp_ms: int = 0
+    epoch: Int32
+    timestamp_ms: Annotated[Int64, Tag(0)] = 0
     """When the assignment was computed; 0: it was not."""
 
 
-TARGET_EPOCH: Final = ValueSchema(
-    "target assignment",
-    TargetEpoch,
-    Field("epoch", INT32),
-    Field("timestamp_ms", INT64, tag=0, default=0),
-)
+TARGET_EPOCH: Final = ValueSchema[TargetEpoch]("target assignment", TargetEpoch)

@@ -12,22 +12,14 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.every_kind.group_record import GROUP, RecordType
-from drumlin.coordination.internal_records.record_fields import STRING_BYTES_MAX
-from drumlin.coordination.internal_records.record_schema import (
-    INT32,
-    INT64,
-    STRING,
-    ByHand,
-    Field,
-    KeySchema,
-    ValueSchema,
-)
-from drumlin.coordination.internal_records.record_schema import UUID as TOPIC_ID
+from drumlin.coordination.groups.every_kind.group_record import RecordType
+from drumlin.coordination.internal_records.record_schema import ByHand, KeySchema, ValueSchema
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.schema.declaration import Tag, Versions, message
+from drumlin.wire.schema.types import STRING_BYTES_MAX, Int32, Int64
 from drumlin.wire.uvarint import uvarint
 
 _OFFSET_KEY_TYPES: Final = (0, 1)
@@ -63,7 +55,7 @@ class OffsetKey(NamedTuple):
 
     group_id: str
     topic: str
-    partition: int
+    partition: Int32
 
 
 class CommittedOffset(NamedTuple):
@@ -210,40 +202,35 @@ def facts_of(data: bytes) -> OffsetFacts:
 _uuid = lru_cache(maxsize=4096)(lambda data: UUID(bytes=data))
 
 
-def _committed_offset(
-    offset: int,
-    leader_epoch: int,
-    metadata: str,
-    commit_timestamp_ms: int,
-    expire_timestamp_ms: int,
-    topic_id: UUID | None,
-) -> CommittedOffset:
+@message
+class _OffsetFields:
+    offset: Int64
+    leader_epoch: Annotated[Int32, Versions(_OFFSET_VERSION_WITH_LEADER_EPOCH)] = NO_LEADER_EPOCH
+    metadata: str
+    commit_timestamp_ms: Int64
+    expire_timestamp_ms: Annotated[
+        Int64, Versions(_OFFSET_VERSION_WITH_EXPIRY, _OFFSET_VERSION_WITH_EXPIRY)
+    ] = _NONE
+    topic_id: Annotated[UUID | None, Versions(_OFFSET_VERSION_WITH_TOPIC_ID), Tag(0)] = None
+
+
+def _committed_offset(fields: _OffsetFields) -> CommittedOffset:
+    expire_timestamp_ms = fields.expire_timestamp_ms
     return CommittedOffset(
-        offset,
-        leader_epoch,
-        metadata,
-        commit_timestamp_ms,
+        fields.offset,
+        fields.leader_epoch,
+        fields.metadata,
+        fields.commit_timestamp_ms,
         None if expire_timestamp_ms == _NONE else expire_timestamp_ms,
-        topic_id if topic_id is not None and topic_id.int else None,
+        fields.topic_id,
     )
 
 
 #: Encoded by `pack_offsets`: many at a time, in the version that each one needs.
 _COMMITTED_OFFSET: Final = ValueSchema(
     "committed offset",
+    _OffsetFields,
     _committed_offset,
-    Field("offset", INT64),
-    Field("leader_epoch", INT32, since=_OFFSET_VERSION_WITH_LEADER_EPOCH, default=NO_LEADER_EPOCH),
-    Field("metadata", STRING),
-    Field("commit_timestamp_ms", INT64),
-    Field(
-        "expire_timestamp_ms",
-        INT64,
-        since=_OFFSET_VERSION_WITH_EXPIRY,
-        until=_OFFSET_VERSION_WITH_EXPIRY,
-        default=_NONE,
-    ),
-    Field("topic_id", TOPIC_ID, since=_OFFSET_VERSION_WITH_TOPIC_ID, tag=0),
     last_version=_LAST_VERSION,
     first_flexible_version=_OFFSET_VERSION_WITH_TOPIC_ID,
 )
@@ -265,11 +252,6 @@ def offset_key_start(group_id: str, topic: str) -> bytes:
 _VALUE: Final = ByHand(encode_offset, decode_offset)
 #: The older type comes first: what is written is of the last one.
 RECORD_TYPES: Final = tuple(
-    RecordType(
-        None,
-        OffsetKey,
-        KeySchema(key_type, OffsetKey, GROUP, Field("topic", STRING), Field("partition", INT32)),
-        _VALUE,
-    )
+    RecordType(None, OffsetKey, KeySchema(key_type, OffsetKey), _VALUE)
     for key_type in _OFFSET_KEY_TYPES
 )

@@ -19,7 +19,7 @@ from drumlin.coordination.groups.consumer import records as consumer_records
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey, RecordType
 from drumlin.coordination.groups.offsets import offset_records
 from drumlin.coordination.groups.share import records as share_records
-from drumlin.coordination.internal_records.record_fields import FieldReader
+from drumlin.coordination.internal_records.record_schema import number_of
 
 _ALL: Final[tuple[RecordType, ...]] = (
     *offset_records.RECORD_TYPES,
@@ -41,11 +41,10 @@ def decode_key(data: bytes) -> RecordKey | None:
     Raises:
         UnreadableRecord: the bytes are no key at all.
     """
-    reader = FieldReader(data)
-    record_type = _BY_KEY_TYPE.get(reader.int16())
+    record_type = _BY_KEY_TYPE.get(number_of(data))
     if record_type is None:
         return None
-    key: RecordKey = record_type.key.read(reader)
+    key: RecordKey = record_type.key.decode(data)
     return key
 
 

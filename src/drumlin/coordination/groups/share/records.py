@@ -13,30 +13,18 @@ Values are written and read as Kafka 4.3 does. A tombstone of type 11 ends the g
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
-from drumlin.coordination.groups.every_kind.group_record import (
-    MEMBER,
-    TOPIC_PARTITIONS,
-    record_type,
-)
+from drumlin.coordination.groups.every_kind import group_record
+from drumlin.coordination.groups.every_kind.group_record import record_type
 from drumlin.coordination.groups.every_kind.kind import GroupKind
 from drumlin.coordination.groups.every_kind.target_epoch import TARGET_EPOCH
-from drumlin.coordination.internal_records.record_schema import (
-    INT8,
-    INT32,
-    INT64,
-    NULLABLE_STRING,
-    STRING,
-    Array,
-    Field,
-    Struct,
-    ValueSchema,
-)
-from drumlin.coordination.internal_records.record_schema import UUID as TOPIC_ID
+from drumlin.coordination.internal_records.record_schema import ValueSchema
+from drumlin.wire.schema.declaration import message
+from drumlin.wire.schema.types import Int8, Int32, Int64
 
 #: Topic id -> partitions, ascending.
 Assignment = Mapping[UUID, tuple[int, ...]]
@@ -89,8 +77,8 @@ class ShareMemberMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupMetadata:
-    epoch: int
-    metadata_hash: int
+    epoch: Int32
+    metadata_hash: Int64
     """A hash of the subscribed topics; if it changes, the group is assigned again."""
 
 
@@ -120,96 +108,134 @@ class StatePartitionMetadata:
     deleting: Mapping[UUID, str] = field(default_factory=dict)
 
 
-def _member(
-    rack_id: str | None, client_id: str, client_host: str, topics: list[str]
-) -> ShareMemberMetadata:
-    return ShareMemberMetadata(rack_id, client_id, client_host, tuple(sorted(topics)))
+# -- what is written -----------------------------------------------------------------------
 
 
-def _assignment(topics: list[tuple[UUID, list[int]]]) -> Assignment:
-    return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in topics}
+@message
+class _AssignmentFields:
+    topics: tuple[group_record.TopicPartitions, ...]
 
 
-def _parts_of_assignment(value: Assignment) -> tuple[Any, ...]:
-    return ([(topic_id, sorted(partitions)) for topic_id, partitions in value.items()],)
+@message
+class _CurrentFields:
+    epoch: Int32
+    previous_epoch: Int32
+    state: Int8
+    topics: tuple[group_record.TopicPartitions, ...]
 
 
-def _current(
-    epoch: int, previous_epoch: int, state: int, topics: list[tuple[UUID, list[int]]]
-) -> ShareCurrent:
-    return ShareCurrent(epoch, previous_epoch, _assignment(topics), state)
+@message
+class _NamedTopic:
+    topic_id: UUID
+    name: str
 
 
-def _parts_of_current(value: ShareCurrent) -> tuple[Any, ...]:
-    assignment = _parts_of_assignment(value.assignment)
-    return value.epoch, value.previous_epoch, value.state, *assignment
+@message
+class _NamedPartitions:
+    topic_id: UUID
+    name: str
+    partitions: tuple[Int32, ...]
 
 
-def _state_partitions(
-    initializing: list[tuple[UUID, str, list[int]]],
-    initialized: list[tuple[UUID, str, list[int]]],
-    deleting: list[tuple[UUID, str]],
-) -> StatePartitionMetadata:
-    return StatePartitionMetadata(_by_id(initializing), _by_id(initialized), dict(deleting))
+@message
+class _StatePartitionFields:
+    initializing: tuple[_NamedPartitions, ...]
+    initialized: tuple[_NamedPartitions, ...]
+    deleting: tuple[_NamedTopic, ...]
 
 
-def _by_id(topics: list[tuple[UUID, str, list[int]]]) -> dict[UUID, TopicPartitions]:
-    return {each[0]: TopicPartitions(each[1], frozenset(each[2])) for each in topics}
+def _read_member(fields: ShareMemberMetadata) -> ShareMemberMetadata:
+    return replace(fields, topics=tuple(sorted(fields.topics)))
 
 
-def _parts_of_state_partitions(value: StatePartitionMetadata) -> tuple[Any, ...]:
+def _read_topics(topics: tuple[group_record.TopicPartitions, ...]) -> Assignment:
+    return {each.topic_id: tuple(sorted(each.partitions)) for each in topics}
+
+
+def _topics(value: Assignment) -> tuple[group_record.TopicPartitions, ...]:
+    return tuple(
+        group_record.TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(partitions)))
+        for topic_id, partitions in value.items()
+    )
+
+
+def _read_assignment(fields: _AssignmentFields) -> Assignment:
+    return _read_topics(fields.topics)
+
+
+def _assignment_fields(value: Assignment) -> _AssignmentFields:
+    return _AssignmentFields(topics=_topics(value))
+
+
+def _read_current(fields: _CurrentFields) -> ShareCurrent:
+    assignment = _read_topics(fields.topics)
+    return ShareCurrent(fields.epoch, fields.previous_epoch, assignment, fields.state)
+
+
+def _current_fields(value: ShareCurrent) -> _CurrentFields:
+    return _CurrentFields(
+        epoch=value.epoch,
+        previous_epoch=value.previous_epoch,
+        state=value.state,
+        topics=_topics(value.assignment),
+    )
+
+
+def _read_state_partitions(fields: _StatePartitionFields) -> StatePartitionMetadata:
+    return StatePartitionMetadata(
+        _by_id(fields.initializing),
+        _by_id(fields.initialized),
+        {each.topic_id: each.name for each in fields.deleting},
+    )
+
+
+def _by_id(topics: tuple[_NamedPartitions, ...]) -> dict[UUID, TopicPartitions]:
+    return {
+        each.topic_id: TopicPartitions(each.name, frozenset(each.partitions)) for each in topics
+    }
+
+
+def _state_partition_fields(value: StatePartitionMetadata) -> _StatePartitionFields:
     initializing, initialized = (
-        [(topic_id, topic.name, sorted(topic.partitions)) for topic_id, topic in topics.items()]
+        tuple(
+            _NamedPartitions(
+                topic_id=topic_id, name=topic.name, partitions=tuple(sorted(topic.partitions))
+            )
+            for topic_id, topic in topics.items()
+        )
         for topics in (value.initializing, value.initialized)
     )
-    return initializing, initialized, list(value.deleting.items())
+    deleting = tuple(
+        _NamedTopic(topic_id=topic_id, name=name) for topic_id, name in value.deleting.items()
+    )
+    return _StatePartitionFields(
+        initializing=initializing, initialized=initialized, deleting=deleting
+    )
 
 
-MEMBER_METADATA: Final = ValueSchema(
-    "share group member",
-    _member,
-    Field("rack_id", NULLABLE_STRING),
-    Field("client_id", STRING),
-    Field("client_host", STRING),
-    Field("topics", Array(STRING)),
-)
-GROUP_METADATA: Final = ValueSchema(
-    "share group",
-    ShareGroupMetadata,
-    Field("epoch", INT32),
-    Field("metadata_hash", INT64),
-)
+MEMBER_METADATA: Final = ValueSchema("share group member", ShareMemberMetadata, _read_member)
+GROUP_METADATA: Final = ValueSchema[ShareGroupMetadata]("share group", ShareGroupMetadata)
 ASSIGNMENT: Final = ValueSchema(
     "target assignment of a member of a share group",
-    _assignment,
-    Field("topics", TOPIC_PARTITIONS),
-    parts_of=_parts_of_assignment,
+    _AssignmentFields,
+    _read_assignment,
+    _assignment_fields,
 )
 CURRENT: Final = ValueSchema(
-    "assignment of a member of a share group",
-    _current,
-    Field("epoch", INT32),
-    Field("previous_epoch", INT32),
-    Field("state", INT8),
-    Field("topics", TOPIC_PARTITIONS),
-    parts_of=_parts_of_current,
+    "assignment of a member of a share group", _CurrentFields, _read_current, _current_fields
 )
-_NAMED_TOPIC: Final = (Field("topic_id", TOPIC_ID), Field("name", STRING))
-_WITH_PARTITIONS: Final = Struct(*_NAMED_TOPIC, Field("partitions", Array(INT32)))
 STATE_PARTITIONS: Final = ValueSchema(
     "partitions of a share group",
-    _state_partitions,
-    Field("initializing", Array(_WITH_PARTITIONS)),
-    Field("initialized", Array(_WITH_PARTITIONS)),
-    Field("deleting", Array(Struct(*_NAMED_TOPIC))),
-    parts_of=_parts_of_state_partitions,
+    _StatePartitionFields,
+    _read_state_partitions,
+    _state_partition_fields,
 )
 
 RECORD_TYPES: Final = (
-    record_type(10, GroupKind.SHARE, ShareMemberKey, MEMBER_METADATA, MEMBER),
+    record_type(10, GroupKind.SHARE, ShareMemberKey, MEMBER_METADATA),
     record_type(11, GroupKind.SHARE, ShareGroupKey, GROUP_METADATA, ends_group=True),
     record_type(12, GroupKind.SHARE, ShareTargetKey, TARGET_EPOCH),
-    record_type(13, GroupKind.SHARE, ShareTargetMemberKey, ASSIGNMENT, MEMBER),
-    record_type(14, GroupKind.SHARE, ShareCurrentKey, CURRENT, MEMBER),
+    record_type(13, GroupKind.SHARE, ShareTargetMemberKey, ASSIGNMENT),
+    record_type(14, GroupKind.SHARE, ShareCurrentKey, CURRENT),
     record_type(15, GroupKind.SHARE, StatePartitionMetadataKey, STATE_PARTITIONS),
 )

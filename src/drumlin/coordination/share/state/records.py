@@ -10,28 +10,21 @@ later snapshot makes redundant is deleted from the log's start (`shard.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
-from drumlin.coordination.internal_records.record_fields import FieldReader
 from drumlin.coordination.internal_records.record_schema import (
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    Array,
-    Field,
     KeySchema,
-    Struct,
     ValueSchema,
+    number_of,
 )
-from drumlin.coordination.internal_records.record_schema import UUID as TOPIC_ID
 from drumlin.coordination.share.state.state import (
     UNKNOWN_COUNT,
     SharePartitionKey,
     ShareState,
     StateBatch,
 )
+from drumlin.wire.schema.declaration import Tag, message
+from drumlin.wire.schema.types import Int32, Int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,98 +59,81 @@ class Update:
 ShareRecord = tuple[SharePartitionKey, Snapshot | Update | None]
 
 
-def _snapshot(
-    snapshot_epoch: int,
-    state_epoch: int,
-    leader_epoch: int,
-    start_offset: int,
-    created_ms: int,
-    written_ms: int,
-    batches: list[tuple[Any, ...]],
-    count: int,
-) -> Snapshot:
-    state = ShareState(state_epoch, leader_epoch, start_offset, count, _batches(batches))
-    return Snapshot(snapshot_epoch, state, created_ms, written_ms)
+# -- what is written -----------------------------------------------------------------------
 
 
-def _parts_of_snapshot(value: Snapshot) -> tuple[Any, ...]:
+@message
+class _SnapshotFields:
+    snapshot_epoch: Int32
+    state_epoch: Int32
+    leader_epoch: Int32
+    start_offset: Int64
+    created_ms: Int64
+    written_ms: Int64
+    batches: tuple[StateBatch, ...]
+    delivery_complete_count: Annotated[Int32, Tag(0)] = UNKNOWN_COUNT
+
+
+@message
+class _UpdateFields:
+    snapshot_epoch: Int32
+    leader_epoch: Int32
+    start_offset: Int64
+    batches: tuple[StateBatch, ...]
+    delivery_complete_count: Annotated[Int32, Tag(0)] = UNKNOWN_COUNT
+
+
+def _read_snapshot(fields: _SnapshotFields) -> Snapshot:
+    state = ShareState(
+        fields.state_epoch,
+        fields.leader_epoch,
+        fields.start_offset,
+        fields.delivery_complete_count,
+        fields.batches,
+    )
+    return Snapshot(fields.snapshot_epoch, state, fields.created_ms, fields.written_ms)
+
+
+def _snapshot_fields(value: Snapshot) -> _SnapshotFields:
     state = value.state
-    return (
-        value.snapshot_epoch,
-        state.state_epoch,
-        state.leader_epoch,
-        state.start_offset,
-        value.created_ms,
-        value.written_ms,
-        state.batches,
-        state.delivery_complete_count,
+    return _SnapshotFields(
+        snapshot_epoch=value.snapshot_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        created_ms=value.created_ms,
+        written_ms=value.written_ms,
+        batches=state.batches,
+        delivery_complete_count=state.delivery_complete_count,
     )
 
 
-def _update(
-    snapshot_epoch: int,
-    leader_epoch: int,
-    start_offset: int,
-    batches: list[tuple[Any, ...]],
-    count: int,
-) -> Update:
-    state = ShareState(-1, leader_epoch, start_offset, count, _batches(batches))
-    return Update(snapshot_epoch, state)
+def _read_update(fields: _UpdateFields) -> Update:
+    state = ShareState(
+        -1,
+        fields.leader_epoch,
+        fields.start_offset,
+        fields.delivery_complete_count,
+        fields.batches,
+    )
+    return Update(fields.snapshot_epoch, state)
 
 
-def _parts_of_update(value: Update) -> tuple[Any, ...]:
+def _update_fields(value: Update) -> _UpdateFields:
     state = value.state
-    return (
-        value.snapshot_epoch,
-        state.leader_epoch,
-        state.start_offset,
-        state.batches,
-        state.delivery_complete_count,
+    return _UpdateFields(
+        snapshot_epoch=value.snapshot_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        batches=state.batches,
+        delivery_complete_count=state.delivery_complete_count,
     )
 
 
-def _batches(batches: list[tuple[Any, ...]]) -> tuple[StateBatch, ...]:
-    return tuple(map(StateBatch._make, batches))
-
-
-_BATCHES: Final = (
-    Field(
-        "batches",
-        Array(
-            Struct(
-                Field("first_offset", INT64),
-                Field("last_offset", INT64),
-                Field("delivery_state", INT8),
-                Field("delivery_count", INT16),
-            )
-        ),
-    ),
-    Field("delivery_complete_count", INT32, tag=0, default=UNKNOWN_COUNT),
-)
-SNAPSHOT: Final = ValueSchema(
-    "share snapshot",
-    _snapshot,
-    Field("snapshot_epoch", INT32),
-    Field("state_epoch", INT32),
-    Field("leader_epoch", INT32),
-    Field("start_offset", INT64),
-    Field("created_ms", INT64),
-    Field("written_ms", INT64),
-    *_BATCHES,
-    parts_of=_parts_of_snapshot,
-)
-UPDATE: Final = ValueSchema(
-    "share update",
-    _update,
-    Field("snapshot_epoch", INT32),
-    Field("leader_epoch", INT32),
-    Field("start_offset", INT64),
-    *_BATCHES,
-    parts_of=_parts_of_update,
-)
-_KEY: Final = (Field("group_id", STRING), Field("topic_id", TOPIC_ID), Field("partition", INT32))
-_SNAPSHOT_KEY: Final = KeySchema(0, SharePartitionKey, *_KEY)
-_UPDATE_KEY: Final = KeySchema(1, SharePartitionKey, *_KEY)
+SNAPSHOT: Final = ValueSchema("share snapshot", _SnapshotFields, _read_snapshot, _snapshot_fields)
+UPDATE: Final = ValueSchema("share update", _UpdateFields, _read_update, _update_fields)
+_SNAPSHOT_KEY: Final = KeySchema(0, SharePartitionKey)
+_UPDATE_KEY: Final = KeySchema(1, SharePartitionKey)
 
 
 def encode_record(record: ShareRecord) -> tuple[bytes, bytes | None]:
@@ -178,9 +154,8 @@ def decode_key(data: bytes) -> tuple[SharePartitionKey, bool] | None:
     Raises:
         UnreadableRecord: the bytes are no key at all.
     """
-    reader = FieldReader(data)
-    key_type = reader.int16()
+    key_type = number_of(data)
     for schema in (_SNAPSHOT_KEY, _UPDATE_KEY):
         if key_type == schema.key_type:
-            return schema.read(reader), schema is _SNAPSHOT_KEY
+            return schema.decode(data), schema is _SNAPSHOT_KEY
     return None

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.storage.directory.partition_metadata import decode_uuid, encode_uuid
+from drumlin.wire.schema.types import Int8, Int16, Int32, Int64
 
 #: No start yet: the partition's leader chooses one by the group's share.auto.offset.reset.
 UNINITIALIZED_OFFSET: Final = -1
@@ -37,10 +38,10 @@ class StoredRecordState(IntEnum):
 class StateBatch(NamedTuple):
     """Neighbouring records in the same state."""
 
-    first_offset: int
-    last_offset: int
-    delivery_state: int
-    delivery_count: int
+    first_offset: Int64
+    last_offset: Int64
+    delivery_state: Int8
+    delivery_count: Int16
 
 
 class ShareState(NamedTuple):
@@ -58,7 +59,7 @@ class SharePartitionKey(NamedTuple):
 
     group_id: str
     topic_id: UUID
-    partition: int
+    partition: Int32
 
     @property
     def coordinator_key(self) -> str:

@@ -1,1 +1,0 @@
-"""Encoders and decoders for any message, compiled from kio's classes."""

@@ -1,0 +1,43 @@
+"""Python source that is being written: its lines, and the values that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Source:
+    """The body of one function."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._indent = 1
+        self._names: dict[str, Any] = {}
+
+    def line(self, text: str) -> None:
+        self._lines.append("    " * self._indent + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """What is written meanwhile stands below `head`."""
+        self.line(head)
+        self._indent += 1
+        yield
+        self._indent -= 1
+
+    def name(self, prefix: str, value: Any) -> str:
+        """A name under which the source finds the value."""
+        for known, other in self._names.items():
+            if other is value and known.startswith(f"_{prefix}"):
+                return known
+        name = f"_{prefix}{len(self._names)}"
+        self._names[name] = value
+        return name
+
+    def function(self, head: str, what: str) -> Any:
+        """The function `head`; `what` is named in tracebacks."""
+        name = head[: head.index("(")]
+        text = "\n".join((f"def {head}:", *self._lines))
+        exec(compile(text, f"<{what}>", "exec"), self._names)  # noqa: S102
+        return self._names[name]
