@@ -15,12 +15,15 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
-    from kio.schema.alter_configs.v2.request import AlterConfigsResource as Replaced
-    from kio.schema.incremental_alter_configs.v1.request import AlterConfigsResource as Changed
-
     from drumlin.broker.parts.parts import BrokerData
     from drumlin.metadata.image import Resource
     from drumlin.metadata.store.store import Alteration
+    from drumlin.wire.protocol.alter_configs import (
+        AlterConfigsResource as Replaced,
+    )
+    from drumlin.wire.protocol.incremental_alter_configs import (
+        AlterConfigsResource as Changed,
+    )
 
 R = TypeVar("R", bound="Replaced | Changed")
 #: Per resource; only some hundred keys have a meaning.

@@ -14,21 +14,23 @@ from drumlin.coordination.transactions.transaction import CLASSIC_VERSION
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.add_offsets_to_txn import AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
-    from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
+    from drumlin.wire.protocol.add_offsets_to_txn import (
+        AddOffsetsToTxnRequest,
+    )
 
 _FENCED_FROM: Final = 2
 
 
 async def handle(
-    context: RequestContext, request: AddOffsetsToTxnRequest, shape: Shape
+    context: RequestContext, request: AddOffsetsToTxnRequest, _: Shape
 ) -> AddOffsetsToTxnResponse:
     code = await _add(context, request)
     if code is ErrorCode.producer_fenced and context.version < _FENCED_FROM:
         code = ErrorCode.invalid_producer_epoch
-    return shape("AddOffsetsToTxnResponse", throttle_time=ZERO, error_code=code)
+    return AddOffsetsToTxnResponse(throttle_time=ZERO, error_code=code)
 
 
 async def _add(context: RequestContext, request: AddOffsetsToTxnRequest) -> ErrorCode:

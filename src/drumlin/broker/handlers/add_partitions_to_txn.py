@@ -23,15 +23,17 @@ from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.add_partitions_to_txn import (
-        AddPartitionsToTxnPartitionResult,
         AddPartitionsToTxnRequest,
-        AddPartitionsToTxnResponse,
-        AddPartitionsToTxnResult,
         AddPartitionsToTxnTopic,
-        AddPartitionsToTxnTopicResult,
         AddPartitionsToTxnTransaction,
     )
 
@@ -46,7 +48,7 @@ Codes = list[tuple[TopicPartition, ErrorCode]]
 async def handle(
     context: RequestContext,
     request: AddPartitionsToTxnRequest,
-    shape: Shape,
+    _: Shape,
 ) -> AddPartitionsToTxnResponse:
     if request.transactions is None:
         codes = await _add(
@@ -57,7 +59,7 @@ async def handle(
             request.v3_and_below_topics,
             client_version=CLASSIC_VERSION,
         )
-        return await _respond(shape, codes)
+        return await _respond(codes)
 
     async def answer(each: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         codes = await _add(
@@ -69,16 +71,14 @@ async def handle(
             client_version=EPOCH_BUMP_VERSION,
             verify_only=each.verify_only,
         )
-        return shape(
-            "AddPartitionsToTxnResult",
+        return AddPartitionsToTxnResult(
             transactional_id=each.transactional_id,
-            topic_results=await _topics(shape, codes),
+            topic_results=await _topics(codes),
         )
 
     # Side by side, as each may wait for replicas.
     results = await side_by_side(answer, request.transactions)
-    return shape(
-        "AddPartitionsToTxnResponse",
+    return AddPartitionsToTxnResponse(
         throttle_time=ZERO,
         error_code=ErrorCode.none,
         results_by_transaction=tuple(results),
@@ -148,19 +148,16 @@ async def _not_added(
     return told
 
 
-async def _respond(shape: Shape, codes: Codes) -> AddPartitionsToTxnResponse:
-    topics = await _topics(shape, codes)
-    return shape(
-        "AddPartitionsToTxnResponse", throttle_time=ZERO, results_by_topic_v3_and_below=topics
-    )
+async def _respond(codes: Codes) -> AddPartitionsToTxnResponse:
+    topics = await _topics(codes)
+    return AddPartitionsToTxnResponse(throttle_time=ZERO, results_by_topic_v3_and_below=topics)
 
 
-async def _topics(shape: Shape, codes: Codes) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+async def _topics(codes: Codes) -> tuple[AddPartitionsToTxnTopicResult, ...]:
     by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for (topic, index), code in codes:
         by_topic.setdefault(topic, []).append(
-            shape(
-                "AddPartitionsToTxnPartitionResult",
+            AddPartitionsToTxnPartitionResult(
                 partition_index=index,
                 partition_error_code=code,
             )
@@ -169,6 +166,6 @@ async def _topics(shape: Shape, codes: Codes) -> tuple[AddPartitionsToTxnTopicRe
     topics = []
     for name, results in by_topic.items():
         told = settled(tuple(results))
-        topics.append(shape("AddPartitionsToTxnTopicResult", name=name, results_by_partition=told))
+        topics.append(AddPartitionsToTxnTopicResult(name=name, results_by_partition=told))
         await give_way()
     return settled(tuple(topics))

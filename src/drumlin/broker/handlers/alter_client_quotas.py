@@ -12,13 +12,18 @@ from drumlin.broker.rights.quotas import check_alteration
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.alter_client_quotas import (
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
-    from kio.schema.alter_client_quotas.v1.request import EntityData as Named
-    from kio.schema.alter_client_quotas.v1.response import (
-        AlterClientQuotasResponse,
-        EntryData,
+    from drumlin.wire.protocol.alter_client_quotas import (
+        AlterClientQuotasRequest,
+    )
+    from drumlin.wire.protocol.alter_client_quotas import (
+        EntityData as Named,
     )
 
 #: Types and names; of one type the last name counts.
@@ -26,7 +31,7 @@ _Entity = tuple[tuple[str, str | None], ...]
 
 
 async def handle(
-    _: RequestContext, request: AlterClientQuotasRequest, shape: Shape
+    _: RequestContext, request: AlterClientQuotasRequest, __: Shape
 ) -> AlterClientQuotasResponse:
     outcomes: dict[_Entity, KafkaError | None] = {}
     for entry in request.entries:
@@ -43,9 +48,9 @@ async def handle(
             outcomes[entity] = refusal.with_traceback(None)  # it would refer to this very frame
     entries = []
     for entity, error in outcomes.items():
-        entries.append(_entry(shape, entity, error))
+        entries.append(_entry(entity, error))
         await give_way()
-    return shape("AlterClientQuotasResponse", throttle_time=ZERO, entries=tuple(entries))
+    return AlterClientQuotasResponse(throttle_time=ZERO, entries=tuple(entries))
 
 
 async def _names(entity: tuple[Named, ...]) -> dict[str, str | None]:
@@ -56,13 +61,11 @@ async def _names(entity: tuple[Named, ...]) -> dict[str, str | None]:
     return names
 
 
-def _entry(shape: Shape, entity: _Entity, error: KafkaError | None) -> EntryData:
-    return shape(
-        "EntryData",
+def _entry(entity: _Entity, error: KafkaError | None) -> EntryData:
+    return EntryData(
         error_code=error.code if error else ErrorCode.none,
         error_message=error.message if error else None,
         entity=tuple(
-            shape("EntityData", entity_type=entity_type, entity_name=name)
-            for entity_type, name in entity
+            EntityData(entity_type=entity_type, entity_name=name) for entity_type, name in entity
         ),
     )

@@ -18,10 +18,13 @@ from drumlin.broker.configs.config_changes import (
 from drumlin.broker.configs.config_requests import alter_or_check, answer_each
 from drumlin.broker.context import RequestContext
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.alter_configs import AlterConfigsResponse
 
 if TYPE_CHECKING:
-    from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
-    from kio.schema.alter_configs.v2.response import AlterConfigsResponse
+    from drumlin.wire.protocol.alter_configs import (
+        AlterConfigsRequest,
+        AlterConfigsResource,
+    )
 
 
 async def handle(
@@ -38,4 +41,4 @@ async def handle(
         await alter_or_check(broker, resource, alteration, configs, request.validate_only)
 
     responses = await answer_each(request.resources, shape, alter)
-    return shape("AlterConfigsResponse", throttle_time=ZERO, responses=responses)
+    return AlterConfigsResponse(throttle_time=ZERO, responses=responses)

@@ -18,26 +18,26 @@ from drumlin.metadata.image import PartitionId
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.alter_partition_reassignments.v1.request import (
+    from drumlin.metadata.image import PartitionState
+    from drumlin.wire.protocol.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         ReassignablePartition,
         ReassignableTopic,
     )
-    from kio.schema.alter_partition_reassignments.v1.response import (
-        AlterPartitionReassignmentsResponse,
-        ReassignablePartitionResponse,
-    )
-
-    from drumlin.metadata.image import PartitionState
 
 #: Partitions of a topic that are asked for at once: other requests have their turn in between.
 _TOGETHER: Final = 500
 
 
 async def handle(
-    context: RequestContext, request: AlterPartitionReassignmentsRequest, shape: Shape
+    context: RequestContext, request: AlterPartitionReassignmentsRequest, _: Shape
 ) -> AlterPartitionReassignmentsResponse:
     told = []
     may_change_factor: bool = getattr(request, "allow_replication_factor_change", True)
@@ -47,16 +47,15 @@ async def handle(
         left = iter(topic.partitions)
         while some := list(islice(left, _TOGETHER)):
             if code is ErrorCode.none:
-                results += await _alter(context, shape, topic, some, may_change_factor)
+                results += await _alter(context, topic, some, may_change_factor)
             else:
                 refused = KafkaError(code)
-                results += (_result(shape, each.partition_index, refused) for each in some)
+                results += (_result(each.partition_index, refused) for each in some)
             await give_way()
-        answer = shape("ReassignableTopicResponse", name=topic.name, partitions=tuple(results))
+        answer = ReassignableTopicResponse(name=topic.name, partitions=tuple(results))
         told.append(answer)
         await give_way()
-    return shape(
-        "AlterPartitionReassignmentsResponse",
+    return AlterPartitionReassignmentsResponse(
         throttle_time=ZERO,
         allow_replication_factor_change=may_change_factor,
         error_code=code,
@@ -67,7 +66,6 @@ async def handle(
 
 async def _alter(
     context: RequestContext,
-    shape: Shape,
     topic: ReassignableTopic,
     partitions: Sequence[ReassignablePartition],
     may_change_factor: bool,
@@ -82,20 +80,17 @@ async def _alter(
         outcomes = {key.partition: outcome for key, outcome in found.items()}
     unknown = KafkaError(ErrorCode.unknown_topic_id)  # `_result` says what else that is called
     return (
-        _result(shape, each.partition_index, outcomes.get(each.partition_index, unknown))
+        _result(each.partition_index, outcomes.get(each.partition_index, unknown))
         for each in partitions
     )
 
 
-def _result(
-    shape: Shape, index: int, outcome: PartitionState | KafkaError
-) -> ReassignablePartitionResponse:
+def _result(index: int, outcome: PartitionState | KafkaError) -> ReassignablePartitionResponse:
     error = outcome if isinstance(outcome, KafkaError) else None
     if error is not None and error.code is ErrorCode.unknown_topic_id:
         message = f"there is no partition {index} of such a topic"
         error = KafkaError(ErrorCode.unknown_topic_or_partition, message)
-    return shape(
-        "ReassignablePartitionResponse",
+    return ReassignablePartitionResponse(
         partition_index=index,
         error_code=error.code if error else ErrorCode.none,
         error_message=error.message if error else None,

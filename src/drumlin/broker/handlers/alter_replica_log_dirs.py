@@ -13,17 +13,20 @@ from drumlin.broker.context import RequestContext
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDirsRequest
-    from kio.schema.alter_replica_log_dirs.v2.response import (
-        AlterReplicaLogDirPartitionResult,
-        AlterReplicaLogDirsResponse,
+    from drumlin.wire.protocol.alter_replica_log_dirs import (
+        AlterReplicaLogDirsRequest,
     )
 
 
 async def handle(
-    context: RequestContext, request: AlterReplicaLogDirsRequest, shape: Shape
+    context: RequestContext, request: AlterReplicaLogDirsRequest, _: Shape
 ) -> AlterReplicaLogDirsResponse:
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for wanted in request.dirs:
@@ -32,19 +35,15 @@ async def handle(
             for index in topic.partitions:
                 code = _move(context, wanted.path, topic.name, index)
                 told.append(
-                    shape(
-                        "AlterReplicaLogDirPartitionResult", partition_index=index, error_code=code
-                    )
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
                 )
                 await give_way()
             await give_way()
     topics = []
     for name, partitions in results.items():
-        topics.append(
-            shape("AlterReplicaLogDirTopicResult", topic_name=name, partitions=tuple(partitions))
-        )
+        topics.append(AlterReplicaLogDirTopicResult(topic_name=name, partitions=tuple(partitions)))
         await give_way()
-    return shape("AlterReplicaLogDirsResponse", throttle_time=ZERO, results=tuple(topics))
+    return AlterReplicaLogDirsResponse(throttle_time=ZERO, results=tuple(topics))
 
 
 def _move(context: RequestContext, path: str, topic: str, index: int) -> ErrorCode:

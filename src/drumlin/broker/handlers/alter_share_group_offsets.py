@@ -13,28 +13,30 @@ from drumlin.coordination.groups.share.messages import TopicOutcome
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.alter_share_group_offsets import (
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.alter_share_group_offsets.v0.request import AlterShareGroupOffsetsRequest
-    from kio.schema.alter_share_group_offsets.v0.response import (
-        AlterShareGroupOffsetsResponse,
-        AlterShareGroupOffsetsResponseTopic,
+    from drumlin.wire.protocol.alter_share_group_offsets import (
+        AlterShareGroupOffsetsRequest,
     )
 
 
 async def handle(
-    context: RequestContext, request: AlterShareGroupOffsetsRequest, shape: Shape
+    context: RequestContext, request: AlterShareGroupOffsetsRequest, _: Shape
 ) -> AlterShareGroupOffsetsResponse:
     code, message = ErrorCode.none, None
     responses: tuple[AlterShareGroupOffsetsResponseTopic, ...] = ()
     try:
         wanted = await _wanted(request)
         outcomes = await context.broker.share_groups.alter_offsets(request.group_id, wanted)
-        responses = await _topics(shape, outcomes)
+        responses = await _topics(outcomes)
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
-    return shape(
-        "AlterShareGroupOffsetsResponse",
+    return AlterShareGroupOffsetsResponse(
         throttle_time=ZERO,
         error_code=code,
         error_message=message,
@@ -55,15 +57,14 @@ async def _wanted(request: AlterShareGroupOffsetsRequest) -> list[tuple[str, dic
 
 
 async def _topics(
-    shape: Shape, outcomes: Iterable[TopicOutcome]
+    outcomes: Iterable[TopicOutcome],
 ) -> tuple[AlterShareGroupOffsetsResponseTopic, ...]:
     topics = []
     for outcome in outcomes:
         partitions = []
         for index, error in outcome.partitions.items():
             partitions.append(
-                shape(
-                    "AlterShareGroupOffsetsResponsePartition",
+                AlterShareGroupOffsetsResponsePartition(
                     partition_index=index,
                     error_code=ErrorCode.none if error is None else error.code,
                     error_message=None if error is None else error.message or error.code.name,
@@ -71,8 +72,7 @@ async def _topics(
             )
             await give_way()
         topics.append(
-            shape(
-                "AlterShareGroupOffsetsResponseTopic",
+            AlterShareGroupOffsetsResponseTopic(
                 topic_name=outcome.name,
                 topic_id=outcome.topic_id,
                 partitions=tuple(partitions),

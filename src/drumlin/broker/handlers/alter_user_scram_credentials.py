@@ -11,16 +11,19 @@ from drumlin.broker.rights.unsecured import refuse_deletion, refuse_upsertion
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.alter_user_scram_credentials import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.alter_user_scram_credentials.v0.request import AlterUserScramCredentialsRequest
-    from kio.schema.alter_user_scram_credentials.v0.response import (
-        AlterUserScramCredentialsResponse,
+    from drumlin.wire.protocol.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
     )
 
 
 async def handle(
-    _: RequestContext, request: AlterUserScramCredentialsRequest, shape: Shape
+    _: RequestContext, request: AlterUserScramCredentialsRequest, __: Shape
 ) -> AlterUserScramCredentialsResponse:
     errors: dict[str, KafkaError] = {}  # the first of each user
     for deletion in request.deletions:
@@ -32,12 +35,11 @@ async def handle(
     results = []
     for user, error in errors.items():
         results.append(
-            shape(
-                "AlterUserScramCredentialsResult",
+            AlterUserScramCredentialsResult(
                 user=user,
                 error_code=error.code,
                 error_message=error.message,
             )
         )
         await give_way()
-    return shape("AlterUserScramCredentialsResponse", throttle_time=ZERO, results=tuple(results))
+    return AlterUserScramCredentialsResponse(throttle_time=ZERO, results=tuple(results))

@@ -21,13 +21,16 @@ from drumlin.broker.apis.served import SERVED
 from drumlin.broker.context import RequestContext
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import API_KEYS, ZERO, Shape
+from drumlin.wire.protocol.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.api_versions.v4.request import ApiVersionsRequest
-    from kio.schema.api_versions.v4.response import (
-        ApiVersionsResponse,
-        FinalizedFeatureKey,
-        SupportedFeatureKey,
+    from drumlin.wire.protocol.api_versions import (
+        ApiVersionsRequest,
     )
 
 _NO_EPOCH: Final = -1
@@ -56,8 +59,7 @@ def _response(
 ) -> ApiVersionsResponse:
     served = sorted((API_KEYS[name], *SERVED[name]) for name in advertised)
     api_keys = tuple(
-        shape(
-            "ApiVersion",
+        ApiVersion(
             api_key=key,
             min_version=_PRODUCE_ADVERTISED_FROM if key == API_KEYS["produce"] else lowest,
             max_version=highest,
@@ -65,21 +67,19 @@ def _response(
         for key, lowest, highest in served
     )
     tells_features = error_code is ErrorCode.none and shape.has("SupportedFeatureKey")
-    return shape(
-        "ApiVersionsResponse",
+    return ApiVersionsResponse(
         error_code=error_code,
         api_keys=api_keys,
         throttle_time=ZERO,
         supported_features=_supported(shape) if tells_features else (),
         finalized_features_epoch=FINALIZED_EPOCH if tells_features else _NO_EPOCH,
-        finalized_features=_finalized(shape) if tells_features else (),
+        finalized_features=_finalized() if tells_features else (),
     )
 
 
 def _supported(shape: Shape) -> tuple[SupportedFeatureKey, ...]:
     return tuple(
-        shape(
-            "SupportedFeatureKey",
+        SupportedFeatureKey(
             name=each.name,
             min_version=each.lowest,
             max_version=each.highest,
@@ -89,10 +89,9 @@ def _supported(shape: Shape) -> tuple[SupportedFeatureKey, ...]:
     )
 
 
-def _finalized(shape: Shape) -> tuple[FinalizedFeatureKey, ...]:
+def _finalized() -> tuple[FinalizedFeatureKey, ...]:
     return tuple(
-        shape(
-            "FinalizedFeatureKey",
+        FinalizedFeatureKey(
             name=each.name,
             max_version_level=each.highest,
             min_version_level=each.highest,

@@ -20,15 +20,18 @@ from drumlin.distinct import each_once
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    TopicPartitions,
+)
+from drumlin.wire.protocol.consumer_group_describe import Member as DescribedMember
 
 if TYPE_CHECKING:
-    from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
-    from kio.schema.consumer_group_describe.v1.response import (
-        Assignment,
-        ConsumerGroupDescribeResponse,
-        DescribedGroup,
+    from drumlin.wire.protocol.consumer_group_describe import (
+        ConsumerGroupDescribeRequest,
     )
-    from kio.schema.consumer_group_describe.v1.response import Member as DescribedMember
 
 _PROTOCOL: Final = "consumer"
 _CLASSIC: Final = 0
@@ -44,7 +47,7 @@ async def handle(
     groups = await each_once(
         request.group_ids, lambda group_id: _describe(context, group_id, operations, shape)
     )
-    return shape("ConsumerGroupDescribeResponse", throttle_time=ZERO, groups=tuple(groups))
+    return ConsumerGroupDescribeResponse(throttle_time=ZERO, groups=tuple(groups))
 
 
 async def _describe(
@@ -61,13 +64,12 @@ async def _describe(
         return refusal
     revision, members = group.revision, []
     for member in list(group.members.values()):
-        members.append(await _member(shape, group, member))
+        members.append(await _member(group, member))
         await give_way()
     if tries_left and group.revision != revision:
         again = await _describe(context, group_id, operations, shape, tries_left - 1)
         return again
-    return shape(
-        "DescribedGroup",
+    return DescribedGroup(
         error_code=ErrorCode.none,
         error_message=None,
         group_id=group_id,
@@ -80,16 +82,15 @@ async def _describe(
     )
 
 
-async def _member(shape: Shape, group: ConsumerGroup, member: Member) -> DescribedMember:
+async def _member(group: ConsumerGroup, member: Member) -> DescribedMember:
     said = member.subscription
     has: dict[UUID, set[int]] = {}
     for partitions in (member.progress.assigned, member.progress.revoking):
         for topic_id, epochs in partitions.items():
             has.setdefault(topic_id, set()).update(epochs)
-    held = await _assignment(shape, group, has)
-    target = await _assignment(shape, group, group.targets.get(member.member_id, {}))
-    return shape(
-        "Member",
+    held = await _assignment(group, has)
+    target = await _assignment(group, group.targets.get(member.member_id, {}))
+    return DescribedMember(
         member_id=member.member_id,
         instance_id=said.group_instance_id,
         rack_id=said.rack_id,
@@ -104,20 +105,17 @@ async def _member(shape: Shape, group: ConsumerGroup, member: Member) -> Describ
     )
 
 
-async def _assignment(
-    shape: Shape, group: ConsumerGroup, partitions: Mapping[UUID, Iterable[int]]
-) -> Assignment:
+async def _assignment(group: ConsumerGroup, partitions: Mapping[UUID, Iterable[int]]) -> Assignment:
     topics = []
     for topic_id, indexes in list(partitions.items()):
         topic = group.context.topics.by_id(topic_id)
         if topic is not None:
             topics.append(
-                shape(
-                    "TopicPartitions",
+                TopicPartitions(
                     topic_id=topic_id,
                     topic_name=topic.name,
                     partitions=tuple(sorted(indexes)),
                 )
             )
         await give_way()
-    return shape("Assignment", topic_partitions=tuple(topics))
+    return Assignment(topic_partitions=tuple(topics))

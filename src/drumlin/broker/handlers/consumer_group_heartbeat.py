@@ -24,18 +24,17 @@ from drumlin.turns import give_way
 from drumlin.wire.by_hand.heartbeat_response import unchanged_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, EncodedBody, Shape
+from drumlin.wire.protocol.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.consumer_group_heartbeat.v1.request import (
-        ConsumerGroupHeartbeatRequest,
-        TopicPartitions,
-    )
-    from kio.schema.consumer_group_heartbeat.v1.response import (
-        Assignment,
-        ConsumerGroupHeartbeatResponse,
-    )
-
     from drumlin.broker.parts.parts import BrokerData
+    from drumlin.wire.protocol.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+    )
 
 _Answer: TypeAlias = "ConsumerGroupHeartbeatResponse | EncodedBody"
 
@@ -50,7 +49,7 @@ _OWNED_MAX: Final = 50_000
 
 
 async def handle(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest, shape: Shape
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest, _: Shape
 ) -> _Answer | Later[_Answer]:
     topics = request.topic_partitions
     try:
@@ -61,8 +60,8 @@ async def handle(
         heartbeat = _read(request, context, owned)
         written = context.broker.groups.consumer_heartbeat(request.group_id, heartbeat)
     except KafkaError as error:
-        return _refusal(shape, error)
-    return waiting(_respond(shape, written))
+        return _refusal(error)
+    return waiting(_respond(written))
 
 
 def _is_served(broker: BrokerData) -> bool:
@@ -118,25 +117,22 @@ async def _owned(topics: Sequence[TopicPartitions]) -> Partitions:
     return partitions
 
 
-async def _respond(shape: Shape, written: Pending[HeartbeatAnswer]) -> _Answer:
+async def _respond(written: Pending[HeartbeatAnswer]) -> _Answer:
     try:
-        return await _response(shape, await written)
+        return await _response(await written)
     except KafkaError as error:
-        return _refusal(shape, error)
+        return _refusal(error)
 
 
-async def _response(
-    shape: Shape, answer: HeartbeatAnswer
-) -> ConsumerGroupHeartbeatResponse | EncodedBody:
+async def _response(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse | EncodedBody:
     assignment = None
     if answer.assignment is not None:
-        assignment = await _assignment(shape, answer.assignment)
+        assignment = await _assignment(answer.assignment)
     else:
         packed = unchanged_response(answer.member_id, answer.epoch, answer.heartbeat_interval_ms)
         if packed is not None:
             return packed
-    return shape(
-        "ConsumerGroupHeartbeatResponse",
+    return ConsumerGroupHeartbeatResponse(
         throttle_time=ZERO,
         error_code=ErrorCode.none,
         error_message=None,
@@ -147,19 +143,16 @@ async def _response(
     )
 
 
-async def _assignment(shape: Shape, partitions: Partitions) -> Assignment:
+async def _assignment(partitions: Partitions) -> Assignment:
     topics = []
     for topic_id, indexes in partitions.items():
-        topics.append(
-            shape("TopicPartitions", topic_id=topic_id, partitions=tuple(sorted(indexes)))
-        )
+        topics.append(TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(indexes))))
         await give_way()
-    return shape("Assignment", topic_partitions=tuple(topics))
+    return Assignment(topic_partitions=tuple(topics))
 
 
-def _refusal(shape: Shape, error: KafkaError) -> ConsumerGroupHeartbeatResponse:
-    return shape(
-        "ConsumerGroupHeartbeatResponse",
+def _refusal(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
         throttle_time=ZERO,
         error_code=error.code,
         error_message=error.message,

@@ -9,19 +9,21 @@ from drumlin.broker.rights.acl_elements import check_elements
 from drumlin.broker.rights.unsecured import no_acls
 from drumlin.turns import give_way
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.create_acls import AclCreationResult, CreateAclsResponse
 
 if TYPE_CHECKING:
-    from kio.schema.create_acls.v3.request import CreateAclsRequest
-    from kio.schema.create_acls.v3.response import CreateAclsResponse
+    from drumlin.wire.protocol.create_acls import (
+        CreateAclsRequest,
+    )
 
 
-async def handle(_: RequestContext, request: CreateAclsRequest, shape: Shape) -> CreateAclsResponse:
+async def handle(_: RequestContext, request: CreateAclsRequest, __: Shape) -> CreateAclsResponse:
     for each in request.creations:
         check_elements(
             each.resource_type, each.resource_pattern_type, each.operation, each.permission_type
         )
         await give_way()
     refused = no_acls()
-    result = shape("AclCreationResult", error_code=refused.code, error_message=refused.message)
+    result = AclCreationResult(error_code=refused.code, error_message=refused.message)
     results = (result,) * len(request.creations)
-    return shape("CreateAclsResponse", throttle_time=ZERO, results=results)
+    return CreateAclsResponse(throttle_time=ZERO, results=results)

@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import ANONYMOUS, NO_TIME, no_tokens
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.create_delegation_token import CreateDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
-    from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
+    from drumlin.wire.protocol.create_delegation_token import (
+        CreateDelegationTokenRequest,
+    )
 
 _WITH_OWNER: Final = 3
 
 
 async def handle(
-    context: RequestContext, request: CreateDelegationTokenRequest, shape: Shape
+    context: RequestContext, request: CreateDelegationTokenRequest, _: Shape
 ) -> CreateDelegationTokenResponse:
     requester_type, requester_name = ANONYMOUS
     owner_type, owner_name = ANONYMOUS
     if context.version >= _WITH_OWNER and request.owner_principal_name:
         owner_type, owner_name = request.owner_principal_type or "", request.owner_principal_name
-    return shape(
-        "CreateDelegationTokenResponse",
+    return CreateDelegationTokenResponse(
         error_code=no_tokens(),
         principal_type=owner_type,
         principal_name=owner_name,

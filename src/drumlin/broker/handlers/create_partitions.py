@@ -21,45 +21,43 @@ from drumlin.broker.topics.topics import (
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.create_partitions import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.create_partitions.v3.request import (
+    from drumlin.wire.protocol.create_partitions import (
         CreatePartitionsRequest,
         CreatePartitionsTopic,
-    )
-    from kio.schema.create_partitions.v3.response import (
-        CreatePartitionsResponse,
-        CreatePartitionsTopicResult,
     )
 
 
 async def handle(
-    context: RequestContext, request: CreatePartitionsRequest, shape: Shape
+    context: RequestContext, request: CreatePartitionsRequest, _: Shape
 ) -> CreatePartitionsResponse:
     broker = context.broker
-    single, refused = await _sort(shape, request.topics)
+    single, refused = await _sort(request.topics)
     try:
         if request.timeout <= ZERO:
             raise KafkaError(ErrorCode.request_timed_out)
         await check_added_total(broker, map(_growth, single))
     except KafkaError as error:
-        results = refused + await _refuse(shape, single, error)
-        return _respond(shape, results)
+        results = refused + await _refuse(single, error)
+        return _respond(results)
 
     async def grow(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
-        return await _grow(context, request, shape, topic)
+        return await _grow(context, request, topic)
 
-    return _respond(shape, refused + await side_by_side(grow, single))
+    return _respond(refused + await side_by_side(grow, single))
 
 
-def _respond(
-    shape: Shape, results: Sequence[CreatePartitionsTopicResult]
-) -> CreatePartitionsResponse:
-    return shape("CreatePartitionsResponse", throttle_time=ZERO, results=tuple(results))
+def _respond(results: Sequence[CreatePartitionsTopicResult]) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(throttle_time=ZERO, results=tuple(results))
 
 
 async def _sort(
-    shape: Shape, topics: Sequence[CreatePartitionsTopic]
+    topics: Sequence[CreatePartitionsTopic],
 ) -> tuple[list[CreatePartitionsTopic], list[CreatePartitionsTopicResult]]:
     """The topics that the request names once, and the answers for the others."""
     named: Counter[str] = Counter()
@@ -70,7 +68,7 @@ async def _sort(
     refused = []
     for name, count in named.items():
         if count > 1:
-            refused.append(_result(shape, name, refusal))
+            refused.append(_result(name, refusal))
         await give_way()
     single = []
     for topic in topics:
@@ -86,11 +84,11 @@ def _growth(topic: CreatePartitionsTopic) -> Growth:
 
 
 async def _refuse(
-    shape: Shape, topics: Sequence[CreatePartitionsTopic], error: KafkaError
+    topics: Sequence[CreatePartitionsTopic], error: KafkaError
 ) -> list[CreatePartitionsTopicResult]:
     results = []
     for topic in topics:
-        results.append(_result(shape, topic.name, error))
+        results.append(_result(topic.name, error))
         await give_way()
     return results
 
@@ -98,7 +96,6 @@ async def _refuse(
 async def _grow(
     context: RequestContext,
     request: CreatePartitionsRequest,
-    shape: Shape,
     topic: CreatePartitionsTopic,
 ) -> CreatePartitionsTopicResult:
     broker = context.broker
@@ -113,13 +110,12 @@ async def _grow(
             first_index = topic.count - len(added)
             await broker.metadata.add_partitions(topic.name, first_index, added)
     except KafkaError as error:
-        return _result(shape, topic.name, error)
-    return _result(shape, topic.name, None)
+        return _result(topic.name, error)
+    return _result(topic.name, None)
 
 
-def _result(shape: Shape, name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
-    return shape(
-        "CreatePartitionsTopicResult",
+def _result(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(
         name=name,
         error_code=error.code if error else ErrorCode.none,
         error_message=error.message if error else None,

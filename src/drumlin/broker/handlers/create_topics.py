@@ -28,13 +28,16 @@ from drumlin.broker.topics.topics import (
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.create_topics import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
-    from kio.schema.create_topics.v7.response import (
-        CreatableTopicConfigs,
-        CreatableTopicResult,
-        CreateTopicsResponse,
+    from drumlin.wire.protocol.create_topics import (
+        CreatableTopic,
+        CreateTopicsRequest,
     )
 
 #: Keys per topic; only some forty have a meaning.
@@ -58,7 +61,7 @@ async def handle(
             raise KafkaError(ErrorCode.request_timed_out)
         check_partition_total(context.broker, wanted.wishes)
     except KafkaError as error:
-        return await _respond(shape, (), wanted.names, error)
+        return await _respond((), wanted.names, error)
     # All are checked against the existing topics only: names within one request may collide.
     plans = await _plan_all(context, wanted.wishes)
 
@@ -67,17 +70,17 @@ async def handle(
 
     results = await side_by_side(create, plans)
     refusal = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
-    return await _respond(shape, results, wanted.duplicates, refusal)
+    return await _respond(results, wanted.duplicates, refusal)
 
 
 async def _respond(
-    shape: Shape, results: Sequence[CreatableTopicResult], refused: Sequence[str], error: KafkaError
+    results: Sequence[CreatableTopicResult], refused: Sequence[str], error: KafkaError
 ) -> CreateTopicsResponse:
     topics = list(results)
     for name in refused:
-        topics.append(_failed(shape, name, error))
+        topics.append(_failed(name, error))
         await give_way()
-    return shape("CreateTopicsResponse", throttle_time=ZERO, topics=tuple(topics))
+    return CreateTopicsResponse(throttle_time=ZERO, topics=tuple(topics))
 
 
 async def _sort(topics: Sequence[CreatableTopic]) -> _Sorted:
@@ -140,15 +143,14 @@ async def _create(
     validate_only: bool,
 ) -> CreatableTopicResult:
     if isinstance(plan, KafkaError):
-        return _failed(shape, name, plan)
+        return _failed(name, plan)
     topic_id = uuid.uuid4()
     if not validate_only:
         try:
             topic_id = (await create_topic(context.broker, plan)).topic_id
         except KafkaError as error:
-            return _failed(shape, name, error)
-    return shape(
-        "CreatableTopicResult",
+            return _failed(name, error)
+    return CreatableTopicResult(
         name=name,
         topic_id=topic_id,
         error_code=ErrorCode.none,
@@ -165,8 +167,7 @@ def _configs(
     if not shape.has("CreatableTopicConfigs"):
         return ()
     return tuple(
-        shape(
-            "CreatableTopicConfigs",
+        CreatableTopicConfigs(
             name=entry.name,
             value=entry.value,
             read_only=entry.is_read_only,
@@ -177,9 +178,8 @@ def _configs(
     )
 
 
-def _failed(shape: Shape, name: str, error: KafkaError) -> CreatableTopicResult:
-    return shape(
-        "CreatableTopicResult",
+def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
         name=name,
         topic_id=None,
         error_code=error.code,

@@ -11,13 +11,15 @@ from drumlin.broker.rights.acl_elements import check_elements
 from drumlin.broker.rights.unsecured import no_acls
 from drumlin.turns import give_way
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
 
 if TYPE_CHECKING:
-    from kio.schema.delete_acls.v3.request import DeleteAclsRequest
-    from kio.schema.delete_acls.v3.response import DeleteAclsResponse
+    from drumlin.wire.protocol.delete_acls import (
+        DeleteAclsRequest,
+    )
 
 
-async def handle(_: RequestContext, request: DeleteAclsRequest, shape: Shape) -> DeleteAclsResponse:
+async def handle(_: RequestContext, request: DeleteAclsRequest, __: Shape) -> DeleteAclsResponse:
     for each in request.filters:
         check_elements(
             each.resource_type_filter,
@@ -27,11 +29,10 @@ async def handle(_: RequestContext, request: DeleteAclsRequest, shape: Shape) ->
         )
         await give_way()
     refused = no_acls()
-    result = shape(
-        "DeleteAclsFilterResult",
+    result = DeleteAclsFilterResult(
         error_code=refused.code,
         error_message=refused.message,
         matching_acls=(),
     )
     results = (result,) * len(request.filters)
-    return shape("DeleteAclsResponse", throttle_time=ZERO, filter_results=results)
+    return DeleteAclsResponse(throttle_time=ZERO, filter_results=results)

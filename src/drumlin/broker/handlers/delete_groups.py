@@ -12,14 +12,16 @@ from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
-    from kio.schema.delete_groups.v2.response import DeleteGroupsResponse
+    from drumlin.wire.protocol.delete_groups import (
+        DeleteGroupsRequest,
+    )
 
 
 async def handle(
-    context: RequestContext, request: DeleteGroupsRequest, shape: Shape
+    context: RequestContext, request: DeleteGroupsRequest, _: Shape
 ) -> DeleteGroupsResponse:
     broker = context.broker
     results = []
@@ -31,6 +33,6 @@ async def handle(
                 code = await (await broker.groups.delete(group_id))
         except KafkaError as error:
             code = error.code
-        results.append(shape("DeletableGroupResult", group_id=group_id, error_code=code))
+        results.append(DeletableGroupResult(group_id=group_id, error_code=code))
         await give_way()
-    return shape("DeleteGroupsResponse", throttle_time=ZERO, results=tuple(results))
+    return DeleteGroupsResponse(throttle_time=ZERO, results=tuple(results))

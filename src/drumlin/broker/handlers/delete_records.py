@@ -16,12 +16,17 @@ from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.delete_records.v2.request import DeleteRecordsRequest
-    from kio.schema.delete_records.v2.response import DeleteRecordsResponse
-
     from drumlin.replication.partition import Partition
+    from drumlin.wire.protocol.delete_records import (
+        DeleteRecordsRequest,
+    )
 
 _NO_LOW_WATERMARK: Final = -1
 
@@ -29,7 +34,7 @@ TopicPartition = tuple[str, int]
 
 
 async def handle(
-    context: RequestContext, request: DeleteRecordsRequest, shape: Shape
+    context: RequestContext, request: DeleteRecordsRequest, _: Shape
 ) -> DeleteRecordsResponse:
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
@@ -55,11 +60,10 @@ async def handle(
             elif isinstance(failure := future.exception(), KafkaError):
                 outcomes[key] = failure.code
             await give_way()
-    return await _respond(shape, wanted, outcomes)
+    return await _respond(wanted, outcomes)
 
 
 async def _respond(
-    shape: Shape,
     wanted: Mapping[str, Iterable[int]],
     outcomes: Mapping[TopicPartition, Partition | ErrorCode],
 ) -> DeleteRecordsResponse:
@@ -74,17 +78,16 @@ async def _respond(
             else:
                 low_watermark = outcome.low_watermark
             partitions.append(
-                shape(
-                    "DeleteRecordsPartitionResult",
+                DeleteRecordsPartitionResult(
                     partition_index=index,
                     low_watermark=low_watermark,
                     error_code=code,
                 )
             )
             await give_way()
-        topics.append(shape("DeleteRecordsTopicResult", name=name, partitions=tuple(partitions)))
+        topics.append(DeleteRecordsTopicResult(name=name, partitions=tuple(partitions)))
         await give_way()
-    return shape("DeleteRecordsResponse", throttle_time=ZERO, topics=tuple(topics))
+    return DeleteRecordsResponse(throttle_time=ZERO, topics=tuple(topics))
 
 
 def _delete(context: RequestContext, topic: str, index: int, offset: int) -> Partition:

@@ -9,28 +9,29 @@ from drumlin.coordination.groups.share.messages import Deleted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.delete_share_group_offsets.v0.request import DeleteShareGroupOffsetsRequest
-    from kio.schema.delete_share_group_offsets.v0.response import (
-        DeleteShareGroupOffsetsResponse,
-        DeleteShareGroupOffsetsResponseTopic,
+    from drumlin.wire.protocol.delete_share_group_offsets import (
+        DeleteShareGroupOffsetsRequest,
     )
 
 
 async def handle(
-    context: RequestContext, request: DeleteShareGroupOffsetsRequest, shape: Shape
+    context: RequestContext, request: DeleteShareGroupOffsetsRequest, _: Shape
 ) -> DeleteShareGroupOffsetsResponse:
     code, message = ErrorCode.none, None
     responses: tuple[DeleteShareGroupOffsetsResponseTopic, ...] = ()
     try:
         names = (topic.topic_name for topic in request.topics)
         deleted = await context.broker.share_groups.delete_offsets(request.group_id, names)
-        responses = await _told(shape, deleted)
+        responses = await _told(deleted)
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
-    return shape(
-        "DeleteShareGroupOffsetsResponse",
+    return DeleteShareGroupOffsetsResponse(
         throttle_time=ZERO,
         error_code=code,
         error_message=message,
@@ -38,12 +39,11 @@ async def handle(
     )
 
 
-async def _told(shape: Shape, deleted: Deleted) -> tuple[DeleteShareGroupOffsetsResponseTopic, ...]:
+async def _told(deleted: Deleted) -> tuple[DeleteShareGroupOffsetsResponseTopic, ...]:
     topics = []
     for name, (topic_id, error) in deleted.items():
         topics.append(
-            shape(
-                "DeleteShareGroupOffsetsResponseTopic",
+            DeleteShareGroupOffsetsResponseTopic(
                 topic_name=name,
                 topic_id=topic_id,
                 error_code=ErrorCode.none if error is None else error.code,

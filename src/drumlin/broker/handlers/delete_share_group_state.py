@@ -8,13 +8,13 @@ from uuid import UUID
 from drumlin.broker.context import RequestContext
 from drumlin.broker.several_apis.share_state_requests import Fields, answer_partitions
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.delete_share_group_state import DeleteShareGroupStateResponse
 
 if TYPE_CHECKING:
-    from kio.schema.delete_share_group_state.v0.request import (
+    from drumlin.wire.protocol.delete_share_group_state import (
         DeleteShareGroupStateRequest,
         PartitionData,
     )
-    from kio.schema.delete_share_group_state.v0.response import DeleteShareGroupStateResponse
 
 
 async def handle(
@@ -27,4 +27,4 @@ async def handle(
         return {}
 
     results = await answer_partitions(request, shape, "DeleteStateResult", {}, delete)
-    return shape("DeleteShareGroupStateResponse", results=results)
+    return DeleteShareGroupStateResponse(results=results)

@@ -17,12 +17,11 @@ from drumlin.metadata.image import ClusterImage
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.delete_topics import (
-        DeletableTopicResult,
         DeleteTopicsRequest,
-        DeleteTopicsResponse,
     )
 
 
@@ -55,17 +54,17 @@ _DELETION_DISABLED_FROM: Final = 3
 
 
 async def handle(
-    context: RequestContext, request: DeleteTopicsRequest, shape: Shape
+    context: RequestContext, request: DeleteTopicsRequest, _: Shape
 ) -> DeleteTopicsResponse:
     image = context.broker.metadata.image
     refused, targets = await _sorted(image, request, _refusal(context, request))
 
     async def delete(target: _Target) -> DeletableTopicResult:
-        return await _delete(context, shape, target)
+        return await _delete(context, target)
 
-    results = await _refusals(shape, refused)
+    results = await _refusals(refused)
     results += await side_by_side(delete, targets)
-    return shape("DeleteTopicsResponse", throttle_time=ZERO, responses=tuple(results))
+    return DeleteTopicsResponse(throttle_time=ZERO, responses=tuple(results))
 
 
 def _refusal(context: RequestContext, request: DeleteTopicsRequest) -> _Failure | None:
@@ -138,15 +137,15 @@ async def _those_there(
     return targets
 
 
-async def _refusals(shape: Shape, refused: list[_Target]) -> list[DeletableTopicResult]:
+async def _refusals(refused: list[_Target]) -> list[DeletableTopicResult]:
     results = []
     for each in refused:
-        results.append(_result(shape, each, each.failure))
+        results.append(_result(each, each.failure))
         await give_way()
     return results
 
 
-async def _delete(context: RequestContext, shape: Shape, target: _Target) -> DeletableTopicResult:
+async def _delete(context: RequestContext, target: _Target) -> DeletableTopicResult:
     assert target.topic_id is not None
     failure = None
     try:
@@ -155,12 +154,11 @@ async def _delete(context: RequestContext, shape: Shape, target: _Target) -> Del
         failure = _Failure(error.code, error.message)
         if target.is_named and error.code is ErrorCode.unknown_topic_id:  # another was faster
             target, failure = _Target(target.name, None), _UNKNOWN
-    return _result(shape, target, failure)
+    return _result(target, failure)
 
 
-def _result(shape: Shape, target: _Target, failure: _Failure | None) -> DeletableTopicResult:
-    return shape(
-        "DeletableTopicResult",
+def _result(target: _Target, failure: _Failure | None) -> DeletableTopicResult:
+    return DeletableTopicResult(
         name=target.name,
         topic_id=target.topic_id,
         error_code=failure.code if failure else ErrorCode.none,

@@ -8,14 +8,16 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acl_elements import check_elements
 from drumlin.broker.rights.unsecured import no_acls
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.describe_acls import DescribeAclsResponse
 
 if TYPE_CHECKING:
-    from kio.schema.describe_acls.v3.request import DescribeAclsRequest
-    from kio.schema.describe_acls.v3.response import DescribeAclsResponse
+    from drumlin.wire.protocol.describe_acls import (
+        DescribeAclsRequest,
+    )
 
 
 async def handle(
-    _: RequestContext, request: DescribeAclsRequest, shape: Shape
+    _: RequestContext, request: DescribeAclsRequest, __: Shape
 ) -> DescribeAclsResponse:
     check_elements(
         request.resource_type_filter,
@@ -24,8 +26,7 @@ async def handle(
         request.permission_type,
     )
     refused = no_acls()
-    return shape(
-        "DescribeAclsResponse",
+    return DescribeAclsResponse(
         throttle_time=ZERO,
         error_code=refused.code,
         error_message=refused.message,

@@ -11,22 +11,23 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.quotas import check_filter
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.describe_client_quotas import DescribeClientQuotasResponse
 
 if TYPE_CHECKING:
-    from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
-    from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse
+    from drumlin.wire.protocol.describe_client_quotas import (
+        DescribeClientQuotasRequest,
+    )
 
 
 async def handle(
-    _: RequestContext, request: DescribeClientQuotasRequest, shape: Shape
+    _: RequestContext, request: DescribeClientQuotasRequest, __: Shape
 ) -> DescribeClientQuotasResponse:
     error: KafkaError | None = None
     try:
         await check_filter(request.components)
     except KafkaError as mistake:
         error = mistake
-    return shape(
-        "DescribeClientQuotasResponse",
+    return DescribeClientQuotasResponse(
         throttle_time=ZERO,
         error_code=error.code if error else ErrorCode.none,
         error_message=error.message if error else "",

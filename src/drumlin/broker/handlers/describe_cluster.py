@@ -16,28 +16,29 @@ from drumlin.broker.parts.cluster_view import (
 )
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 
 if TYPE_CHECKING:
-    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-    from kio.schema.describe_cluster.v2.response import DescribeClusterResponse
+    from drumlin.wire.protocol.describe_cluster import (
+        DescribeClusterRequest,
+    )
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
 async def handle(
-    context: RequestContext, request: DescribeClusterRequest, shape: Shape
+    context: RequestContext, request: DescribeClusterRequest, _: Shape
 ) -> DescribeClusterResponse:
     wanted = getattr(request, "endpoint_type", _BROKERS)
     if wanted == _CONTROLLERS:
         message = "this endpoint is a broker's, and a controller's is asked for"
-        return _refuse(shape, ErrorCode.mismatched_endpoint_type, message)
+        return _refuse(ErrorCode.mismatched_endpoint_type, message)
     if wanted != _BROKERS:
         message = f"no endpoints have type {wanted}"
-        return _refuse(shape, ErrorCode.unsupported_endpoint_type, message)
+        return _refuse(ErrorCode.unsupported_endpoint_type, message)
     image = context.broker.metadata.image
-    return shape(
-        "DescribeClusterResponse",
+    return DescribeClusterResponse(
         throttle_time=ZERO,
         error_code=ErrorCode.none,
         error_message=None,
@@ -45,8 +46,7 @@ async def handle(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         brokers=tuple(
-            shape(
-                "DescribeClusterBroker",
+            DescribeClusterBroker(
                 broker_id=broker.node_id,
                 host=endpoint.host,
                 port=endpoint.port,
@@ -63,9 +63,8 @@ async def handle(
     )
 
 
-def _refuse(shape: Shape, code: ErrorCode, message: str) -> DescribeClusterResponse:
-    return shape(
-        "DescribeClusterResponse",
+def _refuse(code: ErrorCode, message: str) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
         throttle_time=ZERO,
         error_code=code,
         error_message=message,

@@ -35,16 +35,17 @@ from drumlin.metadata.names import check_topic_name
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.describe_configs.v4.request import (
+    from drumlin.wire.protocol.describe_configs import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
-    )
-    from kio.schema.describe_configs.v4.response import (
-        DescribeConfigsResourceResult,
-        DescribeConfigsResponse,
-        DescribeConfigsResult,
     )
 
 _TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, CLIENT_METRICS})
@@ -56,7 +57,7 @@ _UNKNOWN_TYPE: Final = "the request names a resource of a type that does not exi
 
 
 async def handle(
-    context: RequestContext, request: DescribeConfigsRequest, shape: Shape
+    context: RequestContext, request: DescribeConfigsRequest, _: Shape
 ) -> DescribeConfigsResponse:
     refusal: KafkaError | None = None
     for each in request.resources:
@@ -64,17 +65,17 @@ async def handle(
             refusal = KafkaError(ErrorCode.invalid_request, _UNKNOWN_TYPE)
         await give_way()
     if refusal is None:
-        results = await _describe_all(context, request, shape)
+        results = await _describe_all(context, request)
     else:
         results = []
         for each in request.resources:
-            results.append(_result(shape, each, (), refusal))
+            results.append(_result(each, (), refusal))
             await give_way()
-    return shape("DescribeConfigsResponse", throttle_time=ZERO, results=tuple(results))
+    return DescribeConfigsResponse(throttle_time=ZERO, results=tuple(results))
 
 
 async def _describe_all(
-    context: RequestContext, request: DescribeConfigsRequest, shape: Shape
+    context: RequestContext, request: DescribeConfigsRequest
 ) -> list[DescribeConfigsResult]:
     room = _ENTRIES_MAX
     results = []
@@ -88,13 +89,13 @@ async def _describe_all(
                 raise KafkaError(ErrorCode.policy_violation, message)
             entries = _entries(context, resource.resource_type, resource.resource_name)
         except KafkaError as error:
-            results.append(_result(shape, resource, (), error))
+            results.append(_result(resource, (), error))
             continue
         wanted = await counted(resource.configuration_keys or ())
         shown = [entry for entry in entries if not wanted or entry.name in wanted]
         room -= max(len(shown), _ENTRIES_MIN)
-        configs = [_config(request, shape, entry) for entry in shown]
-        results.append(_result(shape, resource, configs, None))
+        configs = [_config(request, entry) for entry in shown]
+        results.append(_result(resource, configs, None))
     return results
 
 
@@ -136,22 +137,18 @@ def _check_broker(context: RequestContext, name: str) -> None:
         raise KafkaError(ErrorCode.invalid_request, message)
 
 
-def _config(
-    request: DescribeConfigsRequest, shape: Shape, entry: ConfigEntry
-) -> DescribeConfigsResourceResult:
+def _config(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     # A logger's documentation is always included, as in Apache Kafka.
     is_documented = getattr(request, "include_documentation", False) or not entry.type_number
-    return shape(
-        "DescribeConfigsResourceResult",
+    return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
         read_only=entry.is_read_only,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
         synonyms=tuple(
-            shape(
-                "DescribeConfigsSynonym",
+            DescribeConfigsSynonym(
                 name=each.name,
                 value=each.value,
                 source=each.source,
@@ -164,13 +161,11 @@ def _config(
 
 
 def _result(
-    shape: Shape,
     resource: DescribeConfigsResource,
     configs: Iterable[DescribeConfigsResourceResult],
     error: KafkaError | None,
 ) -> DescribeConfigsResult:
-    return shape(
-        "DescribeConfigsResult",
+    return DescribeConfigsResult(
         error_code=error.code if error else ErrorCode.none,
         error_message=error.message if error else "",
         resource_type=resource.resource_type,

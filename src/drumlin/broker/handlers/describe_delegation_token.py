@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import no_tokens
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.describe_delegation_token import DescribeDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
-    from kio.schema.describe_delegation_token.v3.response import DescribeDelegationTokenResponse
+    from drumlin.wire.protocol.describe_delegation_token import (
+        DescribeDelegationTokenRequest,
+    )
 
 
 async def handle(
-    _: RequestContext, __: DescribeDelegationTokenRequest, shape: Shape
+    _: RequestContext, __: DescribeDelegationTokenRequest, ___: Shape
 ) -> DescribeDelegationTokenResponse:
-    return shape(
-        "DescribeDelegationTokenResponse", throttle_time=ZERO, error_code=no_tokens(), tokens=()
-    )
+    return DescribeDelegationTokenResponse(throttle_time=ZERO, error_code=no_tokens(), tokens=())

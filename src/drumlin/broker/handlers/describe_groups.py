@@ -19,13 +19,15 @@ from drumlin.distinct import each_once
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
-    from kio.schema.describe_groups.v6.response import (
-        DescribedGroup,
-        DescribedGroupMember,
-        DescribeGroupsResponse,
+    from drumlin.wire.protocol.describe_groups import (
+        DescribeGroupsRequest,
     )
 
 _NOT_FOUND_IS_AN_ERROR: Final = 6
@@ -34,41 +36,39 @@ _TRIES: Final = 3
 
 
 async def handle(
-    context: RequestContext, request: DescribeGroupsRequest, shape: Shape
+    context: RequestContext, request: DescribeGroupsRequest, _: Shape
 ) -> DescribeGroupsResponse:
     operations = authorized_operations(request)
     groups = await each_once(
-        request.groups, lambda group_id: _describe(context, group_id, operations, shape)
+        request.groups, lambda group_id: _describe(context, group_id, operations)
     )
-    return shape("DescribeGroupsResponse", throttle_time=ZERO, groups=tuple(groups))
+    return DescribeGroupsResponse(throttle_time=ZERO, groups=tuple(groups))
 
 
 async def _describe(
-    context: RequestContext, group_id: str, operations: int, shape: Shape, tries_left: int = _TRIES
+    context: RequestContext, group_id: str, operations: int, tries_left: int = _TRIES
 ) -> DescribedGroup:
     try:
         group = context.broker.groups.classic_group(group_id)
     except KafkaError as error:
         if error.code is not ErrorCode.group_id_not_found:
-            return _described(shape, group_id, "", error_code=error.code)
+            return _described(group_id, "", error_code=error.code)
         if context.version < _NOT_FOUND_IS_AN_ERROR:
             dead = GroupState.DEAD.value
-            return _described(shape, group_id, dead, authorized_operations=operations)
+            return _described(group_id, dead, authorized_operations=operations)
         return _described(
-            shape,
             group_id,
             GroupState.DEAD.value,
             error_code=error.code,
             error_message=error.message,
         )
     was = group.state, group.generation_id
-    members = await _members(shape, group)
+    members = await _members(group)
     if tries_left and was != (group.state, group.generation_id):
-        again = await _describe(context, group_id, operations, shape, tries_left - 1)
+        again = await _describe(context, group_id, operations, tries_left - 1)
         return again
     is_stable = group.state is GroupState.STABLE
     return _described(
-        shape,
         group_id,
         group.state.value,
         protocol_type=group.protocol_type or "",
@@ -79,7 +79,6 @@ async def _describe(
 
 
 def _described(
-    shape: Shape,
     group_id: str,
     state: str,
     *,
@@ -90,8 +89,7 @@ def _described(
     members: tuple[DescribedGroupMember, ...] = (),
     authorized_operations: int = OPERATIONS_NOT_ASKED,
 ) -> DescribedGroup:
-    return shape(
-        "DescribedGroup",
+    return DescribedGroup(
         group_id=group_id,
         group_state=state,
         error_code=error_code,
@@ -103,19 +101,18 @@ def _described(
     )
 
 
-async def _members(shape: Shape, group: Group) -> tuple[DescribedGroupMember, ...]:
+async def _members(group: Group) -> tuple[DescribedGroupMember, ...]:
     members = []
     for member in list(group.membership.members.values()):
-        members.append(_member(shape, group, member))
+        members.append(_member(group, member))
         await give_way()
     return tuple(members)
 
 
-def _member(shape: Shape, group: Group, member: Member) -> DescribedGroupMember:
+def _member(group: Group, member: Member) -> DescribedGroupMember:
     # A member that has left meanwhile need not support the protocol that the group uses now.
     is_stable = group.state is GroupState.STABLE and member.member_id in group.membership.members
-    return shape(
-        "DescribedGroupMember",
+    return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,

@@ -19,13 +19,16 @@ from drumlin.storage.directory.log_directory import LogDirectory
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
-    from kio.schema.describe_log_dirs.v5.response import (
-        DescribeLogDirsPartition,
-        DescribeLogDirsResponse,
-        DescribeLogDirsResult,
+    from drumlin.wire.protocol.describe_log_dirs import (
+        DescribeLogDirsRequest,
     )
 
 _UNKNOWN_BYTES: Final = -1
@@ -35,11 +38,11 @@ _Wanted = dict[str, set[int]]
 
 
 async def handle(
-    context: RequestContext, request: DescribeLogDirsRequest, shape: Shape
+    context: RequestContext, request: DescribeLogDirsRequest, _: Shape
 ) -> DescribeLogDirsResponse:
     directories = context.broker.logs.directories
     volumes = [await _volume(context, directory) for directory in directories]
-    return await _respond(context, request, shape, dict(zip(directories, volumes, strict=True)))
+    return await _respond(context, request, dict(zip(directories, volumes, strict=True)))
 
 
 async def _volume(context: RequestContext, directory: LogDirectory) -> os.statvfs_result | None:
@@ -55,7 +58,6 @@ async def _volume(context: RequestContext, directory: LogDirectory) -> os.statvf
 async def _respond(
     context: RequestContext,
     request: DescribeLogDirsRequest,
-    shape: Shape,
     volumes: Mapping[LogDirectory, os.statvfs_result | None],
 ) -> DescribeLogDirsResponse:
     logs = context.broker.logs
@@ -73,8 +75,7 @@ async def _respond(
         if wanted is not None and log.partition not in wanted.get(log.topic, ()):
             continue
         found[log.log_directory].setdefault(log.topic, []).append(
-            shape(
-                "DescribeLogDirsPartition",
+            DescribeLogDirsPartition(
                 partition_index=log.partition,
                 partition_size=log.size_bytes,
                 offset_lag=0,
@@ -84,8 +85,7 @@ async def _respond(
     for move in context.broker.log_moves:
         if wanted is None or move.partition in wanted.get(move.topic, ()):
             found[move.directory].setdefault(move.topic, []).append(
-                shape(
-                    "DescribeLogDirsPartition",
+                DescribeLogDirsPartition(
                     partition_index=move.partition,
                     partition_size=move.copied_bytes,
                     offset_lag=move.offset_lag,
@@ -95,12 +95,9 @@ async def _respond(
         await give_way()
     results = []
     for each in volumes:
-        result = await _result(
-            shape, each, volumes[each], found[each], is_cordoned=logs.is_cordoned(each)
-        )
+        result = await _result(each, volumes[each], found[each], is_cordoned=logs.is_cordoned(each))
         results.append(result)
-    return shape(
-        "DescribeLogDirsResponse",
+    return DescribeLogDirsResponse(
         throttle_time=ZERO,
         error_code=ErrorCode.none,
         results=tuple(results),
@@ -108,7 +105,6 @@ async def _respond(
 
 
 async def _result(
-    shape: Shape,
     directory: LogDirectory,
     volume: os.statvfs_result | None,
     topics: Mapping[str, Sequence[DescribeLogDirsPartition]],
@@ -117,10 +113,9 @@ async def _result(
 ) -> DescribeLogDirsResult:
     told = []
     for name, partitions in topics.items():
-        told.append(shape("DescribeLogDirsTopic", name=name, partitions=tuple(partitions)))
+        told.append(DescribeLogDirsTopic(name=name, partitions=tuple(partitions)))
         await give_way()
-    return shape(
-        "DescribeLogDirsResult",
+    return DescribeLogDirsResult(
         error_code=ErrorCode.none if volume else ErrorCode.kafka_storage_error,
         log_dir=directory.path,
         topics=tuple(told) if directory.is_online else (),

@@ -14,20 +14,23 @@ from drumlin.storage.producers.producer_entry import ProducerEntry
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.describe_producers import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.describe_producers.v0.request import DescribeProducersRequest
-    from kio.schema.describe_producers.v0.response import (
-        DescribeProducersResponse,
-        PartitionResponse,
-        ProducerState,
+    from drumlin.wire.protocol.describe_producers import (
+        DescribeProducersRequest,
     )
 
 _NO_TRANSACTION: Final = -1
 
 
 async def handle(
-    context: RequestContext, request: DescribeProducersRequest, shape: Shape
+    context: RequestContext, request: DescribeProducersRequest, _: Shape
 ) -> DescribeProducersResponse:
     topics = []
     answered: set[tuple[str, int]] = set()
@@ -38,15 +41,13 @@ async def handle(
             if (topic.name, index) in answered:
                 continue
             answered.add((topic.name, index))
-            partitions.append(await _partition(context, shape, topic.name, index))
-        topics.append(shape("TopicResponse", name=topic.name, partitions=tuple(partitions)))
+            partitions.append(await _partition(context, topic.name, index))
+        topics.append(TopicResponse(name=topic.name, partitions=tuple(partitions)))
         await give_way()
-    return shape("DescribeProducersResponse", throttle_time=ZERO, topics=tuple(topics))
+    return DescribeProducersResponse(throttle_time=ZERO, topics=tuple(topics))
 
 
-async def _partition(
-    context: RequestContext, shape: Shape, topic: str, index: int
-) -> PartitionResponse:
+async def _partition(context: RequestContext, topic: str, index: int) -> PartitionResponse:
     code, message = ErrorCode.none, None
     producers: list[ProducerState] = []
     try:
@@ -57,12 +58,11 @@ async def _partition(
         replica = partitions.find_followed(topic, index) or partitions.get(topic, index)
         replica.check_readable()
         for entry in replica.active_producers():
-            producers.append(_producer(shape, entry))
+            producers.append(_producer(entry))
             await give_way()
     except KafkaError as error:
         code, message = error.code, error.message
-    return shape(
-        "PartitionResponse",
+    return PartitionResponse(
         partition_index=index,
         error_code=code,
         error_message=message,
@@ -70,10 +70,9 @@ async def _partition(
     )
 
 
-def _producer(shape: Shape, entry: ProducerEntry) -> ProducerState:
+def _producer(entry: ProducerEntry) -> ProducerState:
     first_offset = entry.transaction_first_offset
-    return shape(
-        "ProducerState",
+    return ProducerState(
         producer_id=entry.producer_id,
         producer_epoch=entry.producer_epoch,
         last_sequence=entry.last_sequence,

@@ -19,13 +19,17 @@ from drumlin.metadata.image import NO_LEADER, ClusterImage
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.describe_quorum import (
+    DescribeQuorumResponse,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
-    from kio.schema.describe_quorum.v2.response import (
-        DescribeQuorumResponse,
-        PartitionData,
-        ReplicaState,
+    from drumlin.wire.protocol.describe_quorum import (
+        DescribeQuorumRequest,
     )
 
 _TOPIC: Final = "__cluster_metadata"
@@ -45,19 +49,18 @@ async def handle(
     for topic in request.topics:
         partitions = []
         for each in topic.partitions:
-            told = _quorum(shape, image) if is_known else _no_partition(shape, each.partition_index)
+            told = _quorum(image) if is_known else _no_partition(each.partition_index)
             partitions.append(told)
             await give_way()
-        topics.append(shape("TopicData", topic_name=topic.topic_name, partitions=tuple(partitions)))
+        topics.append(TopicData(topic_name=topic.topic_name, partitions=tuple(partitions)))
         await give_way()
     has_controller = is_known and image.controller_id != NO_LEADER
     nodes = (
-        (shape("Node", node_id=image.controller_id, listeners=()),)
+        (Node(node_id=image.controller_id, listeners=()),)
         if has_controller and shape.has("Node")
         else ()
     )
-    return shape(
-        "DescribeQuorumResponse",
+    return DescribeQuorumResponse(
         error_code=ErrorCode.none,
         error_message="",
         topics=tuple(topics),
@@ -65,26 +68,24 @@ async def handle(
     )
 
 
-def _quorum(shape: Shape, image: ClusterImage) -> PartitionData:
+def _quorum(image: ClusterImage) -> PartitionData:
     controller_id = image.controller_id
     has_controller = controller_id != NO_LEADER
-    return shape(
-        "PartitionData",
+    return PartitionData(
         partition_index=0,
         error_code=ErrorCode.none if has_controller else ErrorCode.not_leader_or_follower,
         error_message="" if has_controller else "there is no controller now",
         leader_id=controller_id,
         leader_epoch=image.controller_epoch,
         high_watermark=_UNKNOWN,
-        current_voters=_states(shape, [controller_id] if has_controller else []),
-        observers=_states(shape, sorted(image.brokers.keys() - {controller_id})),
+        current_voters=_states([controller_id] if has_controller else []),
+        observers=_states(sorted(image.brokers.keys() - {controller_id})),
     )
 
 
-def _states(shape: Shape, broker_ids: Iterable[int]) -> tuple[ReplicaState, ...]:
+def _states(broker_ids: Iterable[int]) -> tuple[ReplicaState, ...]:
     return tuple(
-        shape(
-            "ReplicaState",
+        ReplicaState(
             replica_id=each,
             replica_directory_id=None,
             log_end_offset=_UNKNOWN,
@@ -95,9 +96,8 @@ def _states(shape: Shape, broker_ids: Iterable[int]) -> tuple[ReplicaState, ...]
     )
 
 
-def _no_partition(shape: Shape, index: int) -> PartitionData:
-    return shape(
-        "PartitionData",
+def _no_partition(index: int) -> PartitionData:
+    return PartitionData(
         partition_index=index,
         error_code=ErrorCode.unknown_topic_or_partition,
         error_message=f"only partition 0 of {_TOPIC} has a quorum, and is asked for by itself",

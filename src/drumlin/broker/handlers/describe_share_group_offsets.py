@@ -16,17 +16,17 @@ from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, UNKNOWN
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.describe_share_group_offsets.v1.request import (
+    from drumlin.wire.protocol.describe_share_group_offsets import (
         DescribeShareGroupOffsetsRequest,
         DescribeShareGroupOffsetsRequestGroup,
-    )
-    from kio.schema.describe_share_group_offsets.v1.response import (
-        DescribeShareGroupOffsetsResponse,
-        DescribeShareGroupOffsetsResponseGroup,
-        DescribeShareGroupOffsetsResponsePartition,
-        DescribeShareGroupOffsetsResponseTopic,
     )
 
 _NO_LAG: Final = -1
@@ -36,7 +36,7 @@ _NO_TOPIC: Final = UUID(int=0)
 
 
 async def handle(
-    context: RequestContext, request: DescribeShareGroupOffsetsRequest, shape: Shape
+    context: RequestContext, request: DescribeShareGroupOffsetsRequest, _: Shape
 ) -> DescribeShareGroupOffsetsResponse:
     counts: Counter[str] = Counter()
     for each in request.groups:
@@ -48,8 +48,8 @@ async def handle(
         is_compared = counts[each.group_id] > 1 and _says_little(each)
         named[each if is_compared else (each.group_id, number)] = each
         await give_way()
-    groups = [await _group(context, shape, each) for each in named.values()]
-    return shape("DescribeShareGroupOffsetsResponse", throttle_time=ZERO, groups=tuple(groups))
+    groups = [await _group(context, each) for each in named.values()]
+    return DescribeShareGroupOffsetsResponse(throttle_time=ZERO, groups=tuple(groups))
 
 
 def _says_little(wanted: DescribeShareGroupOffsetsRequestGroup) -> bool:
@@ -60,7 +60,7 @@ def _says_little(wanted: DescribeShareGroupOffsetsRequestGroup) -> bool:
 
 
 async def _group(
-    context: RequestContext, shape: Shape, wanted: DescribeShareGroupOffsetsRequestGroup
+    context: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
     group_id = wanted.group_id
     code, message = ErrorCode.none, None
@@ -73,11 +73,10 @@ async def _group(
         else:
             asked = ((each.topic_name, each.partitions) for each in wanted.topics)
         for name, partitions in asked:
-            topics.append(await _topic(context, shape, group_id, name, partitions))
+            topics.append(await _topic(context, group_id, name, partitions))
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
-    return shape(
-        "DescribeShareGroupOffsetsResponseGroup",
+    return DescribeShareGroupOffsetsResponseGroup(
         group_id=group_id,
         topics=tuple(topics),
         error_code=code,
@@ -87,7 +86,6 @@ async def _group(
 
 async def _topic(
     context: RequestContext,
-    shape: Shape,
     group_id: str,
     name: str,
     partitions: Sequence[int],
@@ -97,10 +95,9 @@ async def _topic(
     await give_way()
     # Side by side, as coordinators and leaders may be on other brokers.
     described = await side_by_side(
-        lambda each: _partition(context, shape, group_id, name, topic_id, each), partitions
+        lambda each: _partition(context, group_id, name, topic_id, each), partitions
     )
-    return shape(
-        "DescribeShareGroupOffsetsResponseTopic",
+    return DescribeShareGroupOffsetsResponseTopic(
         topic_name=name,
         topic_id=topic_id,
         partitions=tuple(described),
@@ -108,7 +105,7 @@ async def _topic(
 
 
 async def _partition(
-    context: RequestContext, shape: Shape, group_id: str, name: str, topic_id: UUID, index: int
+    context: RequestContext, group_id: str, name: str, topic_id: UUID, index: int
 ) -> DescribeShareGroupOffsetsResponsePartition:
     start_offset, leader_epoch, lag = UNINITIALIZED_OFFSET, 0, _NO_LAG
     code, message = ErrorCode.none, None
@@ -119,8 +116,7 @@ async def _partition(
             start_offset, leader_epoch = state.start_offset, state.leader_epoch
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
-    return shape(
-        "DescribeShareGroupOffsetsResponsePartition",
+    return DescribeShareGroupOffsetsResponsePartition(
         partition_index=index,
         start_offset=start_offset,
         leader_epoch=leader_epoch,

@@ -22,17 +22,17 @@ from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.describe_topic_partitions.v0.request import (
-        Cursor,
+    from drumlin.wire.protocol.describe_topic_partitions import (
         DescribeTopicPartitionsRequest,
         TopicRequest,
-    )
-    from kio.schema.describe_topic_partitions.v0.response import (
-        DescribeTopicPartitionsResponse,
-        DescribeTopicPartitionsResponsePartition,
-        DescribeTopicPartitionsResponseTopic,
     )
 
 #: How many names are sorted in one step.
@@ -45,28 +45,27 @@ class _Cursor(NamedTuple):
 
 
 async def handle(
-    context: RequestContext, request: DescribeTopicPartitionsRequest, shape: Shape
+    context: RequestContext, request: DescribeTopicPartitionsRequest, _: Shape
 ) -> DescribeTopicPartitionsResponse:
     image = context.broker.metadata.image
     asked: Iterator[str] = (topic.name for topic in request.topics)
     names = await counted(asked)
     start = request.cursor
     if start is not None and _points_nowhere(start, names):
-        return await _refuse(shape, request.topics, ErrorCode.invalid_request)
+        return await _refuse(request.topics, ErrorCode.invalid_request)
     if not names:
         names = await counted(image.topics)
     if "" in names and start is None:
-        return await _refuse(shape, request.topics, ErrorCode.unknown_server_error)
+        return await _refuse(request.topics, ErrorCode.unknown_server_error)
     limit = min(
         context.broker.config.max_request_partition_size_limit, request.response_partition_limit
     )
     in_order = await _sorted(names, "" if start is None else start.topic_name)
-    topics, cursor = await _page(context, shape, in_order, start, max(limit, 1))
-    return shape(
-        "DescribeTopicPartitionsResponse",
+    topics, cursor = await _page(context, in_order, start, max(limit, 1))
+    return DescribeTopicPartitionsResponse(
         throttle_time=ZERO,
         topics=tuple(topics),
-        next_cursor=None if cursor is None else shape("Cursor", **cursor._asdict()),
+        next_cursor=None if cursor is None else Cursor(**cursor._asdict()),
     )
 
 
@@ -85,7 +84,7 @@ def _points_nowhere(start: Cursor, names: Container[str]) -> bool:
 
 
 async def _page(
-    context: RequestContext, shape: Shape, names: Iterable[str], start: Cursor | None, limit: int
+    context: RequestContext, names: Iterable[str], start: Cursor | None, limit: int
 ) -> tuple[list[DescribeTopicPartitionsResponseTopic], _Cursor | None]:
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
@@ -94,15 +93,15 @@ async def _page(
             return topics, _Cursor(name, 0)
         topic = context.broker.metadata.image.topics.get(name)
         if topic is None:
-            topics.append(_missing(shape, name))
+            topics.append(_missing(name))
             continue
         first = start.partition_index if start is not None and start.topic_name == name else 0
         partitions = topic.partitions[first : first + limit]
         described = []
         for each in partitions:
-            described.append(_partition(context, shape, name, each))
+            described.append(_partition(context, name, each))
             await give_way()
-        topics.append(_topic(shape, name, topic.topic_id, described))
+        topics.append(_topic(name, topic.topic_id, described))
         following = first + len(partitions)
         if following < len(topic.partitions):
             return topics, _Cursor(name, following)
@@ -111,15 +110,13 @@ async def _page(
 
 
 def _topic(
-    shape: Shape,
     name: str,
     topic_id: UUID | None,
     partitions: Iterable[DescribeTopicPartitionsResponsePartition],
     code: ErrorCode = ErrorCode.none,
     operations: int = TOPIC_OPERATIONS,
 ) -> DescribeTopicPartitionsResponseTopic:
-    return shape(
-        "DescribeTopicPartitionsResponseTopic",
+    return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         topic_id=topic_id,
@@ -130,11 +127,10 @@ def _topic(
 
 
 def _partition(
-    context: RequestContext, shape: Shape, topic: str, state: PartitionState
+    context: RequestContext, topic: str, state: PartitionState
 ) -> DescribeTopicPartitionsResponsePartition:
     led = leadership(context.broker, topic, state)
-    return shape(
-        "DescribeTopicPartitionsResponsePartition",
+    return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.none,  # even for a partition without a leader, unlike in Metadata
         partition_index=state.index,
         leader_id=led.leader,
@@ -147,24 +143,23 @@ def _partition(
     )
 
 
-def _missing(shape: Shape, name: str) -> DescribeTopicPartitionsResponseTopic:
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     try:
         check_topic_name(name)
         code = ErrorCode.unknown_topic_or_partition
     except KafkaError as error:
         code = error.code
-    return _topic(shape, name, None, (), code)
+    return _topic(name, None, (), code)
 
 
 async def _refuse(
-    shape: Shape, wanted: Iterable[TopicRequest], code: ErrorCode
+    wanted: Iterable[TopicRequest], code: ErrorCode
 ) -> DescribeTopicPartitionsResponse:
     topics = []
     for each in wanted:
-        topics.append(_topic(shape, each.name, None, (), code, OPERATIONS_NOT_ASKED))
+        topics.append(_topic(each.name, None, (), code, OPERATIONS_NOT_ASKED))
         await give_way()
-    return shape(
-        "DescribeTopicPartitionsResponse",
+    return DescribeTopicPartitionsResponse(
         throttle_time=ZERO,
         topics=tuple(topics),
         next_cursor=None,

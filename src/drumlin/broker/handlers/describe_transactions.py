@@ -10,36 +10,32 @@ from drumlin.distinct import each_once
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.describe_transactions import (
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
-    from kio.schema.describe_transactions.v0.response import (
-        DescribeTransactionsResponse,
-        TransactionState,
+    from drumlin.wire.protocol.describe_transactions import (
+        DescribeTransactionsRequest,
     )
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 async def handle(
-    context: RequestContext, request: DescribeTransactionsRequest, shape: Shape
+    context: RequestContext, request: DescribeTransactionsRequest, _: Shape
 ) -> DescribeTransactionsResponse:
-    states = await each_once(
-        request.transactional_ids, lambda each: _describe(context, shape, each)
-    )
-    return shape(
-        "DescribeTransactionsResponse", throttle_time=ZERO, transaction_states=tuple(states)
-    )
+    states = await each_once(request.transactional_ids, lambda each: _describe(context, each))
+    return DescribeTransactionsResponse(throttle_time=ZERO, transaction_states=tuple(states))
 
 
-async def _describe(
-    context: RequestContext, shape: Shape, transactional_id: str
-) -> TransactionState:
+async def _describe(context: RequestContext, transactional_id: str) -> TransactionState:
     try:
         metadata = context.broker.transactions.describe(transactional_id)
     except KafkaError as error:
-        return shape(
-            "TransactionState",
+        return TransactionState(
             error_code=error.code,
             transactional_id=transactional_id,
             transaction_state="",
@@ -55,10 +51,9 @@ async def _describe(
         await give_way()
     told = []
     for topic, indexes in sorted(topics.items()):
-        told.append(shape("TopicData", topic=topic, partitions=tuple(sorted(indexes))))
+        told.append(TopicData(topic=topic, partitions=tuple(sorted(indexes))))
         await give_way()
-    return shape(
-        "TransactionState",
+    return TransactionState(
         error_code=ErrorCode.none,
         transactional_id=transactional_id,
         transaction_state=metadata.state.label,

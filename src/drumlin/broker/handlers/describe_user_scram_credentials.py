@@ -13,27 +13,26 @@ from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.describe_user_scram_credentials.v0.request import (
+    from drumlin.wire.protocol.describe_user_scram_credentials import (
         DescribeUserScramCredentialsRequest,
-    )
-    from kio.schema.describe_user_scram_credentials.v0.response import (
-        DescribeUserScramCredentialsResponse,
-        DescribeUserScramCredentialsResult,
     )
 
 
 async def handle(
-    _: RequestContext, request: DescribeUserScramCredentialsRequest, shape: Shape
+    _: RequestContext, request: DescribeUserScramCredentialsRequest, __: Shape
 ) -> DescribeUserScramCredentialsResponse:
     users = await counted(each.name for each in request.users or ())
     results = []
     for user, times in users.items():
-        results.append(_result(shape, user, times > 1))
+        results.append(_result(user, times > 1))
         await give_way()
-    return shape(
-        "DescribeUserScramCredentialsResponse",
+    return DescribeUserScramCredentialsResponse(
         throttle_time=ZERO,
         error_code=ErrorCode.none,
         error_message="",
@@ -41,13 +40,12 @@ async def handle(
     )
 
 
-def _result(shape: Shape, user: str, is_repeated: bool) -> DescribeUserScramCredentialsResult:
+def _result(user: str, is_repeated: bool) -> DescribeUserScramCredentialsResult:
     error = no_credential(user)
     if is_repeated:
         message = f"user {user!r} is named more than once"
         error = KafkaError(ErrorCode.duplicate_resource, message)
-    return shape(
-        "DescribeUserScramCredentialsResult",
+    return DescribeUserScramCredentialsResult(
         user=user,
         error_code=error.code,
         error_message=error.message,

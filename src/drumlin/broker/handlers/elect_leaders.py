@@ -19,15 +19,17 @@ from drumlin.metadata.image import NO_LEADER, PartitionId
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.elect_leaders import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
-    from kio.schema.elect_leaders.v2.response import (
-        ElectLeadersResponse,
-        PartitionResult,
-    )
-
     from drumlin.metadata.image import PartitionState
+    from drumlin.wire.protocol.elect_leaders import (
+        ElectLeadersRequest,
+    )
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
@@ -36,7 +38,7 @@ _TOGETHER: Final = 500
 
 
 async def handle(
-    context: RequestContext, request: ElectLeadersRequest, shape: Shape
+    context: RequestContext, request: ElectLeadersRequest, _: Shape
 ) -> ElectLeadersResponse:
     election_type: int = getattr(request, "election_type", _PREFERRED)
     is_all, is_unclean = request.topic_partitions is None, election_type == _UNCLEAN
@@ -56,13 +58,12 @@ async def handle(
                 found = await _elect(context, name, some, is_unclean=is_unclean)
             for index, error in found:
                 if not (is_all and error and error.code is ErrorCode.election_not_needed):
-                    told.append(_result(shape, index, error))
+                    told.append(_result(index, error))
             await give_way()
-        answer = shape("ReplicaElectionResult", topic=name, partition_result=tuple(told))
+        answer = ReplicaElectionResult(topic=name, partition_result=tuple(told))
         results.append(answer)
         await give_way()
-    return shape(
-        "ElectLeadersResponse",
+    return ElectLeadersResponse(
         throttle_time=ZERO,
         error_code=refusal.code if refusal else ErrorCode.none,
         replica_election_results=tuple(results),
@@ -111,9 +112,8 @@ def _unknown(name: str, index: int) -> KafkaError:
     return KafkaError(ErrorCode.unknown_topic_or_partition, message)
 
 
-def _result(shape: Shape, index: int, error: KafkaError | None) -> PartitionResult:
-    return shape(
-        "PartitionResult",
+def _result(index: int, error: KafkaError | None) -> PartitionResult:
+    return PartitionResult(
         partition_id=index,
         error_code=error.code if error else ErrorCode.none,
         error_message=error.message if error else None,

@@ -19,17 +19,19 @@ from drumlin.coordination.transactions.transaction import (
 )
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.end_txn import EndTxnResponse
 
 if TYPE_CHECKING:
-    from kio.schema.end_txn.v5.request import EndTxnRequest
-    from kio.schema.end_txn.v5.response import EndTxnResponse
+    from drumlin.wire.protocol.end_txn import (
+        EndTxnRequest,
+    )
 
 _FENCED_FROM: Final = 2
 _EPOCH_BUMP_FROM: Final = 5
 _NOBODY: Final = Producer(-1, -1)
 
 
-async def handle(context: RequestContext, request: EndTxnRequest, shape: Shape) -> EndTxnResponse:
+async def handle(context: RequestContext, request: EndTxnRequest, _: Shape) -> EndTxnResponse:
     version = EPOCH_BUMP_VERSION if context.version >= _EPOCH_BUMP_FROM else CLASSIC_VERSION
     code, producer = ErrorCode.none, _NOBODY
     try:
@@ -43,8 +45,7 @@ async def handle(context: RequestContext, request: EndTxnRequest, shape: Shape) 
         code = error.code
         if code is ErrorCode.producer_fenced and context.version < _FENCED_FROM:
             code = ErrorCode.invalid_producer_epoch
-    return shape(
-        "EndTxnResponse",
+    return EndTxnResponse(
         throttle_time=ZERO,
         error_code=code,
         producer_id=producer.producer_id,

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import NO_TIME, no_tokens
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.expire_delegation_token import ExpireDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
-    from kio.schema.expire_delegation_token.v2.response import ExpireDelegationTokenResponse
+    from drumlin.wire.protocol.expire_delegation_token import (
+        ExpireDelegationTokenRequest,
+    )
 
 
 async def handle(
-    _: RequestContext, __: ExpireDelegationTokenRequest, shape: Shape
+    _: RequestContext, __: ExpireDelegationTokenRequest, ___: Shape
 ) -> ExpireDelegationTokenResponse:
-    return shape(
-        "ExpireDelegationTokenResponse",
+    return ExpireDelegationTokenResponse(
         throttle_time=ZERO,
         error_code=no_tokens(),
         expiry_timestamp=NO_TIME,

@@ -19,11 +19,11 @@ from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTIO
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.find_coordinator import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.find_coordinator import (
         FindCoordinatorRequest,
-        FindCoordinatorResponse,
     )
 
 _GROUP: Final = 0
@@ -48,14 +48,13 @@ class _Found(NamedTuple):
 
 
 async def handle(
-    context: RequestContext, request: FindCoordinatorRequest, shape: Shape
+    context: RequestContext, request: FindCoordinatorRequest, _: Shape
 ) -> FindCoordinatorResponse:
     key_type = getattr(request, "key_type", _GROUP)
     if request.coordinator_keys is None:
         found = await _find(context, key_type, request.key)
         succeeded = found.code is ErrorCode.none
-        return shape(
-            "FindCoordinatorResponse",
+        return FindCoordinatorResponse(
             throttle_time=ZERO,
             error_code=found.code,
             error_message=_SUCCESS_MESSAGE if succeeded else found.code.name,
@@ -68,8 +67,7 @@ async def handle(
         await give_way()
         found = await _find(context, key_type, key)
         coordinators.append(
-            shape(
-                "Coordinator",
+            Coordinator(
                 key=key,
                 node_id=found.node_id,
                 host=found.host,
@@ -78,7 +76,7 @@ async def handle(
                 error_message="" if key_type in _TOPICS else found.code.name,
             )
         )
-    return shape("FindCoordinatorResponse", throttle_time=ZERO, coordinators=tuple(coordinators))
+    return FindCoordinatorResponse(throttle_time=ZERO, coordinators=tuple(coordinators))
 
 
 async def _find(context: RequestContext, key_type: int, key: str) -> _Found:

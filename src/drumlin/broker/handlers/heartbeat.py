@@ -13,7 +13,9 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import EncodedBody, Shape
 
 if TYPE_CHECKING:
-    from kio.schema.heartbeat.v4.request import HeartbeatRequest
+    from drumlin.wire.protocol.heartbeat import (
+        HeartbeatRequest,
+    )
 
 
 async def handle(context: RequestContext, request: HeartbeatRequest, shape: Shape) -> EncodedBody:

@@ -24,14 +24,14 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.loop import loggers
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.incremental_alter_configs import IncrementalAlterConfigsResponse
 
 if TYPE_CHECKING:
-    from kio.schema.incremental_alter_configs.v1.request import (
+    from drumlin.wire.protocol.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
         IncrementalAlterConfigsRequest,
     )
-    from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
 
 
 async def handle(
@@ -51,7 +51,7 @@ async def handle(
         await alter_or_check(broker, resource, alteration, keys, request.validate_only)
 
     responses = await answer_each(request.resources, shape, alter)
-    return shape("IncrementalAlterConfigsResponse", throttle_time=ZERO, responses=responses)
+    return IncrementalAlterConfigsResponse(throttle_time=ZERO, responses=responses)
 
 
 def _change(config: AlterableConfig) -> KeyChange:

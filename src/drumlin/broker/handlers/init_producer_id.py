@@ -18,10 +18,12 @@ from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.transaction import Producer
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.init_producer_id import InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
-    from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
+    from drumlin.wire.protocol.init_producer_id import (
+        InitProducerIdRequest,
+    )
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NONE: Final = -1
@@ -30,7 +32,7 @@ _FENCED_FROM: Final = 4
 
 
 async def handle(
-    context: RequestContext, request: InitProducerIdRequest, shape: Shape
+    context: RequestContext, request: InitProducerIdRequest, _: Shape
 ) -> InitProducerIdResponse:
     code, producer = ErrorCode.none, _NOBODY
     try:
@@ -39,8 +41,7 @@ async def handle(
         code = error.code
         if code is ErrorCode.producer_fenced and context.version < _FENCED_FROM:
             code = ErrorCode.invalid_producer_epoch
-    return shape(
-        "InitProducerIdResponse",
+    return InitProducerIdResponse(
         throttle_time=ZERO,
         error_code=code,
         producer_id=producer.producer_id,

@@ -8,14 +8,12 @@ from uuid import UUID
 from drumlin.broker.context import RequestContext
 from drumlin.broker.several_apis.share_state_requests import Fields, answer_partitions
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.initialize_share_group_state import InitializeShareGroupStateResponse
 
 if TYPE_CHECKING:
-    from kio.schema.initialize_share_group_state.v0.request import (
+    from drumlin.wire.protocol.initialize_share_group_state import (
         InitializeShareGroupStateRequest,
         PartitionData,
-    )
-    from kio.schema.initialize_share_group_state.v0.response import (
-        InitializeShareGroupStateResponse,
     )
 
 
@@ -31,4 +29,4 @@ async def handle(
         return {}
 
     results = await answer_partitions(request, shape, "InitializeStateResult", {}, initialize)
-    return shape("InitializeShareGroupStateResponse", results=results)
+    return InitializeShareGroupStateResponse(results=results)

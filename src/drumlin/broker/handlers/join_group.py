@@ -20,11 +20,11 @@ from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.join_group import (
         JoinGroupRequest,
-        JoinGroupResponse,
     )
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -75,8 +75,7 @@ async def _response(shape: Shape, answer: JoinAnswer) -> JoinGroupResponse:
     members = []
     for member in answer.members:
         members.append(
-            shape(
-                "JoinGroupResponseMember",
+            JoinGroupResponseMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 metadata=member.metadata,
@@ -86,8 +85,7 @@ async def _response(shape: Shape, answer: JoinAnswer) -> JoinGroupResponse:
     protocol_name = answer.protocol_name
     if shape.version < _PROTOCOL_NAME_IS_NULLABLE:
         protocol_name = protocol_name or ""
-    return shape(
-        "JoinGroupResponse",
+    return JoinGroupResponse(
         throttle_time=ZERO,
         error_code=answer.error,
         generation_id=answer.generation_id,

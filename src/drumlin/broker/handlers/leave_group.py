@@ -17,13 +17,12 @@ from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.leave_group import LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.leave_group import (
         LeaveGroupRequest,
-        LeaveGroupResponse,
         MemberIdentity,
-        MemberResponse,
     )
 
 #: How many members leave in one turn of the loop. Each may support a hundred protocols.
@@ -36,7 +35,7 @@ async def handle(
     if request.members is None:
         leaving = [LeavingMember(request.member_id)]
     elif len(request.members) > _LEAVING_TOGETHER:
-        return await _leave_in_pieces(context, shape, request.group_id, request.members)
+        return await _leave_in_pieces(context, request.group_id, request.members)
     else:
         leaving = _members(request.members)
     try:
@@ -47,7 +46,7 @@ async def handle(
 
 
 async def _leave_in_pieces(
-    context: RequestContext, shape: Shape, group_id: str, members: Sequence[MemberIdentity]
+    context: RequestContext, group_id: str, members: Sequence[MemberIdentity]
 ) -> LeaveGroupResponse:
     told: list[MemberResponse] = []
     code = ErrorCode.none
@@ -55,11 +54,11 @@ async def _leave_in_pieces(
         for first in range(0, len(members), _LEAVING_TOGETHER):
             leaving = _members(members[first : first + _LEAVING_TOGETHER])
             codes = await context.broker.groups.leave(group_id, leaving)
-            told += _told(shape, leaving, codes)
+            told += _told(leaving, codes)
             await give_way()
     except KafkaError as error:
         told, code = [], error.code
-    return shape("LeaveGroupResponse", throttle_time=ZERO, error_code=code, members=tuple(told))
+    return LeaveGroupResponse(throttle_time=ZERO, error_code=code, members=tuple(told))
 
 
 async def _respond(
@@ -84,16 +83,13 @@ def _response(
     has_several = shape.has("MemberResponse")
     if not has_several and codes:
         code = codes[0]
-    members = tuple(_told(shape, leaving, codes)) if has_several else ()
-    return shape("LeaveGroupResponse", throttle_time=ZERO, error_code=code, members=members)
+    members = tuple(_told(leaving, codes)) if has_several else ()
+    return LeaveGroupResponse(throttle_time=ZERO, error_code=code, members=members)
 
 
-def _told(
-    shape: Shape, leaving: list[LeavingMember], codes: list[ErrorCode]
-) -> Iterator[MemberResponse]:
+def _told(leaving: list[LeavingMember], codes: list[ErrorCode]) -> Iterator[MemberResponse]:
     for member, code in zip(leaving, codes, strict=False):
-        yield shape(
-            "MemberResponse",
+        yield MemberResponse(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
             error_code=code,

@@ -16,18 +16,18 @@ from drumlin.metadata.image import ClusterImage, ResourceType
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.list_config_resources import ConfigResource, ListConfigResourcesResponse
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.list_config_resources import (
         ListConfigResourcesRequest,
-        ListConfigResourcesResponse,
     )
 
 _TYPES: Final = (*ResourceType, BROKER_LOGGER, CLIENT_METRICS)
 
 
 async def handle(
-    context: RequestContext, request: ListConfigResourcesRequest, shape: Shape
+    context: RequestContext, request: ListConfigResourcesRequest, _: Shape
 ) -> ListConfigResourcesResponse:
     wanted = request.resource_types
     types = {CLIENT_METRICS} if wanted is None else set(wanted) or set(_TYPES)
@@ -35,14 +35,11 @@ async def handle(
     if types <= set(_TYPES):
         for resource_type in sorted(types):
             for name in list(_names(context.broker.metadata.image, resource_type)):
-                resources.append(
-                    shape("ConfigResource", resource_name=name, resource_type=resource_type)
-                )
+                resources.append(ConfigResource(resource_name=name, resource_type=resource_type))
                 await give_way()
     else:
         code = ErrorCode.unsupported_version
-    return shape(
-        "ListConfigResourcesResponse",
+    return ListConfigResourcesResponse(
         throttle_time=ZERO,
         error_code=code,
         config_resources=tuple(resources),

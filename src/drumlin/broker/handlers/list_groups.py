@@ -13,14 +13,16 @@ from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.list_groups import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from kio.schema.list_groups.v5.request import ListGroupsRequest
-    from kio.schema.list_groups.v5.response import ListGroupsResponse
+    from drumlin.wire.protocol.list_groups import (
+        ListGroupsRequest,
+    )
 
 
 async def handle(
-    context: RequestContext, request: ListGroupsRequest, shape: Shape
+    context: RequestContext, request: ListGroupsRequest, _: Shape
 ) -> ListGroupsResponse:
     states = await counted(each.strip().lower() for each in getattr(request, "states_filter", ()))
     types = await counted(each.lower() for each in getattr(request, "types_filter", ()))
@@ -34,8 +36,7 @@ async def handle(
         kind, state = group.kind.value.lower(), group.state_name
         if (not types or kind in types) and (not states or state.lower() in states):
             listed.append(
-                shape(
-                    "ListedGroup",
+                ListedGroup(
                     group_id=group.group_id,
                     protocol_type=group.protocol_type or "",
                     group_state=state,
@@ -43,4 +44,4 @@ async def handle(
                 )
             )
         await give_way()
-    return shape("ListGroupsResponse", throttle_time=ZERO, error_code=code, groups=tuple(listed))
+    return ListGroupsResponse(throttle_time=ZERO, error_code=code, groups=tuple(listed))

@@ -22,10 +22,17 @@ from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.exact_from import EXACT_FROM, EXACT_FROM_VERSION_MIN
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
-    from kio.schema.list_offsets.v11.response import ListOffsetsResponse
+    from drumlin.wire.protocol.list_offsets import (
+        ListOffsetsPartition,
+        ListOffsetsRequest,
+    )
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -63,7 +70,7 @@ _NOTHING: Final = _Found()
 
 
 async def handle(
-    context: RequestContext, request: ListOffsetsRequest, shape: Shape
+    context: RequestContext, request: ListOffsetsRequest, _: Shape
 ) -> ListOffsetsResponse:
     # Each topic and partition is answered once, however often it is named.
     asked: dict[str, dict[int, ListOffsetsPartition | None]] = {}
@@ -78,7 +85,7 @@ async def handle(
                 if part.timestamp == EXACT_FROM:
                     _settle(context, topic.name, index)
             await give_way()
-    work = _respond(context, request, shape, asked)
+    work = _respond(context, request, asked)
     if is_known:
         return await work
     # Searching by time reads the log, and changes nothing, so a thread may do it.
@@ -93,7 +100,7 @@ def _settle(context: RequestContext, topic: str, index: int) -> None:
 
 
 async def _respond(
-    context: RequestContext, request: ListOffsetsRequest, shape: Shape, asked: _Asked
+    context: RequestContext, request: ListOffsetsRequest, asked: _Asked
 ) -> ListOffsetsResponse:
     isolation_level = getattr(request, "isolation_level", 0)
     topics = []
@@ -106,8 +113,7 @@ async def _respond(
                     context, name, part, isolation_level, is_follower=request.replica_id >= 0
                 )
             answers.append(
-                shape(
-                    "ListOffsetsPartitionResponse",
+                ListOffsetsPartitionResponse(
                     partition_index=index,
                     error_code=code,
                     timestamp=found.timestamp,
@@ -116,8 +122,8 @@ async def _respond(
                 )
             )
             await give_way()
-        topics.append(shape("ListOffsetsTopicResponse", name=name, partitions=tuple(answers)))
-    return shape("ListOffsetsResponse", throttle_time=ZERO, topics=tuple(topics))
+        topics.append(ListOffsetsTopicResponse(name=name, partitions=tuple(answers)))
+    return ListOffsetsResponse(throttle_time=ZERO, topics=tuple(topics))
 
 
 def _look_up(

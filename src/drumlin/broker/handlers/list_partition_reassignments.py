@@ -12,35 +12,35 @@ from drumlin.broker.context import RequestContext
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
-    from kio.schema.list_partition_reassignments.v0.response import (
-        ListPartitionReassignmentsResponse,
-        OngoingPartitionReassignment,
-        OngoingTopicReassignment,
-    )
-
     from drumlin.metadata.image import PartitionState, TopicState
+    from drumlin.wire.protocol.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+    )
 
 
 async def handle(
-    context: RequestContext, request: ListPartitionReassignmentsRequest, shape: Shape
+    context: RequestContext, request: ListPartitionReassignmentsRequest, _: Shape
 ) -> ListPartitionReassignmentsResponse:
     topics = context.broker.metadata.image.topics
     told: list[OngoingTopicReassignment] = []
     if request.topics is None:
         for topic in list(topics.values()):
-            await _tell(shape, told, topic, topic.partitions)
+            await _tell(told, topic, topic.partitions)
     else:
         for wanted in request.topics:
             known = topics.get(wanted.name)
             await give_way()
             if known is not None:
                 states = (known.partition(index) for index in wanted.partition_indexes)
-                await _tell(shape, told, known, states)
-    return shape(
-        "ListPartitionReassignmentsResponse",
+                await _tell(told, known, states)
+    return ListPartitionReassignmentsResponse(
         throttle_time=ZERO,
         error_code=ErrorCode.none,
         error_message=None,
@@ -49,7 +49,6 @@ async def handle(
 
 
 async def _tell(
-    shape: Shape,
     told: list[OngoingTopicReassignment],
     topic: TopicState,
     states: Iterable[PartitionState | None],
@@ -58,8 +57,7 @@ async def _tell(
     for each in states:
         if each is not None and each.is_reassigned:
             partitions.append(
-                shape(
-                    "OngoingPartitionReassignment",
+                OngoingPartitionReassignment(
                     partition_index=each.index,
                     replicas=each.replicas,
                     adding_replicas=each.adding,
@@ -68,5 +66,5 @@ async def _tell(
             )
         await give_way()
     if partitions:
-        ongoing = shape("OngoingTopicReassignment", name=topic.name, partitions=tuple(partitions))
+        ongoing = OngoingTopicReassignment(name=topic.name, partitions=tuple(partitions))
         told.append(ongoing)

@@ -19,18 +19,20 @@ from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.list_transactions import ListTransactionsResponse
+from drumlin.wire.protocol.list_transactions import TransactionState as ToldTransaction
 
 if TYPE_CHECKING:
-    from kio.schema.list_transactions.v2.request import ListTransactionsRequest
-    from kio.schema.list_transactions.v2.response import ListTransactionsResponse
-    from kio.schema.list_transactions.v2.response import TransactionState as ToldTransaction
+    from drumlin.wire.protocol.list_transactions import (
+        ListTransactionsRequest,
+    )
 
 #: Time limit for matching the ids of one request in a thread. A single match may take seconds.
 _LONG_MATCHES_S: Final = 10.0
 
 
 async def handle(
-    context: RequestContext, request: ListTransactionsRequest, shape: Shape
+    context: RequestContext, request: ListTransactionsRequest, _: Shape
 ) -> ListTransactionsResponse:
     unknown, states = list[str](), set[TransactionState]()
     for each in request.state_filters:
@@ -40,7 +42,7 @@ async def handle(
             unknown.append(each)
         await give_way()
     producer_ids = await counted(request.producer_id_filters)
-    code, found, left = ErrorCode.none, list["ToldTransaction"](), list[Transaction]()
+    code, found, left = ErrorCode.none, list[ToldTransaction](), list[Transaction]()
     pattern = getattr(request, "transactional_id_pattern", None)
     compiled: Any = None
     try:
@@ -53,20 +55,19 @@ async def handle(
                 if compiled is not None and takes_long(compiled, name):
                     left.append(transaction)
                 elif compiled is None or matches(compiled, name):
-                    found.append(_told(shape, transaction))
+                    found.append(_told(transaction))
             await give_way()
     except KafkaError as error:
         code, found = error.code, []
         if code is ErrorCode.coordinator_load_in_progress:
             unknown = []  # Apache Kafka does not examine the filters in this case
     if left:
-        return await _match_and_respond(context, shape, unknown, found, compiled, left)
-    return _respond(shape, code, unknown, found)
+        return await _match_and_respond(context, unknown, found, compiled, left)
+    return _respond(code, unknown, found)
 
 
 async def _match_and_respond(
     context: RequestContext,
-    shape: Shape,
     unknown: list[str],
     found: list[ToldTransaction],
     compiled: Any,
@@ -78,15 +79,14 @@ async def _match_and_respond(
         ends_at = time.monotonic() + _LONG_MATCHES_S
         for transaction in left:
             if time.monotonic() > ends_at:
-                return _respond(shape, ErrorCode.invalid_regular_expression, unknown, [])
+                return _respond(ErrorCode.invalid_regular_expression, unknown, [])
             if await broker.threads.computing(matches, compiled, transaction.transactional_id):
-                found.append(_told(shape, transaction))
-    return _respond(shape, ErrorCode.none, unknown, found)
+                found.append(_told(transaction))
+    return _respond(ErrorCode.none, unknown, found)
 
 
-def _told(shape: Shape, transaction: Transaction) -> ToldTransaction:
-    return shape(
-        "TransactionState",
+def _told(transaction: Transaction) -> ToldTransaction:
+    return ToldTransaction(
         transactional_id=transaction.transactional_id,
         producer_id=transaction.metadata.producer_id,
         transaction_state=transaction.metadata.state.label,
@@ -94,10 +94,9 @@ def _told(shape: Shape, transaction: Transaction) -> ToldTransaction:
 
 
 def _respond(
-    shape: Shape, code: ErrorCode, unknown: list[str], found: list[ToldTransaction]
+    code: ErrorCode, unknown: list[str], found: list[ToldTransaction]
 ) -> ListTransactionsResponse:
-    return shape(
-        "ListTransactionsResponse",
+    return ListTransactionsResponse(
         throttle_time=ZERO,
         error_code=code,
         unknown_state_filters=tuple(unknown),

@@ -33,11 +33,18 @@ from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape, encoded
+from drumlin.wire.protocol.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
 from drumlin.wire.schema.parts import EncodedItems
 
 if TYPE_CHECKING:
-    from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
-    from kio.schema.metadata.v13.response import MetadataResponse
+    from drumlin.wire.protocol.metadata import (
+        MetadataRequest,
+        MetadataRequestTopic,
+    )
 
 Key = TypeVar("Key", str, UUID)
 _log = logging.getLogger(__name__)
@@ -65,7 +72,7 @@ async def handle(
         return await _respond(context, request, shape, _Plan(topics))
     plan = await _plan(context, wanted)
     if plan.refusal is not None:
-        return await _refuse(shape, wanted, plan.refusal)
+        return await _refuse(wanted, plan.refusal)
     if plan.missing and _may_create(context, request):
         await _create(context, plan.missing)
     return await _respond(context, request, shape, plan)
@@ -118,13 +125,10 @@ def _refusal(version: int, *, has_id: bool, is_nameless: bool) -> ErrorCode | No
     return ErrorCode.unknown_server_error if is_nameless and not has_id else None
 
 
-async def _refuse(
-    shape: Shape, wanted: Sequence[MetadataRequestTopic], code: ErrorCode
-) -> MetadataResponse:
+async def _refuse(wanted: Sequence[MetadataRequestTopic], code: ErrorCode) -> MetadataResponse:
     topics = []
     for each in wanted:
-        topic = shape(
-            "MetadataResponseTopic",
+        topic = MetadataResponseTopic(
             error_code=code,
             name=each.name or "",
             topic_id=each.topic_id,
@@ -134,8 +138,7 @@ async def _refuse(
         )
         topics.append(topic)
         await give_way()
-    return shape(
-        "MetadataResponse",
+    return MetadataResponse(
         throttle_time=ZERO,
         brokers=(),
         cluster_id=None,
@@ -196,12 +199,10 @@ async def _respond(
         pieces.append(_error(shape, code, name, None, with_operations=with_operations))
         await give_way()
     asked_cluster = getattr(request, "include_cluster_authorized_operations", False)
-    return shape(
-        "MetadataResponse",
+    return MetadataResponse(
         throttle_time=ZERO,
         brokers=tuple(
-            shape(
-                "MetadataResponseBroker",
+            MetadataResponseBroker(
                 node_id=broker.node_id,
                 host=endpoint.host,
                 port=endpoint.port,
@@ -228,8 +229,7 @@ def _error(
     with_operations: bool = False,
 ) -> bytes:
     """The encoded answer for a topic that has only an error."""
-    topic = shape(
-        "MetadataResponseTopic",
+    topic = MetadataResponseTopic(
         error_code=code,
         name=name,
         topic_id=topic_id,

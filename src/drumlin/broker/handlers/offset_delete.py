@@ -14,10 +14,17 @@ from drumlin.broker.context import RequestContext
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.offset_delete import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.offset_delete.v0.request import OffsetDeleteRequest, OffsetDeleteRequestTopic
-    from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
+    from drumlin.wire.protocol.offset_delete import (
+        OffsetDeleteRequest,
+        OffsetDeleteRequestTopic,
+    )
 
 #: One topic's partitions: index and code.
 _Results = list[tuple[int, ErrorCode]]
@@ -28,15 +35,15 @@ _Unknown = list[tuple[str, tuple[int, ErrorCode] | None]]
 
 
 async def handle(
-    context: RequestContext, request: OffsetDeleteRequest, shape: Shape
+    context: RequestContext, request: OffsetDeleteRequest, _: Shape
 ) -> OffsetDeleteResponse:
     unknown, known = await _sort(context, request.topics)
     try:
         deleting = context.broker.groups.delete_offsets(request.group_id, list(known))
         codes = await (await deleting)
     except KafkaError as error:
-        return await _response(shape, error.code, ())
-    return await _respond(request, shape, unknown, known, codes)
+        return await _response(error.code, ())
+    return await _respond(request, unknown, known, codes)
 
 
 async def _sort(
@@ -62,7 +69,6 @@ async def _sort(
 
 async def _respond(
     request: OffsetDeleteRequest,
-    shape: Shape,
     unknown: _Unknown,
     code_of: _Codes,
     codes: Sequence[ErrorCode],
@@ -78,7 +84,7 @@ async def _respond(
         if results:
             found.append((topic.name, results))
     topics = await _together(unknown, found) if unknown else found
-    return await _response(shape, ErrorCode.none, topics)
+    return await _response(ErrorCode.none, topics)
 
 
 async def _results_of(topic: OffsetDeleteRequestTopic, code_of: _Codes) -> _Results:
@@ -106,16 +112,16 @@ async def _together(
 
 
 async def _response(
-    shape: Shape, code: ErrorCode, topics: Iterable[tuple[str, _Results]]
+    code: ErrorCode, topics: Iterable[tuple[str, _Results]]
 ) -> OffsetDeleteResponse:
     answers = []
     for name, results in topics:
         partitions = []
         for index, result in results:
             partitions.append(
-                shape("OffsetDeleteResponsePartition", partition_index=index, error_code=result)
+                OffsetDeleteResponsePartition(partition_index=index, error_code=result)
             )
             await give_way()
-        answers.append(shape("OffsetDeleteResponseTopic", name=name, partitions=tuple(partitions)))
+        answers.append(OffsetDeleteResponseTopic(name=name, partitions=tuple(partitions)))
         await give_way()
-    return shape("OffsetDeleteResponse", error_code=code, throttle_time=ZERO, topics=tuple(answers))
+    return OffsetDeleteResponse(error_code=code, throttle_time=ZERO, topics=tuple(answers))

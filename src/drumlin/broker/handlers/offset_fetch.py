@@ -22,6 +22,12 @@ from drumlin.turns import give_way
 from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET, pack_partitions
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
 from drumlin.wire.schema.parts import EncodedItems
 
 if TYPE_CHECKING:
@@ -29,10 +35,6 @@ if TYPE_CHECKING:
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
         OffsetFetchRequestTopics,
-        OffsetFetchResponse,
-        OffsetFetchResponseGroup,
-        OffsetFetchResponseTopic,
-        OffsetFetchResponseTopics,
     )
 
     _Group = OffsetFetchRequest | OffsetFetchRequestGroup
@@ -88,9 +90,12 @@ async def _respond(
     by_id = context.version >= _TOPIC_IDS
     groups = []
     for group in await _unlike(request.groups):
-        answer = _group_by_ids if by_id else _group_by_names
-        groups.append(await answer(context, group, shape, refusal, request.require_stable))
-    return shape("OffsetFetchResponse", throttle_time=ZERO, groups=tuple(groups))
+        if by_id:
+            answer = await _group_by_ids(context, group, shape, refusal, request.require_stable)
+        else:
+            answer = await _group_by_names(context, group, refusal, request.require_stable)
+        groups.append(answer)
+    return OffsetFetchResponse(throttle_time=ZERO, groups=tuple(groups))
 
 
 async def _unlike(groups: Sequence[Any]) -> list[Any]:
@@ -154,15 +159,13 @@ async def _one_group(
         fetched = await _committed(context, request, asked, stable, refusal)
         topics = await _told(
             fetched,
-            lambda each: shape(
-                "OffsetFetchResponseTopic", name=each.name, partitions=each.partitions()
-            ),
+            lambda each: OffsetFetchResponseTopic(name=each.name, partitions=each.partitions()),
         )
     except KafkaError as error:
         code = error.code
         if context.version < _GROUP_ERROR:
             topics = await _failed_topics(shape, request, code)
-    return shape("OffsetFetchResponse", throttle_time=ZERO, topics=topics, error_code=code)
+    return OffsetFetchResponse(throttle_time=ZERO, topics=topics, error_code=code)
 
 
 async def _asked(
@@ -180,7 +183,6 @@ async def _asked(
 async def _group_by_names(
     context: RequestContext,
     group: OffsetFetchRequestGroup,
-    shape: Shape,
     refusal: KafkaError | None,
     stable: bool,
 ) -> OffsetFetchResponseGroup:
@@ -191,15 +193,11 @@ async def _group_by_names(
         fetched = await _committed(context, group, asked, stable, refusal)
         topics = await _told(
             fetched,
-            lambda each: shape(
-                "OffsetFetchResponseTopics", name=each.name, partitions=each.partitions()
-            ),
+            lambda each: OffsetFetchResponseTopics(name=each.name, partitions=each.partitions()),
         )
     except KafkaError as error:
         code = error.code
-    return shape(
-        "OffsetFetchResponseGroup", group_id=group.group_id, topics=topics, error_code=code
-    )
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics, error_code=code)
 
 
 async def _group_by_ids(
@@ -230,8 +228,7 @@ async def _group_by_ids(
             if state is not None:
                 partitions = each.partitions()
                 topics.append(
-                    shape(
-                        "OffsetFetchResponseTopics",
+                    OffsetFetchResponseTopics(
                         topic_id=state.topic_id,
                         partitions=partitions,
                     )
@@ -240,8 +237,7 @@ async def _group_by_ids(
         topics += unknown
     except KafkaError as error:
         code = error.code
-    return shape(
-        "OffsetFetchResponseGroup",
+    return OffsetFetchResponseGroup(
         group_id=group.group_id,
         topics=settled(tuple(topics)),
         error_code=code,
@@ -270,7 +266,7 @@ async def _unknown_topic(
     shape: Shape, topic: OffsetFetchRequestTopics
 ) -> OffsetFetchResponseTopics:
     partitions = await _failed(shape.version, topic.partition_indexes, ErrorCode.unknown_topic_id)
-    return shape("OffsetFetchResponseTopics", topic_id=topic.topic_id, partitions=partitions)
+    return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions)
 
 
 async def _failed_topics(
@@ -279,6 +275,6 @@ async def _failed_topics(
     topics = []
     for topic in request.topics or ():
         partitions = await _failed(shape.version, topic.partition_indexes, code)
-        topics.append(shape("OffsetFetchResponseTopic", name=topic.name, partitions=partitions))
+        topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
         await give_way()
     return tuple(topics)

@@ -12,36 +12,35 @@ from drumlin.broker.context import RequestContext
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.offset_for_leader_epoch.v4.request import (
+    from drumlin.wire.protocol.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,
         OffsetForLeaderPartition,
-    )
-    from kio.schema.offset_for_leader_epoch.v4.response import (
-        EpochEndOffset,
-        OffsetForLeaderEpochResponse,
     )
 
 
 async def handle(
-    context: RequestContext, request: OffsetForLeaderEpochRequest, shape: Shape
+    context: RequestContext, request: OffsetForLeaderEpochRequest, _: Shape
 ) -> OffsetForLeaderEpochResponse:
     topics = []
     for topic in request.topics:
         partitions = []
         for wanted in topic.partitions:
-            partitions.append(_answer(context, shape, topic.topic, wanted))
+            partitions.append(_answer(context, topic.topic, wanted))
             await give_way()
-        topics.append(
-            shape("OffsetForLeaderTopicResult", topic=topic.topic, partitions=tuple(partitions))
-        )
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(partitions)))
         await give_way()
-    return shape("OffsetForLeaderEpochResponse", throttle_time=ZERO, topics=tuple(topics))
+    return OffsetForLeaderEpochResponse(throttle_time=ZERO, topics=tuple(topics))
 
 
 def _answer(
-    context: RequestContext, shape: Shape, topic: str, wanted: OffsetForLeaderPartition
+    context: RequestContext, topic: str, wanted: OffsetForLeaderPartition
 ) -> EpochEndOffset:
     epoch, end_offset, code = -1, -1, ErrorCode.none
     try:
@@ -51,8 +50,7 @@ def _answer(
         epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
     except KafkaError as error:
         code = error.code
-    return shape(
-        "EpochEndOffset",
+    return EpochEndOffset(
         error_code=code,
         partition=wanted.partition,
         leader_epoch=epoch,

@@ -14,13 +14,13 @@ from drumlin.metadata.rules.claims import may_lead
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.read_share_group_state import ReadShareGroupStateResponse, StateBatch
 
 if TYPE_CHECKING:
-    from kio.schema.read_share_group_state.v0.request import (
+    from drumlin.wire.protocol.read_share_group_state import (
         PartitionData,
         ReadShareGroupStateRequest,
     )
-    from kio.schema.read_share_group_state.v0.response import ReadShareGroupStateResponse
 
 _BLANK: Final[Fields] = {"state_epoch": 0, "start_offset": 0, "state_batches": ()}
 
@@ -40,7 +40,7 @@ async def handle(
         )
         batches = []
         for batch in state.batches:  # there may be thousands
-            batches.append(shape("StateBatch", **batch._asdict()))
+            batches.append(StateBatch(**batch._asdict()))
             await give_way()
         return {
             "state_epoch": state.state_epoch,
@@ -49,4 +49,4 @@ async def handle(
         }
 
     results = await answer_partitions(request, shape, "ReadStateResult", _BLANK, read)
-    return shape("ReadShareGroupStateResponse", results=results)
+    return ReadShareGroupStateResponse(results=results)

@@ -13,14 +13,12 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.several_apis.share_state_requests import Fields, answer_partitions
 from drumlin.coordination.share.state.state import UNKNOWN_COUNT
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.read_share_group_state_summary import ReadShareGroupStateSummaryResponse
 
 if TYPE_CHECKING:
-    from kio.schema.read_share_group_state_summary.v1.request import (
+    from drumlin.wire.protocol.read_share_group_state_summary import (
         PartitionData,
         ReadShareGroupStateSummaryRequest,
-    )
-    from kio.schema.read_share_group_state_summary.v1.response import (
-        ReadShareGroupStateSummaryResponse,
     )
 
 _BLANK: Final[Fields] = {
@@ -46,4 +44,4 @@ async def handle(
         }
 
     results = await answer_partitions(request, shape, "ReadStateSummaryResult", _BLANK, read)
-    return shape("ReadShareGroupStateSummaryResponse", results=results)
+    return ReadShareGroupStateSummaryResponse(results=results)

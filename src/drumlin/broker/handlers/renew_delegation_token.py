@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import NO_TIME, no_tokens
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.renew_delegation_token import RenewDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
-    from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
+    from drumlin.wire.protocol.renew_delegation_token import (
+        RenewDelegationTokenRequest,
+    )
 
 
 async def handle(
-    _: RequestContext, __: RenewDelegationTokenRequest, shape: Shape
+    _: RequestContext, __: RenewDelegationTokenRequest, ___: Shape
 ) -> RenewDelegationTokenResponse:
-    return shape(
-        "RenewDelegationTokenResponse",
+    return RenewDelegationTokenResponse(
         throttle_time=ZERO,
         error_code=no_tokens(),
         expiry_timestamp=NO_TIME,

@@ -23,10 +23,13 @@ from drumlin.broker.share_partitions.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.share_acknowledge import PartitionData
 
 if TYPE_CHECKING:
-    from kio.schema.share_acknowledge.v2.request import ShareAcknowledgeRequest
-    from kio.schema.share_acknowledge.v2.response import ShareAcknowledgeResponse
+    from drumlin.wire.protocol.share_acknowledge import (
+        ShareAcknowledgeRequest,
+        ShareAcknowledgeResponse,
+    )
 
 _RENEW_FROM: Final = 2
 
@@ -64,8 +67,7 @@ async def _told(
 ) -> ShareAcknowledgeResponse:
     partitions = []
     for shared, (code, message) in answers.items():
-        told = shape(
-            "PartitionData",
+        told = PartitionData(
             partition_index=shared.partition,
             error_code=code,
             error_message=message,

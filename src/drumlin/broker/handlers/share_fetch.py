@@ -36,10 +36,13 @@ from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Lim
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.share_fetch import AcquiredRecords, PartitionData
 
 if TYPE_CHECKING:
-    from kio.schema.share_fetch.v2.request import ShareFetchRequest
-    from kio.schema.share_fetch.v2.response import PartitionData, ShareFetchResponse
+    from drumlin.wire.protocol.share_fetch import (
+        ShareFetchRequest,
+        ShareFetchResponse,
+    )
 
 _RENEW_FROM: Final = 2
 
@@ -183,8 +186,7 @@ def _partition(
     given = fetch.given.get(shared)
     refusal = fetch.errors.get(shared, ErrorCode.none)
     code, message = acknowledged.get(shared, Answer())
-    return shape(
-        "PartitionData",
+    return PartitionData(
         partition_index=shared.partition,
         error_code=refusal,
         acknowledge_error_code=code.value,
@@ -192,8 +194,7 @@ def _partition(
         current_leader=current_leader(shape, hints, shared, refusal, code),
         records=b"" if given is None else given.records,
         acquired_records=tuple(
-            shape(
-                "AcquiredRecords",
+            AcquiredRecords(
                 first_offset=each.first_offset,
                 last_offset=each.last_offset,
                 delivery_count=each.delivery_count,

@@ -11,13 +11,17 @@ from drumlin.distinct import each_once
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.share_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    ShareGroupDescribeResponse,
+    TopicPartitions,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
-    from kio.schema.share_group_describe.v1.response import (
-        DescribedGroup,
-        Member,
-        ShareGroupDescribeResponse,
+    from drumlin.wire.protocol.share_group_describe import (
+        ShareGroupDescribeRequest,
     )
 
 _ASSIGNOR: Final = "simple"
@@ -30,7 +34,7 @@ async def handle(
     groups = await each_once(
         request.group_ids, lambda group_id: _describe(context, shape, group_id, operations)
     )
-    return shape("ShareGroupDescribeResponse", throttle_time=ZERO, groups=tuple(groups))
+    return ShareGroupDescribeResponse(throttle_time=ZERO, groups=tuple(groups))
 
 
 async def _describe(
@@ -47,10 +51,9 @@ async def _describe(
     state_name, epoch, assignment_epoch = group.state_name, group.epoch, group.target.epoch
     members = []
     for each in described:
-        members.append(_member(context, shape, each))
+        members.append(_member(context, each))
         await give_way()
-    return shape(
-        "DescribedGroup",
+    return DescribedGroup(
         error_code=ErrorCode.none,
         error_message=None,
         group_id=group_id,
@@ -63,20 +66,19 @@ async def _describe(
     )
 
 
-def _member(context: RequestContext, shape: Shape, member: DescribedMember) -> Member:
+def _member(context: RequestContext, member: DescribedMember) -> Member:
     image = context.broker.metadata.image
     held = tuple(
-        shape("TopicPartitions", topic_id=topic_id, topic_name=name, partitions=partitions)
+        TopicPartitions(topic_id=topic_id, topic_name=name, partitions=partitions)
         for topic_id, partitions in member.assignment.items()
         if (name := image.topic_name(topic_id)) is not None
     )
-    return shape(
-        "Member",
+    return Member(
         member_id=member.member_id,
         rack_id=member.rack_id,
         member_epoch=member.member_epoch,
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=member.topics,
-        assignment=shape("Assignment", topic_partitions=held),
+        assignment=Assignment(topic_partitions=held),
     )

@@ -20,17 +20,22 @@ from drumlin.coordination.groups.share.records import Assignment
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.share_group_heartbeat import Assignment as ToldAssignment
+from drumlin.wire.protocol.share_group_heartbeat import (
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatRequest
-    from kio.schema.share_group_heartbeat.v1.response import Assignment as ToldAssignment
-    from kio.schema.share_group_heartbeat.v1.response import ShareGroupHeartbeatResponse
+    from drumlin.wire.protocol.share_group_heartbeat import (
+        ShareGroupHeartbeatRequest,
+    )
 
 _NOTHING: Final = ShareHeartbeatAnswer("", 0)
 
 
 async def handle(
-    context: RequestContext, request: ShareGroupHeartbeatRequest, shape: Shape
+    context: RequestContext, request: ShareGroupHeartbeatRequest, _: Shape
 ) -> ShareGroupHeartbeatResponse:
     topics = request.subscribed_topic_names
     try:
@@ -45,8 +50,8 @@ async def handle(
         )
         answer = await context.broker.share_groups.heartbeat(request.group_id, heartbeat)
     except KafkaError as error:
-        return await _answered(shape, _NOTHING, error)
-    return await _answered(shape, answer, None)
+        return await _answered(_NOTHING, error)
+    return await _answered(answer, None)
 
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
@@ -70,13 +75,12 @@ def _check(request: ShareGroupHeartbeatRequest) -> None:
 
 
 async def _answered(
-    shape: Shape, answer: ShareHeartbeatAnswer, error: KafkaError | None
+    answer: ShareHeartbeatAnswer, error: KafkaError | None
 ) -> ShareGroupHeartbeatResponse:
     assignment = None
     if answer.assignment is not None:
-        assignment = await _assignment(shape, answer.assignment)
-    return shape(
-        "ShareGroupHeartbeatResponse",
+        assignment = await _assignment(answer.assignment)
+    return ShareGroupHeartbeatResponse(
         throttle_time=ZERO,
         error_code=ErrorCode.none if error is None else error.code,
         error_message=None if error is None else error.message,
@@ -87,9 +91,9 @@ async def _answered(
     )
 
 
-async def _assignment(shape: Shape, assignment: Assignment) -> ToldAssignment:
+async def _assignment(assignment: Assignment) -> ToldAssignment:
     topics = []
     for topic_id, partitions in assignment.items():
-        topics.append(shape("TopicPartitions", topic_id=topic_id, partitions=partitions))
+        topics.append(TopicPartitions(topic_id=topic_id, partitions=partitions))
         await give_way()
-    return shape("Assignment", topic_partitions=tuple(topics))
+    return ToldAssignment(topic_partitions=tuple(topics))

@@ -16,21 +16,23 @@ from drumlin.coordination.groups.every_kind.messages import SyncAnswer, SyncRequ
 from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from kio.schema.sync_group.v5.request import SyncGroupRequest
-    from kio.schema.sync_group.v5.response import SyncGroupResponse
+    from drumlin.wire.protocol.sync_group import (
+        SyncGroupRequest,
+    )
 
 _PROTOCOL_IS_MANDATORY: Final = 5
 
 
 async def handle(
-    context: RequestContext, request: SyncGroupRequest, shape: Shape
+    context: RequestContext, request: SyncGroupRequest, _: Shape
 ) -> SyncGroupResponse | Later[SyncGroupResponse]:
     protocol_type = getattr(request, "protocol_type", None)
     protocol_name = getattr(request, "protocol_name", None)
     if context.version >= _PROTOCOL_IS_MANDATORY and None in (protocol_type, protocol_name):
-        return _response(shape, SyncAnswer(ErrorCode.inconsistent_group_protocol))
+        return _response(SyncAnswer(ErrorCode.inconsistent_group_protocol))
     sync = SyncRequest(
         member_id=request.member_id,
         group_instance_id=getattr(request, "group_instance_id", None),
@@ -42,17 +44,16 @@ async def handle(
     try:
         answer = context.broker.groups.sync(request.group_id, sync)
     except KafkaError as error:
-        return _response(shape, SyncAnswer(error.code))
-    return waiting(_respond(shape, answer))
+        return _response(SyncAnswer(error.code))
+    return waiting(_respond(answer))
 
 
-async def _respond(shape: Shape, answer: Pending[SyncAnswer]) -> SyncGroupResponse:
-    return _response(shape, await answer)
+async def _respond(answer: Pending[SyncAnswer]) -> SyncGroupResponse:
+    return _response(await answer)
 
 
-def _response(shape: Shape, answer: SyncAnswer) -> SyncGroupResponse:
-    return shape(
-        "SyncGroupResponse",
+def _response(answer: SyncAnswer) -> SyncGroupResponse:
+    return SyncGroupResponse(
         throttle_time=ZERO,
         error_code=answer.error,
         protocol_type=answer.protocol_type,

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.unregister_broker import UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
-    from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
+    from drumlin.wire.protocol.unregister_broker import (
+        UnregisterBrokerRequest,
+    )
 
 
 async def handle(
-    context: RequestContext, request: UnregisterBrokerRequest, shape: Shape
+    context: RequestContext, request: UnregisterBrokerRequest, _: Shape
 ) -> UnregisterBrokerResponse:
     code, message = ErrorCode.none, None
     try:
         await context.broker.metadata.unregister_broker(request.broker_id)
     except KafkaError as error:
         code, message = error.code, error.message
-    return shape(
-        "UnregisterBrokerResponse", throttle_time=ZERO, error_code=code, error_message=message
-    )
+    return UnregisterBrokerResponse(throttle_time=ZERO, error_code=code, error_message=message)

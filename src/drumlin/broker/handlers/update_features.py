@@ -15,10 +15,13 @@ from drumlin.broker.context import RequestContext
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
-    from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
-    from kio.schema.update_features.v2.response import UpdateFeaturesResponse
+    from drumlin.wire.protocol.update_features import (
+        FeatureUpdateKey,
+        UpdateFeaturesRequest,
+    )
 
 _SAFE_DOWNGRADE: Final = 2
 
@@ -38,13 +41,10 @@ async def handle(
     if code is ErrorCode.none and shape.has("UpdatableFeatureResult"):
         for each in request.feature_updates:
             name = each.feature
-            result = shape(
-                "UpdatableFeatureResult", feature=name, error_code=code, error_message="NONE"
-            )
+            result = UpdatableFeatureResult(feature=name, error_code=code, error_message="NONE")
             results.append(result)
             await give_way()
-    return shape(
-        "UpdateFeaturesResponse",
+    return UpdateFeaturesResponse(
         throttle_time=ZERO,
         error_code=code,
         error_message=message,

@@ -14,14 +14,16 @@ from drumlin.broker.several_apis.share_state_requests import Fields, answer_part
 from drumlin.coordination.share.state.state import UNKNOWN_COUNT, ShareState, StateBatch
 from drumlin.turns import give_way
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.write_share_group_state import WriteShareGroupStateResponse
 
 if TYPE_CHECKING:
-    from kio.schema.write_share_group_state.v1.request import (
+    from drumlin.wire.protocol.write_share_group_state import (
         PartitionData,
         WriteShareGroupStateRequest,
     )
-    from kio.schema.write_share_group_state.v1.request import StateBatch as StateBatchData
-    from kio.schema.write_share_group_state.v1.response import WriteShareGroupStateResponse
+    from drumlin.wire.protocol.write_share_group_state import (
+        StateBatch as StateBatchData,
+    )
 
 #: Batches that are converted before other work gets its turn.
 _AT_ONCE: Final = 100
@@ -44,7 +46,7 @@ async def handle(
         return {}
 
     results = await answer_partitions(request, shape, "WriteStateResult", {}, write)
-    return shape("WriteShareGroupStateResponse", results=results)
+    return WriteShareGroupStateResponse(results=results)
 
 
 async def _batches(given: Sequence[StateBatchData]) -> tuple[StateBatch, ...]:

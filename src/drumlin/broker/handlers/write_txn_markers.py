@@ -27,16 +27,17 @@ from drumlin.metadata.rules.claims import may_coordinate
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.write_txn_markers.v2.request import (
+    from drumlin.wire.protocol.write_txn_markers import (
         WritableTxnMarker,
         WriteTxnMarkersRequest,
-    )
-    from kio.schema.write_txn_markers.v2.response import (
-        WritableTxnMarkerPartitionResult,
-        WritableTxnMarkerResult,
-        WriteTxnMarkersResponse,
     )
 
 #: Partitions of a marker that are written to before the answer about them is put together.
@@ -49,7 +50,7 @@ Codes = dict[TopicPartition, ErrorCode]
 
 
 async def handle(
-    context: RequestContext, request: WriteTxnMarkersRequest, shape: Shape
+    context: RequestContext, request: WriteTxnMarkersRequest, _: Shape
 ) -> WriteTxnMarkersResponse:
     by_producer: dict[int, Codes] = {}
     first = 0
@@ -63,7 +64,7 @@ async def handle(
                 await _add(codes, by_producer[marker.producer_id])
             elif codes:
                 by_producer[marker.producer_id] = codes
-    return await _respond(shape, by_producer)
+    return await _respond(by_producer)
 
 
 def _of_different_producers(markers: Sequence[WritableTxnMarker]) -> list[WritableTxnMarker]:
@@ -104,24 +105,24 @@ async def _add(codes: Codes, known: Codes) -> None:
         await give_way()
 
 
-async def _respond(shape: Shape, by_producer: Mapping[int, Codes]) -> WriteTxnMarkersResponse:
+async def _respond(by_producer: Mapping[int, Codes]) -> WriteTxnMarkersResponse:
     results = []
     for producer_id, codes in by_producer.items():
-        results.append(await _result(shape, producer_id, codes))
+        results.append(await _result(producer_id, codes))
         await give_way()
-    return shape("WriteTxnMarkersResponse", markers=tuple(results))
+    return WriteTxnMarkersResponse(markers=tuple(results))
 
 
-async def _result(shape: Shape, producer_id: int, codes: Codes) -> WritableTxnMarkerResult:
+async def _result(producer_id: int, codes: Codes) -> WritableTxnMarkerResult:
     partitions: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
     for (topic, index), code in codes.items():
         partitions.setdefault(topic, []).append(
-            shape("WritableTxnMarkerPartitionResult", partition_index=index, error_code=code)
+            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
         )
         await give_way()
     topics = []
     for name, results in partitions.items():
         told = settled(tuple(results))
-        topics.append(shape("WritableTxnMarkerTopicResult", name=name, partitions=told))
+        topics.append(WritableTxnMarkerTopicResult(name=name, partitions=told))
         await give_way()
-    return shape("WritableTxnMarkerResult", producer_id=producer_id, topics=settled(tuple(topics)))
+    return WritableTxnMarkerResult(producer_id=producer_id, topics=settled(tuple(topics)))
