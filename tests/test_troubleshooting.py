@@ -17,6 +17,7 @@ DOCUMENT = ROOT / "docs" / "troubleshooting.md"
 #: Messages of Spark's, and reasons that the operating system gives.
 OF_OTHERS = {
     "DATA_SOURCE_NOT_FOUND": "Spark",
+    "() got an unexpected keyword argument": "Python",
     "JAVA_GATEWAY_EXITED": "Spark",
     "Connection refused": "the operating system",
     "Name or service not known": "the operating system",

@@ -1,7 +1,7 @@
-"""What is asked while a request is under way goes together into the next one.
+"""Batching of questions: those asked while a request is in flight go into the next request.
 
-Owns the order in which things are asked, and who waits for which answer. What a request is, and
-whether it is sent again, is up to others.
+Owns the order of the questions, and which caller waits for which answer. Never decides what a
+request is, or whether it is retried: `send` does.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Answer = TypeVar("Answer")
 
 
 class Together(Generic[Lane, Item, Answer]):
-    """Questions by lanes: in each of them one request at a time is under way.
+    """Batches questions by lane, such as a broker; each lane has one request in flight at a time.
 
-    Handed in:
-        send(lane, items): asks all of it with one request; the answers in the order of the items.
-        key(item): of items with the same key, one goes into a request.
-        size(item): of its part of a request; a request is no larger than `size_max`, unless one
-            item alone is.
-        closed(): the error of who waits when this is closed.
+    Args:
+        send: sends the items of a lane in one request; returns the answers in their order.
+        key: the key of an item; a request has no two items with the same key.
+        size: the size of an item's part of a request; a request is not larger than `size_max`,
+            unless a single item is.
+        closed: the error for those still waiting at `close`.
     """
 
     def __init__(
@@ -43,22 +43,22 @@ class Together(Generic[Lane, Item, Answer]):
         self._lanes = Background()
 
     def ask(self, lane: Lane, item: Item) -> asyncio.Future[Answer]:
-        """The answer to come; it fails with what `send` has raised, or says of the item."""
+        """Ask; the answer fails with the exception that `send` raises, or returns for the item."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         queue = self._queues.get(lane)
         if queue is None:
             queue = self._queues[lane] = deque()
-            # It begins in the next turn of the loop: what is asked in this one goes along.
+            # Starts in the next turn of the loop: all questions of this turn share a request.
             self._lanes.spawn(self._ask_all(lane, queue))
         queue.append((item, answer))
         return answer
 
     async def settle(self) -> None:
-        """Wait for all that is asked."""
+        """Wait until all questions are answered."""
         await self._lanes.settle()
 
     async def close(self) -> None:
-        """Whoever waits for an answer gets the error that was handed in."""
+        """End all requests; those waiting for an answer get the error `closed`."""
         await self._lanes.end()
 
     async def _ask_all(self, lane: Lane, queue: deque[tuple[Item, asyncio.Future[Answer]]]) -> None:
@@ -70,7 +70,7 @@ class Together(Generic[Lane, Item, Answer]):
                     continue
                 try:
                     answers = await self._send(lane, [item for item, _ in together])
-                except Exception as error:  # noqa: BLE001  those who wait get it
+                except Exception as error:  # noqa: BLE001  passed on to those waiting
                     _fail(together, error)
                 else:
                     for (_, waiting), answer in zip(together, answers, strict=True):
@@ -87,13 +87,13 @@ class Together(Generic[Lane, Item, Answer]):
     def _take(
         self, queue: deque[tuple[Item, asyncio.Future[Answer]]]
     ) -> list[tuple[Item, asyncio.Future[Answer]]]:
-        """What goes into the next request: the first of the queue, as far as they fit."""
+        """Take the items of the next request: as many from the front of the queue as fit."""
         together: list[tuple[Item, asyncio.Future[Answer]]] = []
         keys: set[Hashable] = set()
         size = 0
         while queue:
             item, waiting = queue[0]
-            if waiting.done():  # its caller has given up
+            if waiting.done():  # its caller was cancelled
                 queue.popleft()
                 continue
             key = self._key(item)

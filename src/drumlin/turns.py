@@ -13,9 +13,6 @@ in each turn one of them goes on, for 1 ms, then everything else that is ready. 
 same coroutine without a pause: in a thread, where nothing waits for its turn, or if it is short.
 
 State may have changed whenever `give_way` returns: it is called only where that does no harm.
-
-(A `Work` is the older form of the same: a generator that yields where a coroutine gives way.
-`in_turns` does one from a coroutine.)
 """
 
 from __future__ import annotations
@@ -27,9 +24,8 @@ import threading
 import time
 import types
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -44,35 +40,6 @@ _LATE_S: Final = TURN_S / 8
 #: Done side by side; each may do some work before it awaits anything.
 _TOGETHER: Final = 32
 
-_FREED_TOGETHER: Final = 100
-_LISTED_TOGETHER: Final = 500
-
-#: Yields whenever it may be interrupted; what it returns is the result.
-Work = Generator[None, None, T]
-
-
-class Finished(NamedTuple):
-    """The result of some work that is done."""
-
-    result: Any
-
-
-def one_turn(work: Work[Any], ends_at: float | None = None) -> Finished | None:
-    """Begin with `work`; None if it has more to do by `ends_at`, or else at the end of a turn.
-
-    Raises:
-        Exception: whatever it raises.
-    """
-    if ends_at is None:
-        ends_at = time.monotonic() + TURN_S
-    try:
-        while True:
-            next(work)
-            if time.monotonic() >= ends_at:
-                return None
-    except StopIteration as done:
-        return Finished(done.value)
-
 
 def _end_of_turn() -> float:
     """When continued work that resumes now must yield."""
@@ -84,7 +51,7 @@ def end_of_new_turn() -> float:
     return time.monotonic() + TURN_S
 
 
-def to_end(work: Work[T] | Coroutine[Any, Any, T]) -> T:
+def to_end(work: Coroutine[Any, Any, T]) -> T:
     """Do all of it at once: for a thread, where nothing waits for its turn, or if it is short.
 
     Raises:
@@ -101,28 +68,6 @@ def to_end(work: Work[T] | Coroutine[Any, Any, T]) -> T:
     finally:
         _turn.ends_at = ends_at
         work.close()
-
-
-def let_go(*collections: list[Any] | dict[Any, Any]) -> Work[None]:
-    """Empty long collections in turns: freeing everything at once takes more than a turn."""
-    for each in collections:
-        while each:
-            if isinstance(each, list):
-                del each[-_FREED_TOGETHER:]
-            else:
-                for _ in range(min(_FREED_TOGETHER, len(each))):
-                    each.popitem()
-            yield
-
-
-def listed(items: Iterable[Item]) -> Work[list[Item]]:
-    """All of the items, which do not change meanwhile."""
-    found: list[Item] = []
-    left = iter(items)
-    while some := tuple(islice(left, _LISTED_TOGETHER)):
-        found += some
-        yield
-    return found
 
 
 def emptied(items: list[T]) -> Iterator[T]:
@@ -271,20 +216,6 @@ def checked(work: Coroutine[Any, Any, T], check: Callable[[], object]) -> Genera
         work.close()
 
 
-async def in_turns(work: Work[T]) -> T:
-    """Do `work`, giving way where it yields."""
-    try:
-        while True:
-            next(work)
-            if time.monotonic() >= _turn.ends_at:
-                await give_way()
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    finally:
-        work.close()
-
-
 class _Place(asyncio.Future[None]):
     """Someone's place in the line."""
 
@@ -329,71 +260,6 @@ class _Turn(threading.local):
 _turn: Final = _Turn()
 
 
-class Turns:
-    """All work of one loop that continues turn by turn."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[Work[Any], asyncio.Future[Any]]] = deque()
-        self._unawaited: set[asyncio.Task[Any]] = set()
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._unawaited.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("work that nobody waited for has failed", exc_info=error)
-
-    async def run(self, work: Work[T]) -> T:
-        """Do `work` to its end, others in between. Cancelled, it is closed at its next turn."""
-        return await self.start(work)
-
-    def start(self, work: Work[T] | Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Like `run`, but the caller need not wait for it."""
-        loop = asyncio.get_running_loop()
-        if isinstance(work, Coroutine):
-            task = loop.create_task(work)
-            self._unawaited.add(task)
-            task.add_done_callback(self._ended)
-            return task
-        done: asyncio.Future[T] = loop.create_future()
-        self._waiting.append((work, done))
-        if len(self._waiting) == 1:
-            loop.call_soon(self._take_turn)
-        return done
-
-    def _take_turn(self) -> None:
-        # It stays the first one meanwhile: what it begins in its turn shall not call the loop.
-        work, done = self._waiting[0]
-        has_ended = True
-        try:
-            has_ended = _have_turn(work, done)
-        finally:  # the others would wait for ever
-            self._waiting.popleft()
-            if not has_ended:
-                self._waiting.append((work, done))
-            if self._waiting:
-                asyncio.get_running_loop().call_soon(self._take_turn)
-        del work, done  # as below
-
-
-def _have_turn(work: Work[Any], done: asyncio.Future[Any]) -> bool:
-    """Resume `work`; returns whether it has ended and set its result on `done`."""
-    finished, failure = None, None
-    if not done.cancelled():
-        try:
-            finished = one_turn(work, _end_of_turn())
-        except Exception as error:  # noqa: BLE001  the caller that waits gets it
-            failure = error
-    if done.cancelled():  # before, or by what the work itself has done
-        work.close()
-    elif failure is not None:
-        done.set_exception(failure)
-        del done, failure  # it knows this frame: all three would hold each other for ever
-    elif finished is None:
-        return False
-    else:
-        done.set_result(finished.result)
-    return True
-
-
 class Rounds:
     """Callbacks with more work to do: each takes at most a turn, all together little more.
 
@@ -424,30 +290,12 @@ class Rounds:
             asyncio.get_running_loop().call_soon(self._go_on)
 
 
-class Pace:
-    """For a coroutine that works through a lot: `await pace.give_way()` at each step."""
-
-    __slots__ = ("_ends_at",)
-
-    def __init__(self) -> None:
-        self._ends_at = _end_of_turn()
-
-    async def give_way(self) -> bool:
-        """Let others have their turn if this one is over; whether they had it."""
-        if time.monotonic() < self._ends_at:
-            return False
-        await asyncio.sleep(0)
-        self._ends_at = _end_of_turn()
-        return True
-
-
 async def side_by_side(
     do: Callable[[Item], Awaitable[T]], items: Sequence[Item], at_a_time: int = _TOGETHER
 ) -> list[T]:
     """The results of `do` for each item: some at a time, so that many do not block the loop."""
-    pace = Pace()
     results: list[T] = []
     for first in range(0, len(items), at_a_time):
         results += await asyncio.gather(*map(do, items[first : first + at_a_time]))
-        await pace.give_way()
+        await give_way()
     return results

@@ -29,7 +29,6 @@ from drumlin.metadata.image import (
 )
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.metadata.store.store import ProducerIdBlock
-from drumlin.turns import Turns
 from drumlin.wire.messages import (
     encode_request,
     encode_response,
@@ -89,7 +88,6 @@ def with_client(run: Callable[[Client], Awaitable[None]]) -> None:
             metadata=SimpleNamespace(image=image_of_topic()),
             producer_ids=ProducerIds(_block),
             log=log,
-            turns=Turns(),
         )
         coordinator.start()
         lead_all(coordinator, log)

@@ -19,7 +19,7 @@ from drumlin.broker.handlers import list_groups, list_offsets
 from drumlin.broker.router import Router
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.replication.partition_registry import PartitionRegistry
-from drumlin.turns import Turns, give_way
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import (
     RequestHeader,
@@ -261,7 +261,7 @@ def test_large_requests_are_worked_on_a_few_at_a_time(monkeypatch: pytest.Monkey
         monkeypatch.setattr(list_offsets, "handle", counted)
         apart = asyncio.to_thread
         threads = SimpleNamespace(making=apart, make_later=lambda call, *args: call(*args))
-        broker: Any = SimpleNamespace(turns=Turns(), threads=threads)
+        broker: Any = SimpleNamespace(threads=threads)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         broker.partitions = PartitionRegistry(lambda *_: False)
         router = Router(broker)
@@ -321,7 +321,7 @@ def test_what_would_take_a_turn_to_be_read_is_read_in_a_thread(
 
     async def scenario() -> None:
         monkeypatch.setattr(router_module, "parse_request", parsing)
-        broker: Any = SimpleNamespace(turns=Turns())
+        broker: Any = SimpleNamespace()
         broker.threads = SimpleNamespace(making=asyncio.to_thread)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         fields = {"topics": [{"name": "", "partition_indexes": ()}] * 8000}

@@ -63,7 +63,7 @@ from drumlin.records.kernels.survival import (
     SUPERSEDED,
     fate,
 )
-from drumlin.records.validation.survey import glance
+from drumlin.records.validation.survey import check_record
 
 
 def clean_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +367,7 @@ def _records(body: Buffer, header: BatchHeader) -> Iterator[_Record]:
     position, end, next_delta = 0, len(body), 0
     for _ in range(header.record_count):
         try:
-            seen = glance(body, position, end, header.base_timestamp)
+            seen = check_record(body, position, end, header.base_timestamp)
         except CorruptRecord:
             raise CorruptRecord(FAULTS[FAULT_RECORDS]) from None
         if not next_delta <= seen.offset_delta <= header.last_offset_delta:

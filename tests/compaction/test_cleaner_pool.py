@@ -262,21 +262,21 @@ def test_two_threads_and_one_log(folder: Path, pools: list[CleanerPool]) -> None
     world.logs.swap_segments = wait_before_swapping  # type: ignore[method-assign]
     settings = CleanerSettings(threads=2, backoff_ms=1)
     pool = CleanerPool(world.logs, call, settings, SystemClock())
-    take_forced, looks = pool._take_forced, 0
+    take_requested, looks = pool._take_requested, 0
 
     def take() -> PartitionLog | None:
         nonlocal looks
-        taken = take_forced()
+        taken = take_requested()
         looks += 1
         return taken
 
-    pool._take_forced = take  # type: ignore[method-assign]
+    pool._take_requested = take  # type: ignore[method-assign]
     pools.append(pool)
     pool.start()
     assert inside.acquire(timeout=60)
     asked = threading.Thread(target=pool.run, args=(world.log, 60))
     asked.start()
-    wait_until(lambda: world.log in pool._forced, "the log to be asked for")
+    wait_until(lambda: world.log in pool._requested, "the log to be asked for")
     before = looks
     wait_until(lambda: looks >= before + 3, "the other thread to look for something to clean")
     # It rests between its looks, as does whoever asked: neither takes the processor meanwhile.

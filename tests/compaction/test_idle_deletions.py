@@ -15,7 +15,7 @@ from compaction.readers import batches, read_uncommitted
 from compaction.test_cleaner_cases import new_world, offsets
 from drumlin.compaction.passes.passes import NO_HORIZON
 from drumlin.compaction.pool.pool import CleanerPool
-from drumlin.compaction.pool.waits import why_nothing
+from drumlin.compaction.pool.waits import reason_for_no_cleaning
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.storage.files.files import Files
@@ -165,7 +165,7 @@ def test_asked_for_they_go_at_once(folder: Path) -> None:
     try:
         assert pool.run(world.log, 60)
         assert deleted_keys(world) == {b"gone"}
-        reason = why_nothing(world.log, world.now_ms)
+        reason = reason_for_no_cleaning(world.log, world.now_ms)
         assert reason == (
             "all of it is clean, but tombstones or markers in it wait until "
             "2023-11-14 22:13:25 UTC (delete.retention.ms=5000)"
@@ -175,7 +175,7 @@ def test_asked_for_they_go_at_once(folder: Path) -> None:
         assert pool.run(world.log, 60)
         assert pool.totals.cleanings == 1
         assert not deleted_keys(world)
-        assert why_nothing(world.log, world.now_ms) == "all of it is clean"
+        assert reason_for_no_cleaning(world.log, world.now_ms) == "all of it is clean"
     finally:
         pool.stop()
     world.logs.abandon()

@@ -11,7 +11,7 @@ import pytest
 
 from compaction.promises import CONFIG, clean
 from compaction.test_cleaner_cases import new_world, put
-from drumlin.compaction.pool.waits import why_nothing
+from drumlin.compaction.pool.waits import reason_for_no_cleaning
 from storage.samples import IN_MEMORY, NOW_MS, append, from_producer, marker
 
 
@@ -28,7 +28,7 @@ def test_a_transaction(folder: Path) -> None:
     log.append_as_leader(from_producer(0, is_transactional=True), 0, NOW_MS)
     log.roll(NOW_MS)
     assert clean(world) is None
-    assert why_nothing(log, NOW_MS) == (
+    assert reason_for_no_cleaning(log, NOW_MS) == (
         "dirty records wait for the end of the transaction that is open at offset 2"
     )
     log.append_internal(marker(commit=True), 0, NOW_MS)
@@ -42,7 +42,7 @@ def test_followers(folder: Path) -> None:
     world.log.roll(NOW_MS)
     world.log.high_watermark = 1
     assert clean(world) is None
-    assert why_nothing(world.log, NOW_MS) == (
+    assert reason_for_no_cleaning(world.log, NOW_MS) == (
         "dirty records wait for followers, which are at offset 1"
     )
     world.logs.abandon()
@@ -60,7 +60,7 @@ def test_the_lag(folder: Path, lag_ms: int, until: str) -> None:
     with segment.log_file as descriptor:
         world.log.log_directory.files.set_modified_ms(descriptor, NOW_MS)
     assert clean(world) is None
-    assert why_nothing(world.log, NOW_MS) == (
+    assert reason_for_no_cleaning(world.log, NOW_MS) == (
         f"dirty records wait {until}(min.compaction.lag.ms={lag_ms})"
     )
     world.logs.abandon()

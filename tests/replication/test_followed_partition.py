@@ -374,7 +374,7 @@ def test_an_interruption_ends_a_truncation(partition: FollowedPartition, led: Le
     assert partition.is_busy
     truncation.prepare()
     partition.interrupt()
-    assert not partition.is_to_do(truncation)
+    assert not partition.is_wanted(truncation)
     assert partition.log.log_end_offset == 5
     partition.log.flush()
     assert partition.log.recovery_point == 5

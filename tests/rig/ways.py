@@ -77,8 +77,13 @@ def assert_as_told(name: str, found: Way, config: pytest.Config) -> None:
     _, *cells = (cell.strip() for cell in row.group().strip("|").split("|"))
     numbers = [None if cell == _NOTHING else int(cell) for cell in cells[:3]]
     told = Way(*numbers, re.findall(r"`(.+?)`", cells[3]))
-    are_alike = told.names == list(found.names) and all(map(_is_about, told[:3], found[:3]))
+    are_alike = _stems(told) == _stems(found) and all(map(_is_about, told[:3], found[:3]))
     assert are_alike, f"{row.group()}\nis now\n{found.row(name)}"
+
+
+def _stems(way: Way) -> list[str]:
+    """Without the folders, which are there or not as other files are named."""
+    return [each.rsplit("/")[-1] for each in way.names]
 
 
 def _is_about(told: int | None, found: int | None) -> bool:

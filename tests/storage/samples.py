@@ -121,7 +121,7 @@ def reopened(
 
 def revive(logs: LogDirectories, directory: LogDirectory) -> bool:
     """Try to have a failed dir back."""
-    return logs.mend(directory) and logs.bring_back(directory)
+    return logs.repair(directory) and logs.bring_back(directory)
 
 
 def read_bytes(

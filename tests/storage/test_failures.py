@@ -405,7 +405,7 @@ def test_a_dir_that_fails_once_more_while_it_is_mended_stays_offline(
     files.fail("write_at", code=first, only_once=True)
     storage_error(log)
     (directory,) = logs.directories
-    assert logs.mend(directory)
+    assert logs.repair(directory)
     directory.fail(OSError(errno.EIO, "lost"), "flush t-0")
     assert not directory.is_readable
     assert not logs.bring_back(directory)

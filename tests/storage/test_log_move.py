@@ -288,7 +288,7 @@ def test_a_device_that_fails_leaves_the_log_where_it_is(dirs: Two, operation: st
             return
         move.abandon()
         if not logs.directories[0].is_online:
-            assert logs.mend(logs.directories[0])
+            assert logs.repair(logs.directories[0])
             assert logs.bring_back(logs.directories[0])
         assert content(log) == expected
         assert append(log).base_offset == expected[1]

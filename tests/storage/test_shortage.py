@@ -157,7 +157,7 @@ def test_a_log_that_could_not_be_loaded_is_loaded_later(
             assert isinstance(made, KafkaError)
         for directory in logs.directories:
             if not directory.is_online:
-                assert logs.mend(directory)
+                assert logs.repair(directory)
                 assert logs.bring_back(directory)
             elif directory.not_loaded:
                 assert logs.load_again(directory)

@@ -15,6 +15,9 @@ The module of an API, `handlers/<api>.py`, has a coroutine:
   connection starts its next request meanwhile, and cancels it when the peer is gone.
 - A response of many elements is encoded in a thread, and a long request was read in one.
 
+Produce and Fetch, which carry records, read and write their frames in place. They have a function
+`answer` instead, from a frame to the parts of another, or to a `Later` that is settled with them.
+
 A function of a coordinator decides and changes in one step, without an `await` between them. What
 takes long before or after that is a coroutine that gives way, or one that is awaited:
 

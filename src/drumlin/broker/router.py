@@ -143,8 +143,17 @@ class Router:
         try:
             if is_long(handled):
                 holder = [handled]
-                return begun(self._broker.threads.making(_encode_last, api, header, holder))
+                return begun(self._encoded_apart(api, header, holder))
             return _encode(api, header, handled)
+        except Exception as error:  # noqa: BLE001  as above
+            return self._failed(api, header, error)
+
+    async def _encoded_apart(
+        self, api: str, header: RequestHeader, holder: list[Response]
+    ) -> Parts:
+        """Likewise, in a thread; `holder` has the only reference to the response."""
+        try:
+            return await self._broker.threads.making(_encode_last, api, header, holder)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
 

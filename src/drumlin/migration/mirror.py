@@ -157,14 +157,14 @@ class Mirror:
                 self._agree(group, place, node)
             elif decision is not Decision.CONFLICT:
                 self._take(group, place, decision)
-            elif is_last or self._stands_still(group, place):
+            elif is_last or self._is_stable(group, place):
                 conflicts.append(place)
             else:
                 group.held[place] = _STILL_CHANGING
         if conflicts:
             self._settle(group, conflicts)
 
-    def _stands_still(self, group: _Group, place: TopicPartition) -> bool:
+    def _is_stable(self, group: _Group, place: TopicPartition) -> bool:
         """Whether a conflict is the same as in the pass before.
 
         A consumer that commits to both stores commits to one of them first, and will settle the

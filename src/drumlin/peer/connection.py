@@ -39,25 +39,27 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.frames import SCRATCH_BYTES, FrameReader
 from drumlin.wire.messages import (
     API_KEYS,
+    EncodedBody,
     Shape,
     encode_request,
     parse_response,
     request_shape,
     schema_versions,
 )
+from drumlin.wire.schema.declaration import Message
 
 _logger = logging.getLogger(__name__)
 
 _FRAME_BYTES_MAX: Final = 2**31 - 1
 #: Frame limit for a peer that has not yet answered ApiVersions.
-_STRANGERS_FRAME_BYTES_MAX: Final = 1 << 20
+_UNVERIFIED_FRAME_BYTES_MAX: Final = 1 << 20
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake
 _RENEWED_AFTER: Final = (0.85, 0.95)  # fractions of a login's lifetime, as in Kafka's clients
 _LOOK_AGAIN_S: Final = 0.002
 _LIFETIME_MAX_S: Final = 30 * 86400.0
 
 #: Builds a request in the negotiated version.
-RequestBuilder = Callable[[Shape], Any]
+RequestBuilder = Callable[[Shape], Message | EncodedBody]
 #: Given the version, reads a whole response frame.
 ResponseParser = Callable[[int, memoryview], Any]
 
@@ -93,7 +95,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._memory = memory
         self._loop = asyncio.get_running_loop()
         self._scratch = bytearray(SCRATCH_BYTES)
-        self._frames = FrameReader(_STRANGERS_FRAME_BYTES_MAX, memory.take, self._scratch)
+        self._frames = FrameReader(_UNVERIFIED_FRAME_BYTES_MAX, memory.take, self._scratch)
         self._waiting: dict[int, _Waiting] = {}
         self._next_correlation_id = 0
         self._transport: asyncio.Transport | None = None
@@ -173,7 +175,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if version < max(ours_min, theirs[0]):
             raise UnsupportedByBroker(
                 f"broker {self.address} offers {api_name} {theirs[0]} to {theirs[1]}, "
-                f"{ours_min} to {ours_max} would do"
+                f"needed is one of {ours_min} to {ours_max}"
             )
         return version
 
@@ -395,7 +397,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except (MalformedMessage, PeerError) as error:
             failure: PeerError = InvalidResponse(f"broker {self.address}: {error}")
             if not self._versions and self._scratch.startswith(_TLS_RECORDS):
-                why = "it speaks TLS there, which wants security.protocol SSL or SASL_SSL"
+                why = "it speaks TLS there: set security.protocol to SSL or SASL_SSL"
                 failure = AuthenticationFailed(f"broker {self.address}: {why}")
             self._fail(failure)
 

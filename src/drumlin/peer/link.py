@@ -1,6 +1,6 @@
-"""A link to one broker: a connection that is made when it is needed, and again when it is lost.
+"""A link to one broker: a connection that is opened on demand, and again after it was lost.
 
-Owns the one connection. Sends no request, and tries nothing again by itself.
+Owns the connection. Never sends a request, and never reconnects unless it is asked for one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Open = Callable[[], Coroutine[Any, Any, BrokerConnection]]
 
 
 class Link:
-    """To one broker, for one purpose.
+    """A connection to one broker, for one purpose.
 
-    Handed in:
-        name: of the broker, for messages.
-        open_(): makes a connection.
-        pauses(): seconds for which the broker is left alone after each attempt that has failed, in
-            a row.
+    Args:
+        name: the broker's name, for messages.
+        open_: opens a connection.
+        pauses: the pauses in seconds after the first, second ... of consecutive failed attempts,
+            in which no other is made.
     """
 
     def __init__(
@@ -43,14 +43,15 @@ class Link:
 
     @property
     def if_open(self) -> BrokerConnection | None:
-        """The connection, if there is one now."""
+        """The connection, if it is open."""
         connection = self._connection
         return connection if connection is not None and connection.is_open else None
 
     async def connection(self) -> BrokerConnection:
-        """
+        """The connection, which is opened if it is not open.
+
         Raises:
-            PeerError: there is none now.
+            PeerError: it could not be opened, or the last attempt failed too recently.
         """
         connection = self.if_open
         if connection is not None:
@@ -62,11 +63,11 @@ class Link:
             self._waiting = loop.create_future()
             self._opening = loop.create_task(self._open())
             self._opening.add_done_callback(self._opened)
-        # Several may wait for one connection: the first of them to give up must not end it.
+        # Several may wait for one connection: a cancelled one must not cancel it for the others.
         return await asyncio.shield(self._waiting)
 
     def _opened(self, task: asyncio.Task[BrokerConnection]) -> None:
-        """Keep the connection, even if nobody waits for it any more."""
+        """Keep the connection, even if nobody waits for it any longer."""
         waiting, self._waiting, self._opening = self._waiting, None, None
         assert waiting is not None
         failure = None if task.cancelled() else task.exception()
@@ -85,10 +86,10 @@ class Link:
             waiting.set_result(self._connection)
             return
         waiting.set_exception(failure)
-        waiting.exception()  # nobody may be waiting any more
+        waiting.exception()  # marks it as retrieved, as nobody may be waiting any longer
 
     def close(self) -> None:
-        """Whoever waits for a connection gets `ConnectionLost`."""
+        """Close the connection; those waiting for it get `ConnectionLost`."""
         self._is_closed = True
         if self._opening is not None:
             self._opening.cancel()

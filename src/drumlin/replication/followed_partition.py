@@ -150,7 +150,7 @@ class FollowedPartition(Replica):
         return self._truncation is not None
 
     def close(self) -> None:
-        """End the replica: it stops following, or is removed. Waiters look again, and find that."""
+        """End the replica: it stops following, or is removed. Waiting fetches are answered."""
         self.interrupt()
         self.waiting.disturb()
 
@@ -215,7 +215,7 @@ class FollowedPartition(Replica):
             return None
         # Before the next fetch, by which the leader may add this replica to the ISR.
         what = f"is replaced by a copy from broker {self.leader_id}"
-        self._say_removal(log.log_end_offset, what, f"{log} is complete")
+        self._log_removal(log.log_end_offset, what, f"{log} is complete")
         self._committed = answer.high_watermark
         self._truncation = ChangeOver(self.log, copy)
         return self._truncation
@@ -361,7 +361,7 @@ class FollowedPartition(Replica):
                 ErrorCode.unknown_server_error, f"the leader contradicts itself: {why}"
             )
         what = f"starts anew at {offset}" if is_full else f"is truncated to {offset}"
-        self._say_removal(self.log.log_start_offset if is_full else offset, what, why)
+        self._log_removal(self.log.log_start_offset if is_full else offset, what, why)
         self._truncation = Truncation(self.log, offset, is_full=is_full)
         return self._truncation
 
@@ -410,7 +410,7 @@ class FollowedPartition(Replica):
         self._truncation = self._next_copy = copy
         return copy
 
-    def _say_removal(self, offset: int, what: str, why: str) -> None:
+    def _log_removal(self, offset: int, what: str, why: str) -> None:
         """Log what is removed from an offset on: as a warning, if some of it may be committed.
 
         A high watermark from a checkpoint before a crash does not show what was committed since.
@@ -433,7 +433,7 @@ class FollowedPartition(Replica):
             why,
         )
 
-    def is_to_do(self, truncation: LogChange) -> bool:
+    def is_wanted(self, truncation: LogChange) -> bool:
         """Whether a truncation is still wanted, and was not interrupted."""
         return self._truncation is truncation
 

@@ -236,14 +236,14 @@ class FollowedPartitions:
         is_cut = False
         while not is_cut:
             await blocking(truncation.prepare)
-            if not partition.is_to_do(truncation):
+            if not partition.is_wanted(truncation):
                 truncation.abandon()
                 return
             is_cut = partition.cut(truncation)
             if not is_cut:
                 await asyncio.sleep(_BUSY_S)
         await blocking(truncation.rebuild)
-        if partition.is_to_do(truncation):
+        if partition.is_wanted(truncation):
             partition.finish(truncation)
 
     # -- pauses ------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class FollowerProgress:
         self.log_end_offset = self.deletions_kept_from = UNKNOWN
         self.caught_up_at_ms = _LONG_AGO_MS
 
-    def lacked_nothing(self, leader_end_offset: int, at_ms: float) -> None:
+    def update_caught_up(self, leader_end_offset: int, at_ms: float) -> None:
         """Count as caught up at `at_ms` if it has all records that the leader had then.
 
         It need not have fetched since: a fetch session is silent while nothing is new.
@@ -246,8 +246,8 @@ class InSyncReplicas:
         Call it regularly: a follower that had everything at one call starts to lag after it.
         """
         for follower in self.followers.values():
-            follower.lacked_nothing(self._end_offset_then, self._looked_at_ms)
-            follower.lacked_nothing(leader_end_offset, now_ms)
+            follower.update_caught_up(self._end_offset_then, self._looked_at_ms)
+            follower.update_caught_up(leader_end_offset, now_ms)
         self._looked_at_ms, self._end_offset_then = now_ms, leader_end_offset
         if self.pending is not None:
             return None

@@ -390,7 +390,7 @@ class Partition(Replica):
         self._appended(len(batch))
         return result
 
-    def has_heard_of(self, producer_id: int, coordinator_epoch: int) -> bool:
+    def knows_marker_epoch(self, producer_id: int, coordinator_epoch: int) -> bool:
         """Whether the producer's last marker has this coordinator epoch or a later one."""
         entry = self.log.producer_state.get(producer_id)
         return entry is not None and coordinator_epoch <= entry.coordinator_epoch

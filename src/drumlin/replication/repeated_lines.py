@@ -39,7 +39,7 @@ class _Held:
             self.names.append(name)
 
     @property
-    def who(self) -> str:
+    def subject(self) -> str:
         names = ", ".join(self.names)
         return names if self.count == len(self.names) else f"{names}, … ({self.count} times)"
 
@@ -68,5 +68,5 @@ class RepeatedLines:
     def _write_held(self, line: _Line) -> None:
         held = self._held.pop(line)
         if held.count:
-            self._logger.log(line.level, "%s: %s", held.who, line.text)
+            self._logger.log(line.level, "%s: %s", held.subject, line.text)
             self._wait(line, min(2 * held.pause_s, _LAST_S))

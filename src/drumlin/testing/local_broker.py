@@ -68,7 +68,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The same, by the name that other clients have for it."""
+        """The same as `bootstrap`, under the name that other clients use."""
         return self.bootstrap
 
     @property

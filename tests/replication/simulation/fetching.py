@@ -66,7 +66,7 @@ class Fetcher:
         before = followed.log.log_end_offset
         try:
             truncation.prepare()
-            if not followed.is_to_do(truncation):
+            if not followed.is_wanted(truncation):
                 truncation.abandon()
                 return
             assert followed.cut(truncation)
@@ -82,7 +82,7 @@ class Fetcher:
 
     def _finish(self, followed: FollowedPartition, truncation: Truncation) -> None:
         truncation.rebuild()
-        if followed.is_to_do(truncation):
+        if followed.is_wanted(truncation):
             followed.finish(truncation)
             self._go_on(followed, None, 1)
 

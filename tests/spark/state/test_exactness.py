@@ -28,9 +28,9 @@ def topic(history: History) -> Topic:
 
 
 def write_and_clean(topic: Topic, round_number: int) -> None:
-    compacted_topic.produce(topic.address, topic.name, 4, first_round=4 * round_number)
     with drumlin.connect(topic.address) as client:
         before = lowlevel.exact_from(client, topic.name)[0]
+        compacted_topic.produce(topic.address, topic.name, 4, first_round=4 * round_number)
         wait_until(
             lambda: lowlevel.exact_from(client, topic.name)[0] > before,
             "the cleaner to come",

@@ -35,13 +35,13 @@ class FetchSessions:
         self,
         max_sessions: int,
         clock: Clock,
-        in_turns: Callable[[Coroutine[Any, Any, None]], object] = to_end,
+        spawn: Callable[[Coroutine[Any, Any, None]], object] = to_end,
         max_partitions: int = _PARTITIONS_MAX,
     ) -> None:
         self._max_sessions = max_sessions
         self._max_partitions = max_partitions
         self._clock = clock
-        self._in_turns = in_turns
+        self._spawn = spawn
         self._sessions: dict[int, Session] = {}  # least recently used first
         self._partition_count = 0
         #: Held by requests that are being read in a thread.
@@ -151,7 +151,7 @@ class FetchSessions:
     def _let_go(self, session: Session) -> None:
         work = session.leave_all()
         if len(session) > _SMALL:
-            self._in_turns(work)
+            self._spawn(work)
         else:
             to_end(work)
 

@@ -127,7 +127,7 @@ class PlainFetch(Fetch):
         if waiter is None:
             return
         if len(rooms) > _AT_ONCE:
-            self.broker.turns.start(_leave(waiter, rooms))
+            self.broker.background.spawn(_leave(waiter, rooms))
         else:
             for room in rooms:
                 room.leave(waiter)

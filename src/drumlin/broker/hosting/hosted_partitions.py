@@ -172,7 +172,7 @@ class HostedPartitions:
         A device that failed may have lost records that consumers have read: the partitions on it
         begin a new leader epoch, by which consumers detect that (KIP-320).
         """
-        if not await self._blocking(self._logs.mend, directory):
+        if not await self._blocking(self._logs.repair, directory):
             return False
         if not directory.is_readable:  # asked now, as it may have come to be worse than full
             async with self._turn:

@@ -25,7 +25,7 @@ from drumlin.compaction.pool.report import (
     describe_status,
     describe_totals,
 )
-from drumlin.compaction.pool.waits import why_nothing
+from drumlin.compaction.pool.waits import reason_for_no_cleaning
 from drumlin.compaction.round.cleaner import Cleaner
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.throttle import Throttle
@@ -271,7 +271,7 @@ class Cleaning:
         return self._nothing_done(log)
 
     def _nothing_done(self, log: PartitionLog) -> dict[str, Any]:
-        reason = why_nothing(log, self._clock.expiry.now_ms())
+        reason = reason_for_no_cleaning(log, self._clock.expiry.now_ms())
         return describe_result(log.topic, log.partition, None, reason)
 
     async def simulate(self, log: PartitionLog) -> dict[str, Any]:

@@ -74,7 +74,9 @@ def _append(
 ) -> Partition:
     partition = broker.partitions.get(*key)
     topic, index = key
-    if not (is_believed or partition.has_heard_of(marker.producer_id, marker.coordinator_epoch)):
+    if not (
+        is_believed or partition.knows_marker_epoch(marker.producer_id, marker.coordinator_epoch)
+    ):
         # Once written, it would fence every coordinator for ever.
         raise KafkaError(ErrorCode.not_leader_or_follower)
     if topic == GROUP_METADATA:

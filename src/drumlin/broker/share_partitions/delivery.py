@@ -144,10 +144,10 @@ class ShareDelivery:
     def on_change(self, change: Change) -> None:
         """What was shared of a topic is gone with it, or belongs to another leader."""
         if isinstance(change, TopicDeleted):
-            self._broker.turns.start(self._drop_topic(change.topic.topic_id))
+            self._retiring.spawn(self._drop_topic(change.topic.topic_id))
         elif isinstance(change, PartitionsChanged) and self._partitions:
             indexes = [each.index for each in change.partitions]
-            self._broker.turns.start(self._drop_moved(change.topic.topic_id, indexes))
+            self._retiring.spawn(self._drop_moved(change.topic.topic_id, indexes))
 
     async def _drop_topic(self, topic_id: UUID) -> None:
         for group_id in list(self._partitions):

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
+from drumlin.background import Background
 from drumlin.broker.fetch_sessions.sessions import FetchSessions
 from drumlin.broker.hosting.adoption import adopt_logs
 from drumlin.broker.hosting.hosted_partitions import HostedPartitions
@@ -65,7 +66,6 @@ from drumlin.metadata.store.changes import Change, ConfigsChanged
 from drumlin.metadata.store.store import MetadataStore, UnusableMetadata
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.storage.all_logs.log_directories import LogDirectories
-from drumlin.turns import Turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -93,10 +93,10 @@ class Broker:
         self.config, self.clock = config, clock
         self.metadata, self.logs = metadata, logs
         self.partitions = PartitionRegistry(metadata.image.has_partition_of)
-        self.wakeups, self.turns, self.change_overs = Wakeups(), Turns(), ChangeOvers()
+        self.wakeups, self.background, self.change_overs = Wakeups(), Background(), ChangeOvers()
         self.threads, self.failed_verifications = Threads(), FailedVerifications()
         self.flushes = Flushes(self.threads.syncing)
-        self.fetch_sessions = _fetch_sessions(config, clock, self.turns)
+        self.fetch_sessions = _fetch_sessions(config, clock, self.background)
         self.peers = Peers(config, metadata.image, self.threads)
         self.remote_transactions = RemoteTransactions(self.peers)
         self.log_ends, self._marker_routes = LogEnds(self), MarkerRoutes(self)
@@ -306,6 +306,7 @@ class Broker:
         await self.cleaning.stop()
         # Work that needs no connection has nowhere to write any more.
         await self.partitions.clear()
+        await self.background.end()
         self.metadata.register_no_more()
         await self.threads.administering(self.logs.close, self.metadata.broker_epoch)
         await self.metadata.close()
@@ -324,8 +325,8 @@ class Broker:
             _log.warning("not all partitions led here were handed over in %g s", _HAND_OVER_S)
 
 
-def _fetch_sessions(config: BrokerConfig, clock: Clock, turns: Turns) -> FetchSessions:
-    return FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, turns.start)
+def _fetch_sessions(config: BrokerConfig, clock: Clock, background: Background) -> FetchSessions:
+    return FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, background.spawn)
 
 
 def _limits(config: BrokerConfig) -> ConnectionLimits:

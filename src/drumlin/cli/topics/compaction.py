@@ -253,7 +253,7 @@ def _simulate_on_files(path: Path, topic: str | None, partition: int | None) -> 
     from drumlin.cli.reach.data_directory import DataDirectory as Files
     from drumlin.compaction.failures import CleaningFailed, CleaningPostponed
     from drumlin.compaction.pool.report import describe_result
-    from drumlin.compaction.pool.waits import why_nothing
+    from drumlin.compaction.pool.waits import reason_for_no_cleaning
     from drumlin.compaction.round.cleaner import Cleaner
     from drumlin.compaction.throttle import Throttle
 
@@ -278,7 +278,9 @@ def _simulate_on_files(path: Path, topic: str | None, partition: int | None) -> 
                 if isinstance(log, Exception):
                     raise log
                 done = cleaner.simulate(log)
-                reason = why_nothing(log, files.clock.wall_ms()) if done is None else None
+                reason = (
+                    reason_for_no_cleaning(log, files.clock.wall_ms()) if done is None else None
+                )
                 results.append(describe_result(name, index, done, reason))
             except (CleaningFailed, CleaningPostponed, KafkaError, OSError, ValueError) as error:
                 results.append(describe_result(name, index, None, str(error), is_failed=True))

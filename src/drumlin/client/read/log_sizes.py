@@ -11,6 +11,8 @@ from drumlin.client.read.offsets import by_topic, learn_leaders
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from drumlin.wire.schema.declaration import Message
 
 
 async def partition_sizes(
@@ -40,12 +42,12 @@ async def partition_sizes(
 async def _ask(
     connections: BrokerConnections, leader: int, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    def build(shape: Shape) -> object:
+    def build(_: Shape) -> Message:
         wanted = [
-            shape("DescribableLogDirTopic", topic=topic, partitions=tuple(each))
+            DescribableLogDirTopic(topic=topic, partitions=tuple(each))
             for topic, each in by_topic(partitions).items()
         ]
-        return shape("DescribeLogDirsRequest", topics=tuple(wanted))
+        return DescribeLogDirsRequest(topics=tuple(wanted))
 
     connection = await connections.broker(leader)
     response: Any = await connection.request("describe_log_dirs", build)

@@ -16,6 +16,8 @@ from drumlin.peer.retry import CREATED_TOPIC_PATIENCE_S
 from drumlin.peer.rights import refusal
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.init_producer_id import InitProducerIdRequest
+from drumlin.wire.schema.declaration import Message
 
 #: How long known partitions are taken as current, as by Kafka's metadata.max.age.ms.
 _PARTITIONS_FOR_S: Final = 300.0
@@ -130,8 +132,8 @@ class Producer:
         return await asyncio.shield(task)
 
     async def _init_producer_id(self) -> ProducerIdentity:
-        def build(shape: Shape) -> object:
-            return shape("InitProducerIdRequest", transactional_id=None, transaction_timeout=ZERO)
+        def build(_: Shape) -> Message:
+            return InitProducerIdRequest(transactional_id=None, transaction_timeout=ZERO)
 
         async def attempt() -> Any:
             connection = await self._connections.any()

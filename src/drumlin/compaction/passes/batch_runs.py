@@ -1,4 +1,4 @@
-"""Runs of consecutive special batches, decompressed so that a pass takes them for ordinary ones.
+"""Runs of consecutive special batches, decompressed so that a pass handles them as ordinary ones.
 
 One call of a pass handles all batches of a run: compressed batches are decompressed, transactional
 ones lose that attribute. A run is a task for any thread, so the memory for it is bounded, and a

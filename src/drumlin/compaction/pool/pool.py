@@ -123,7 +123,7 @@ class CleanerPool:
         self._ranking_lock = threading.Lock()
         self._ranking: deque[PartitionLog] = deque()
         self._rank_again_at = -math.inf
-        self._forced: list[PartitionLog] = []
+        self._requested: list[PartitionLog] = []
         self._is_closed = False
         self._stopping = threading.Event()
         self._wake = threading.Condition(self._lock)
@@ -192,14 +192,14 @@ class CleanerPool:
                 was_busy = False
             if not was_busy:
                 with self._wake:
-                    if not self._may_take_forced() and not worker.stopping.is_set():
+                    if not self._may_take_requested() and not worker.stopping.is_set():
                         self._wake.wait(self._settings.backoff_ms / 1000)
 
     # -- choice of a log ---------------------------------------------------------------
 
     def _clean_next(self, worker: _Worker) -> bool:
         """Clean one log; False if there is nothing to clean, or it failed."""
-        asked_for = self._take_forced()
+        asked_for = self._take_requested()
         log = asked_for or self._take_next()
         if log is None:
             return False
@@ -210,16 +210,16 @@ class CleanerPool:
                 self._in_progress.discard(_key(log))
                 self._wake.notify_all()
 
-    def _may_take_forced(self) -> bool:
+    def _may_take_requested(self) -> bool:
         """Whether there is a requested log that no thread is cleaning; the lock must be held."""
-        return any(_key(log) not in self._in_progress for log in self._forced)
+        return any(_key(log) not in self._in_progress for log in self._requested)
 
-    def _take_forced(self) -> PartitionLog | None:
+    def _take_requested(self) -> PartitionLog | None:
         with self._lock:
-            for number, log in enumerate(self._forced):
+            for number, log in enumerate(self._requested):
                 if _key(log) not in self._in_progress:
                     self._in_progress.add(_key(log))
-                    return self._forced.pop(number)
+                    return self._requested.pop(number)
         return None
 
     def _take_next(self) -> PartitionLog | None:
@@ -235,7 +235,7 @@ class CleanerPool:
                 log = self._ranking.popleft()
                 if self._is_free(log) and self._is_still_worth_it(log):
                     with self._lock:
-                        if _key(log) not in self._in_progress:  # forced meanwhile
+                        if _key(log) not in self._in_progress:  # a requested cleaning
                             self._in_progress.add(_key(log))
                             return log
         return None
@@ -293,7 +293,7 @@ class CleanerPool:
         try:
             is_due = is_requested or self._clock.monotonic() >= before.due_at
             if not is_due and before.needed_bytes > log.log_directory.files.free_bytes(log.path):
-                return self._rest_on(log, before)
+                return self._back_off_with(log, before)
             done = cleaner.clean(
                 log, self._logs.swap_segments, before.progress, is_requested=is_requested
             )
@@ -301,20 +301,20 @@ class CleanerPool:
             self._note_unfinished(log, Unfinished(progress=cleaner.progress))
             return False
         except (SegmentsChanged, SegmentGone, CleaningPostponed, MemoryError) as error:
-            return self._rest(log, error, cleaner.progress)
+            return self._back_off(log, error, cleaner.progress)
         except CleaningFailed as error:
             self._give_up(log, str(error))
             return True
         except OSError as error:
             return self._failed(log, error, cleaner.progress)
         except KafkaError as error:
-            return self._rest(log, error, cleaner.progress)
+            return self._back_off(log, error, cleaner.progress)
         except Exception as error:  # noqa: BLE001  the other logs must still be cleaned
             _log.exception("cleaning %s failed unexpectedly", log.name)
             self._give_up(log, f"{type(error).__name__}: {error}")
             return True
         if done is None:
-            return self._rest(log, None, None)
+            return self._back_off(log, None, None)
         with self._lock:
             self.totals.add(done)
             self._uncleanable.pop(_key(log), None)
@@ -322,7 +322,7 @@ class CleanerPool:
         _log_done(done)
         return True
 
-    def _rest(
+    def _back_off(
         self, log: PartitionLog, error: Exception | None, progress: RoundProgress | None
     ) -> bool:
         """Leave a log alone for the backoff, so that other logs are cleaned; always True."""
@@ -339,9 +339,9 @@ class CleanerPool:
         with self._lock:
             self.totals.failures += error is not None
         due_at = self._clock.monotonic() + _ROOM_AWAITED_S
-        return self._rest_on(log, Unfinished.because_of(error, progress, due_at))
+        return self._back_off_with(log, Unfinished.because_of(error, progress, due_at))
 
-    def _rest_on(self, log: PartitionLog, unfinished: Unfinished) -> bool:
+    def _back_off_with(self, log: PartitionLog, unfinished: Unfinished) -> bool:
         resting_until = self._clock.monotonic() + self._settings.backoff_ms / 1000
         self._note_unfinished(log, unfinished._replace(resting_until=resting_until))
         return True
@@ -364,7 +364,7 @@ class CleanerPool:
         # ENOMEM concerns the process, not the device.
         if error.errno not in DEVICE_FULL | {errno.ENOMEM} and not log.is_deleted:
             log.log_directory.fail_log(error, f"clean {log.name}")
-        return self._rest(log, error, progress)
+        return self._back_off(log, error, progress)
 
     # -- requests and status -----------------------------------------------------------
 
@@ -373,9 +373,9 @@ class CleanerPool:
         before = self._clock.monotonic()
         with self._wake:
             self._uncleanable.pop(_key(log), None)
-            self._forced.append(log)
+            self._requested.append(log)
             self._wake.notify_all()
-            while log in self._forced or _key(log) in self._in_progress:
+            while log in self._requested or _key(log) in self._in_progress:
                 left_s = before + timeout_s - self._clock.monotonic()
                 if left_s <= 0 or self._is_closed:
                     return False

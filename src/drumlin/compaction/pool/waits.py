@@ -17,7 +17,7 @@ from drumlin.storage.segment.segment import Segment
 _YEAR_10000_MS: Final = 253_402_300_800_000
 
 
-def why_nothing(log: PartitionLog, now_ms: int) -> str:
+def reason_for_no_cleaning(log: PartitionLog, now_ms: int) -> str:
     """The reason why a cleaning has nothing to do. Reads the log's files.
 
     Raises:
@@ -27,7 +27,7 @@ def why_nothing(log: PartitionLog, now_ms: int) -> str:
     found = find_cleanable(log, view, now_ms)
     active = active_segment(log)
     if found.first_uncleanable_offset < active.base_offset:
-        return _why_not_yet(log, view, found)
+        return _reason_to_wait(log, view, found)
     clean = f"clean{_deletions(log, found, now_ms)}"
     if not active.records:
         return f"all of it is {clean}" if found.clean_bytes else "it has no records"
@@ -36,7 +36,7 @@ def why_nothing(log: PartitionLog, now_ms: int) -> str:
     return f"{rest}{records} in the active segment, which closes {active.closes}, or by --roll"
 
 
-def _why_not_yet(log: PartitionLog, view: Outline, found: Cleanable) -> str:
+def _reason_to_wait(log: PartitionLog, view: Outline, found: Cleanable) -> str:
     """The reason why the first dirty segment cannot be cleaned."""
     segment, end_offset = _at(view.segments, found.first_uncleanable_offset)
     stable = view.last_stable_offset

@@ -67,7 +67,7 @@ class SegmentFiles:
         self._modified_ms = max(segment.modified_ms() for segment in group)
         self._size_max = max(log.config.segment_bytes, *(segment.size for segment in group), 1)
         self._likely_bytes_max = sum(segment.size for segment in group)
-        self._left_bytes = _bytes_left_to_others(log)
+        self._reserved_bytes = _reserved_bytes(log)
         self._writers = [self._writer(group[0].base_offset)]
 
     def _writer(self, base_offset: int) -> CleanedSegmentWriter:
@@ -75,7 +75,7 @@ class SegmentFiles:
             self._log,
             base_offset,
             likely_bytes_max=self._likely_bytes_max,
-            left_bytes=self._left_bytes,
+            left_bytes=self._reserved_bytes,
         )
 
     @property
@@ -121,10 +121,10 @@ class SegmentFiles:
 def has_room_for_a_segment(log: PartitionLog) -> bool:
     """Whether the device has enough free space for any group of this log."""
     free_bytes = log.log_directory.files.free_bytes(log.path)
-    return free_bytes >= log.config.segment_bytes + _bytes_left_to_others(log)
+    return free_bytes >= log.config.segment_bytes + _reserved_bytes(log)
 
 
-def _bytes_left_to_others(log: PartitionLog) -> int:
+def _reserved_bytes(log: PartitionLog) -> int:
     free_bytes = log.log_directory.files.free_bytes(log.path)
     return min(
         log.config.segment_bytes // _LEFT_PART_OF_SEGMENT,

@@ -36,7 +36,7 @@ class Access:
         return self._login is not None
 
     @property
-    def who(self) -> str:
+    def user(self) -> str:
         """The user, as an error message names it."""
         if self._login is None or isinstance(self._login, OAuthBearer):
             return str(self._tokens)

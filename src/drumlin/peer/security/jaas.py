@@ -66,7 +66,7 @@ def parse_jaas(text: str) -> LoginModule:
         if key.kind != "word" or equals != _Part("mark", "=") or value.kind in {"", "mark"}:
             raise SecurityOptionError(f'{number} is not written as name="value"')
         if key.text in options:
-            raise SecurityOptionError(f"{number} has the name of one before it")
+            raise SecurityOptionError(f"{number} repeats the name of an earlier one")
         options[key.text] = value.text
         at += 3
     if at == len(parts):

@@ -41,13 +41,13 @@ class TokenSource:
         """
         try:
             async with asyncio.timeout(self._timeout_s), self._asking:
-                return await self._good_token()
+                return await self._valid_token()
         except TimeoutError:
             waited = f"no token within {self._timeout_s * 1000:g} ms"
             who = "token endpoint" if self._function is None else "function for tokens"
             raise ConnectionLost(f"the {who}: {waited}") from None
 
-    async def _good_token(self) -> str:
+    async def _valid_token(self) -> str:
         if time.monotonic() >= self._good_until:
             asked_at = time.monotonic()
             text, lifetime_s = await self._ask()

@@ -38,10 +38,10 @@ def decode_member(data: memoryview, target: memoryview) -> int | None:
             return len(output)
         if len(output) == len(target):
             return None
-    poured = _pour(zlib.decompressobj(_WITH_HEADER), data, target, _PIECE_BYTES)
-    if poured is None:
+    counts = _decompress_next(zlib.decompressobj(_WITH_HEADER), data, target, _PIECE_BYTES)
+    if counts is None:
         return None
-    size, consumed = poured
+    size, consumed = counts
     if consumed != len(data):
         raise CorruptRecord(f"gzip: {len(data) - consumed} bytes after the end of its stream")
     return size
@@ -55,10 +55,12 @@ def decode_members(data: memoryview, target: memoryview) -> int | None:
         start = _end_of_header(octets, position)
         if start is None:
             break
-        poured = _pour(zlib.decompressobj(_BARE), data[start:], target[filled:], _SMALL_PIECE_BYTES)
-        if poured is None:
+        counts = _decompress_next(
+            zlib.decompressobj(_BARE), data[start:], target[filled:], _SMALL_PIECE_BYTES
+        )
+        if counts is None:
             return None
-        size, consumed = poured
+        size, consumed = counts
         trailer = start + consumed
         position = trailer + _TRAILER_BYTES
         checksum = zlib.crc32(target[filled : filled + size])
@@ -95,7 +97,7 @@ def _end_of_header(octets: bytes, position: int) -> int | None:
     return end if end <= len(octets) else None
 
 
-def _pour(
+def _decompress_next(
     stream: Any, data: memoryview, target: memoryview, piece_bytes: int
 ) -> tuple[int, int] | None:
     """Decompress one stream; returns the bytes written to `target`, and those read from `data`."""

@@ -23,8 +23,8 @@ from drumlin.records.latest.row_index import CompiledRowIndex, Int32s, PlainRowI
 
 #: The number of rows from which kernels are used, as their tables take memory.
 _ROWS_WORTH_KERNELS: Final = 10_000
-#: Old rows are removed when they outnumber the others, and are at least this many, until they are
-#: half as many as the others. Removing fewer would cost more work for each.
+#: Old rows are removed once they outnumber the others and there are at least this many of them.
+#: Half as many as the others are left; removing fewer at a time would cost more work for each.
 _DEAD_ROWS_AT_LEAST: Final = 1 << 16
 _DEAD_ROWS_LEFT: Final = 0.5
 #: All old rows are removed when rows take twice the bytes as after the last removal, since a few

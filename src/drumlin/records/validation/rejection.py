@@ -10,7 +10,7 @@ from typing import Final
 
 from drumlin.records.batch.batch import NO_TIMESTAMP, BatchHeader, Buffer
 from drumlin.records.validation.append_rules import AppendRules
-from drumlin.records.validation.survey import Glance, Survey, glance
+from drumlin.records.validation.survey import RecordFacts, Survey, check_record
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _SHOWN: Final = 3
@@ -59,7 +59,7 @@ def reject_records(
     has_bad_timestamp = False
     position, end, index = 0, len(body), 0
     while index < min(header.record_count, _LOOKED_AT_MAX) and len(errors) < named_max:
-        record = glance(body, position, end, header.base_timestamp)
+        record = check_record(body, position, end, header.base_timestamp)
         position = record.end
         if rules.is_compacted and record.key_length < 0:
             errors.append((index, _keyless(log_name)))
@@ -83,7 +83,7 @@ def _keyless(log_name: str) -> str:
 
 
 def _bad_timestamp(
-    header: BatchHeader, record: Glance, rules: AppendRules, now_ms: int
+    header: BatchHeader, record: RecordFacts, rules: AppendRules, now_ms: int
 ) -> str | None:
     timestamp = header.max_timestamp if header.is_log_append_time else record.timestamp
     if rules.timestamp_type == "CreateTime" and timestamp != NO_TIMESTAMP:

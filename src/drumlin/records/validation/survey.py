@@ -25,7 +25,7 @@ class Survey(NamedTuple):
     is_consecutive: bool  # the offset deltas are 0, 1, 2, ...
 
 
-class Glance(NamedTuple):
+class RecordFacts(NamedTuple):
     """The facts about one record."""
 
     timestamp: int
@@ -65,7 +65,7 @@ def survey_plain(body: Buffer, record_count: int, base_timestamp: int) -> Survey
     has_null_key, is_consecutive = False, True
     position, end = 0, len(body)
     for index in range(record_count):
-        record = glance(body, position, end, base_timestamp)
+        record = check_record(body, position, end, base_timestamp)
         if record.timestamp > max_timestamp:
             max_timestamp = record.timestamp
         if record.timestamp < min_timestamp and record.timestamp != NO_TIMESTAMP:
@@ -78,7 +78,7 @@ def survey_plain(body: Buffer, record_count: int, base_timestamp: int) -> Survey
     return Survey(min_timestamp, max_timestamp, has_null_key, is_consecutive)
 
 
-def glance(body: Buffer, position: int, end: int, base_timestamp: int) -> Glance:
+def check_record(body: Buffer, position: int, end: int, base_timestamp: int) -> RecordFacts:
     """Check the structure of the record at `position`.
 
     Raises:
@@ -105,7 +105,7 @@ def glance(body: Buffer, position: int, end: int, base_timestamp: int) -> Glance
         _, position = _skip_field(body, position, record_end)
     if position != record_end:
         raise CorruptRecord(f"{record_end - position} bytes after a record's last field")
-    return Glance(timestamp, offset_delta, key_length, value_length, record_end)
+    return RecordFacts(timestamp, offset_delta, key_length, value_length, record_end)
 
 
 def _skip_field(body: Buffer, position: int, end: int) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from drumlin.storage.files.partition_names import (
     FUTURE_SUFFIX,
     deleted_directory_name,
     directory_name,
-    is_left_as,
+    has_suffix,
     parse_directory_name,
     stray_directory_name,
 )
@@ -53,7 +53,7 @@ _OWN_FILES: Final = frozenset(
 
 
 class IdleDirectory:
-    """One such directory.
+    """A log dir, or a broker's part of one, that no broker uses.
 
     Raises:
         OSError: the directory cannot be read.
@@ -122,7 +122,7 @@ class IdleDirectory:
         self._files.sync_directory(self.path)
 
     def remove(self) -> bool:
-        """Remove the directory, unless it contains a partition or files of others.
+        """Remove the directory, unless it contains a partition or foreign files.
 
         Returns:
             Whether it was removed.
@@ -151,4 +151,4 @@ class IdleDirectory:
 def _is_dispensable(name: str) -> bool:
     """Whether a file or folder belongs to a broker, and is useless without partitions."""
     is_file = name.removesuffix(TEMPORARY_SUFFIX) in _OWN_FILES
-    return is_file or is_left_as(name, DELETE_SUFFIX) or is_left_as(name, FUTURE_SUFFIX)
+    return is_file or has_suffix(name, DELETE_SUFFIX) or has_suffix(name, FUTURE_SUFFIX)

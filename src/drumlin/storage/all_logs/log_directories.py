@@ -240,7 +240,7 @@ class LogDirectories:
         counts: Counter[LogDirectory],
     ) -> PartitionLog:
         if not is_new:
-            self._check_is_nowhere(topic, partition)
+            self._check_not_present(topic, partition)
         failure = storage_error("no log dir is online")
         online = [directory for directory in self.directories if directory.is_online]
         # If all are cordoned it goes there nevertheless, as the topic has just been created.
@@ -253,7 +253,7 @@ class LogDirectories:
                 failure = error  # the next dir may have room
         raise failure
 
-    def _check_is_nowhere(self, topic: str, partition: int) -> None:
+    def _check_not_present(self, topic: str, partition: int) -> None:
         """Check that no log dir has the partition, not even unloaded or offline.
 
         Raises:
@@ -416,7 +416,7 @@ class LogDirectories:
                 except OSError as error:
                     directory.fail(error, f"write the checkpoints of {directory.path}")
 
-    def mend(self, directory: LogDirectory) -> bool:
+    def repair(self, directory: LogDirectory) -> bool:
         """Repair the logs of an offline log dir; returns whether the log dir works again. Blocks.
 
         After any failure except a full device the logs are read again from their recovery points,
@@ -428,7 +428,7 @@ class LogDirectories:
         try:
             if not directory.is_claimed:
                 directory.claim(self._node_id, self._cluster_id, self._last_broker_epoch)
-            if not directory.works():
+            if not directory.probe():
                 return False
             if not directory.is_sorted_out:
                 complete_moves(self.directories, set(self._logs), back=directory)
@@ -444,7 +444,7 @@ class LogDirectories:
         except Exception:  # the other log dirs must still be tried
             _logger.exception("Log dir %s stays offline", directory.path)
             return False
-        directory.mended = failure
+        directory.repaired = failure
         return True
 
     def bring_back(self, directory: LogDirectory) -> bool:

@@ -151,5 +151,5 @@ class Checkpoint:
         try:
             return decode_checkpoint(content) if content else {}
         except ValueError as error:
-            _logger.warning("%s is passed over: %s", self.path, error)
+            _logger.warning("%s is ignored: %s", self.path, error)
             return {}

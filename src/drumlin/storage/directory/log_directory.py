@@ -47,7 +47,7 @@ class LogDirectory:
         #: The last failure; only `come_back` clears it.
         self.failure: OSError | None = None
         #: That failure, once its damage is repaired.
-        self.mended: OSError | None = None
+        self.repaired: OSError | None = None
         self._failing = threading.Lock()
         #: Partitions that have a folder here whose log could not be loaded.
         self.not_loaded: set[tuple[str, int]] = set()
@@ -224,8 +224,8 @@ class LogDirectory:
         that are lost by now.
         """
         with self._failing:
-            if self.failure is self.mended:
-                self.failure = self.mended = None
+            if self.failure is self.repaired:
+                self.failure = self.repaired = None
                 return True
         _logger.warning("Log dir %s stays offline: it has failed once more", self.path)
         return False
@@ -262,7 +262,7 @@ class LogDirectory:
         if self.failure is not None and not self.is_readable:
             raise storage_error(f"log dir {self.path} is offline: {self.failure}")
 
-    def works(self) -> bool:
+    def probe(self) -> bool:
         """Probe the log dir: write, sync and remove a file. Blocks: call it in a thread."""
         path = f"{self.path}/{PROBE_NAME}"
         try:

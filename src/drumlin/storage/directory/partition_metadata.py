@@ -61,5 +61,5 @@ def read_topic_id(path: str, files: Files) -> UUID:
     except FileNotFoundError:
         return NO_TOPIC_ID
     except ValueError as error:
-        _logger.warning("%s/%s is passed over: %s", path, FILE_NAME, error)
+        _logger.warning("%s/%s is ignored: %s", path, FILE_NAME, error)
         return NO_TOPIC_ID

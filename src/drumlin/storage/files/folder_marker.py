@@ -40,7 +40,7 @@ def may_have_left(path: str, files: Files) -> bool:
     return files.exists(f"{path}/{LEAVING}") and not files.exists(f"{path}/{MARKER}")
 
 
-def stay(path: str, files: Files) -> None:
+def cancel_leaving(path: str, files: Files) -> None:
     """Remove the mark of `announce_leaving`: no other folder is valid."""
     leaving = f"{path}/{LEAVING}"
     if files.exists(leaving):

@@ -168,7 +168,7 @@ class OpenFiles:
         try:
             return self._open_file(file)
         finally:
-            self._close_those_that_wait()
+            self._close_pending()
 
     def _open_file(self, file: LogFile) -> int:
         with self._lock:
@@ -191,7 +191,7 @@ class OpenFiles:
         with self._lock:
             self.files.rename(file.path, path)
             file.path = path
-        self._close_those_that_wait()
+        self._close_pending()
 
     def rename_folder(self, source: str, target: str, files: Iterable[LogFile]) -> None:
         """Rename a folder, and these files in it."""
@@ -199,13 +199,13 @@ class OpenFiles:
             self.files.rename(source, target)
             for file in files:
                 file.path = f"{target}/{file.path.rpartition('/')[2]}"
-        self._close_those_that_wait()
+        self._close_pending()
 
     def close(self, file: LogFile) -> None:
         """Close a file, unless a lease is held: then the end of the lease calls this again."""
         with self._lock:
             self._close(file)
-        self._close_those_that_wait()
+        self._close_pending()
 
     def close_soon(self, file: LogFile) -> None:
         """Close a file, now or later by the thread that holds the lock, which may be this one.
@@ -213,9 +213,9 @@ class OpenFiles:
         Finalizers may run at any point: one that waited for the lock could wait for its own thread.
         """
         self._to_close.append(file)
-        self._close_those_that_wait()
+        self._close_pending()
 
-    def _close_those_that_wait(self) -> None:
+    def _close_pending(self) -> None:
         # If the lock is held, its holder calls this after releasing it, and sees the file.
         while self._to_close and self._lock.acquire(blocking=False):
             try:

@@ -36,14 +36,14 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
     return found[1], int(found[2])
 
 
-def looks_like_one(name: str) -> bool:
+def resembles_partition_folder(name: str) -> bool:
     """Whether a name could be mistaken for that of a partition's folder."""
     _, dash, partition = name.rpartition("-")
     return bool(dash) and partition.isdigit() and parse_directory_name(name) is None
 
 
-def is_left_as(name: str, suffix: str) -> bool:
-    """Whether a broker gave a folder this name, with one of the suffixes above."""
+def has_suffix(name: str, suffix: str) -> bool:
+    """Whether a name is one that a broker gives a folder, with this suffix of those above."""
     found = _LEFT.fullmatch(name)
     return found is not None and found[3] == suffix
 

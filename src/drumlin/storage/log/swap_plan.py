@@ -103,7 +103,7 @@ def complete_swap(path: str, files: Files) -> bool:
     except FileNotFoundError:
         return False
     except ValueError as error:
-        _logger.error("%s is passed over: %s", plan_path, error)
+        _logger.error("%s is ignored: %s", plan_path, error)
         return False
     if not plan.is_of(read_topic_id(path, files)):
         _logger.warning("%s belongs to an earlier topic of that name, and is removed", plan_path)

@@ -15,9 +15,9 @@ from drumlin.storage.directory.log_directory import LogDirectory
 from drumlin.storage.files.files import NO_DESCRIPTOR, OF_ONE_FILE
 from drumlin.storage.files.partition_names import (
     DELETE_SUFFIX,
-    is_left_as,
-    looks_like_one,
+    has_suffix,
     parse_directory_name,
+    resembles_partition_folder,
 )
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.recovery.recovery import LoadRequest, load_log
@@ -114,7 +114,7 @@ def _requests(
 def partitions_in(directory: LogDirectory) -> list[tuple[str, int]]:
     """The partitions with a folder in a log dir."""
     names = directory.files.list_directory(directory.path)
-    for name in filter(looks_like_one, names):
+    for name in filter(resembles_partition_folder, names):
         directory.log_once(
             f"{directory.path}/{name} is left alone, as no broker names a folder like that",
             level=logging.WARNING,
@@ -126,7 +126,7 @@ def partitions_in(directory: LogDirectory) -> list[tuple[str, int]]:
 def deleted_folders_in(directory: LogDirectory) -> list[str]:
     """The folders of deleted partitions that are not removed yet."""
     names = directory.files.list_directory(directory.path)
-    return [f"{directory.path}/{name}" for name in names if is_left_as(name, DELETE_SUFFIX)]
+    return [f"{directory.path}/{name}" for name in names if has_suffix(name, DELETE_SUFFIX)]
 
 
 def _load(directory: LogDirectory, request: LoadRequest) -> PartitionLog | None:

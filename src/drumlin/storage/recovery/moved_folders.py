@@ -16,12 +16,12 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from drumlin.storage.files.folder_marker import MARKER, may_have_left, stay, unmark
+from drumlin.storage.files.folder_marker import MARKER, cancel_leaving, may_have_left, unmark
 from drumlin.storage.files.partition_names import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
     deleted_directory_name,
-    is_left_as,
+    has_suffix,
     parse_directory_name,
 )
 
@@ -85,7 +85,7 @@ def _rename_futures(
     files = directory.files
     others = [each for each in directories if each is not directory]
     for name in files.list_directory(directory.path):
-        if not is_left_as(name, FUTURE_SUFFIX):
+        if not has_suffix(name, FUTURE_SUFFIX):
             continue
         path = f"{directory.path}/{name}"
         final = _marked(path, files)
@@ -112,7 +112,7 @@ def complete_move_of(log: LogState) -> None:
         return
     for name in files.list_directory(directory.path):
         path = f"{directory.path}/{name}"
-        if is_left_as(name, FUTURE_SUFFIX) and _marked(path, files) == log.path.rpartition("/")[2]:
+        if has_suffix(name, FUTURE_SUFFIX) and _marked(path, files) == log.path.rpartition("/")[2]:
             files.rename(path, log.path)
             files.sync_directory(directory.path)
             _logger.info("%s is %s now", path, log.path)
@@ -148,7 +148,7 @@ def _decide(directory: LogDirectory, served: Container[Partition], *, are_all_th
             continue
         if are_all_there:
             unmark(path, files)
-            stay(path, files)
+            cancel_leaving(path, files)
         elif may_have_left(path, files):
             undecided.add(partition)
     directory.undecided = undecided

@@ -101,8 +101,8 @@ def _find_what_was_cleaned(log: PartitionLog, request: LoadRequest) -> None:
         # If it was noted, even as 0, the log was compacted: it may have been cleaned since.
         has_lost = is_cleaned or exact_from is not None or log.log_start_offset
         exact_from = UNKNOWN_YET if has_lost else 0
-    # Apache Kafka, if it used the folder since, has noted its cleanings only; and losses found by
-    # recovery remain.
+    # If Apache Kafka has used the folder since, its checkpoint covers its own cleanings. Losses
+    # found by recovery remain.
     log.exact_from = max(log.exact_from, exact_from, clean_up_to or 0)
 
 
@@ -228,7 +228,7 @@ def _read_leader_epochs(directory: LogDirectory, path: str) -> LeaderEpochs | No
     except FileNotFoundError:
         return None
     except ValueError as error:
-        _logger.warning("%s/%s is passed over: %s", path, leader_epochs.FILE_NAME, error)
+        _logger.warning("%s/%s is ignored: %s", path, leader_epochs.FILE_NAME, error)
         return None
 
 
@@ -272,7 +272,7 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
     if log.producer_state.end_offset != end_offset:
         replay(log, recover_from)
     if end_offset is None:
-        _note_mended(log, recover_from)
+        _note_repaired(log, recover_from)
         end_offset = segments.active.sound_end_offset()
         assert end_offset is not None
         # Not the requested offset: transaction indexes below it were rebuilt too.
@@ -285,15 +285,15 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
     remove_stray_snapshots(log.path, log.log_directory.files, bases)
 
 
-def _note_mended(log: PartitionLog, recovered_from: int) -> None:
+def _note_repaired(log: PartitionLog, recovered_from: int) -> None:
     """Note sealed segments whose indexes were rebuilt, to be flushed again."""
     active = log.segments.active
     for segment in log.segments.from_offset(recovered_from):
         if segment is not active and segment.base_offset >= recovered_from:
-            _have_flushed(log, segment)
+            _request_flush(log, segment)
 
 
-def _have_flushed(log: PartitionLog, sealed: Segment) -> None:
+def _request_flush(log: PartitionLog, sealed: Segment) -> None:
     sealed.seal()
     log.durability.note_sealed(sealed)
     log.awaits_flush = True
@@ -321,7 +321,7 @@ def _index_anew(log: PartitionLog, segment: Segment) -> None:
     for place in segment.walk(0):
         segment.index_batch(place, place.header.size, log.config.index_interval_bytes)
     segment.rest()
-    _have_flushed(log, segment)
+    _request_flush(log, segment)
 
 
 def replay(log: PartitionLog, recover_from: int) -> None:

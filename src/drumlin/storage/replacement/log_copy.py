@@ -5,10 +5,8 @@
 
 Both are carried out in the steps of `LogChange`. A crash leaves one complete log. From `ChangeOver`
 on, a marker in the new folder makes it the valid one (`moved_folders.py`); before that, a start
-removes it. A copy is dropped when its log is truncated, moved, or loaded again. It must never use
-up
-
-the free space of a device, which other logs need.
+removes it. A copy is dropped when its log is truncated, moved, or loaded again. It must leave free
+space on the device, which other logs need.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class LogMove:
             (directory.recovery_points, log.recovery_point),
             (directory.log_start_offsets, log.log_start_offset),
             (directory.high_watermarks, log.high_watermark),
-            (directory.delete_horizons, horizon_ms or 0),  # if it is not known, at once
+            (directory.delete_horizons, horizon_ms or 0),  # 0, if unknown: cleaned at once
             (directory.cleaner_offsets, clean_up_to or 0),
         ):
             checkpoint.set(key, offset, only_if=lambda: True)
@@ -296,7 +296,7 @@ class LogMove:
             raise
         finally:
             if not self.log.is_deleted:
-                folder_marker.stay(self.log.path, self._files)
+                folder_marker.cancel_leaving(self.log.path, self._files)
 
 
 _SUFFIXES: Final = (

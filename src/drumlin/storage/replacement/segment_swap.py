@@ -269,7 +269,7 @@ class SegmentSwap:
     # -- checks ------------------------------------------------------------------------
 
     def _check(self) -> int:
-        """Refuse if the log has changed in a way that matters.
+        """Refuse the swap if the old segments can no longer be replaced by the new ones.
 
         Returns:
             The end offset of the old segments.
