@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from drumlin.compaction.passes.kernel_passes import FilterPass, MapPass
 from drumlin.compaction.passes.offset_map import OffsetMap
-from drumlin.compaction.passes.pass_selection import filter_pass, map_pass
 from drumlin.compaction.passes.passes import FilterRules, Reason
 from drumlin.records.batch.batch import assign_offsets, parse_header
 from drumlin.records.columns.columns import encode_from_arrow
@@ -69,7 +69,7 @@ def read(descriptor: int, use: Callable[[bytearray, int], int]) -> None:
 
 def build(descriptor: int, expected_keys: int) -> OffsetMap:
     offset_map = OffsetMap(128 << 20, 0, expected_keys=expected_keys)
-    pass_1 = map_pass(compaction_kernels.loaded, offset_map, first_offset=0, end_offset=RECORDS)
+    pass_1 = MapPass(compaction_kernels.required(), offset_map, 0, RECORDS)
 
     def use(piece: bytearray, size: int) -> int:
         stop = pass_1.run(piece, size)
@@ -83,7 +83,7 @@ def build(descriptor: int, expected_keys: int) -> OffsetMap:
 def rewrite(descriptor: int, offset_map: OffsetMap, with_bitmap: bool) -> None:
     bitmap = offset_map.survivors_bitmap(0, RECORDS) if with_bitmap else None
     rules = FilterRules(NOW_MS, 86_400_000, bitmap=bitmap)
-    pass_2 = filter_pass(compaction_kernels.loaded, offset_map, rules, index_interval_bytes=4096)
+    pass_2 = FilterPass(compaction_kernels.required(), offset_map, rules, 4096)
     output = bytearray(PIECE_BYTES)
 
     def use(piece: bytearray, size: int) -> int:

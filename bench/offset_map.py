@@ -16,8 +16,8 @@ import numpy as np
 
 from bench.compacted_topics import encoded_keys
 from bench.harness import Comparison, Metric, Options
+from drumlin.compaction.passes.kernel_passes import MapPass
 from drumlin.compaction.passes.offset_map import OffsetMap
-from drumlin.compaction.passes.pass_selection import map_pass
 from drumlin.compaction.passes.passes import Reason
 from drumlin.records.columns.arrow_encode import RecordColumns
 from drumlin.records.kernels import compaction_kernels
@@ -77,9 +77,7 @@ def _fill(memory_bytes: int) -> tuple[int, int, float]:
         RuntimeError: two keys were taken for one, or the map was full before its capacity.
     """
     with contextlib.closing(OffsetMap(memory_bytes, 0)) as offset_map:
-        filling = map_pass(
-            compaction_kernels.loaded, offset_map, first_offset=0, end_offset=1 << 32
-        )
+        filling = MapPass(compaction_kernels.required(), offset_map, 0, 1 << 32)
         put, resident_bytes, seconds = 0, 0, 0.0
         reason = Reason.END
         while reason is not Reason.FULL:

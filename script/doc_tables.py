@@ -128,6 +128,16 @@ def spark_options(direction: Direction) -> str:
     return table(("option", "default", "meaning"), cells)
 
 
+def refused_by_states() -> str:
+    """The options of the source that a state does not take, by the reason."""
+    reasons: dict[str, list[str]] = {}
+    for row in ROWS:
+        if row.not_of_states:
+            reasons.setdefault(row.not_of_states, []).append(f"`{row.name}`")
+    rows = ((", ".join(names), reason) for reason, names in reasons.items())
+    return table(("option", "why not"), rows)
+
+
 def spark_refusals(refused: Iterable[Refusal]) -> str:
     return table(("option", "instead"), ((f"`{each.name}`", each.why) for each in refused))
 
@@ -350,6 +360,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "source-options": lambda: spark_options("source"),
     "sink-options": lambda: spark_options("sink"),
     "state-options": lambda: spark_options("state"),
+    "refused-by-states": refused_by_states,
     "refused-by-source": lambda: spark_refusals(REFUSED_BY_SOURCE),
     "refused-by-sink": lambda: spark_refusals(REFUSED_BY_SINK),
 }

@@ -30,6 +30,7 @@ LARGE_FUNCTIONS: dict[str, int] = {}
 
 _NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc", "stuff"}
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._/-]+")
+_NAMED_FILES = re.compile(r"`((?:\w+/)*\w+\.(?:py|md|toml|tsv)|(?:\w+/)+)(?:::\w+)?`")
 _POSTPONED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -129,6 +130,21 @@ def test_nothing_is_postponed() -> None:
         if token.type == tokenize.COMMENT and _POSTPONED.search(token.string)
     ]
     assert not found, "do it, or open an issue"
+
+
+def test_files_and_folders_that_are_named_exist() -> None:
+    """By the end of their path, in docstrings and comments; `test_docs.py` looks into documents."""
+    files = [
+        Path("/", name) for name in map(str, (path.relative_to(ROOT) for path in _tracked("")))
+    ]
+    ends = {str(file) for file in files} | {f"{each}/" for file in files for each in file.parents}
+    missing = {
+        f"{name}: {named}"
+        for name, source in sources().items()
+        for named in _NAMED_FILES.findall(source)
+        if not any(each.endswith(f"/{named}") for each in ends)
+    }
+    assert not missing, "renamed, or gone"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

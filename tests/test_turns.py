@@ -4,132 +4,208 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 import weakref
 
 import pytest
 
 from drumlin import turns as turns_module
-from drumlin.turns import TURN_S, Finished, Pace, Turns, Work, let_go, listed, one_turn, to_end
+from drumlin.broker.loop import loop_watch
+from drumlin.broker.loop.loop_watch import LoopWatch
+from drumlin.turns import (
+    TURN_S,
+    Rest,
+    begin_turn,
+    give_way,
+    to_end,
+)
+from rig.ways_given import WaysGiven
 from rig.worked_time import WorkedTime
 
 
-def steps(count: int, each_s: float = 0.0) -> Work[int]:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> WorkedTime:
+    return WorkedTime(monkeypatch, loop_watch, turns_module)
+
+
+async def walk(count: int, clock: WorkedTime, each_s: float = 0.0) -> int:
     for _ in range(count):
-        if each_s:
-            time.sleep(each_s)
-        yield
+        clock.work(each_s)
+        await give_way()
     return count
 
 
-def test_short_work_is_done_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    WorkedTime(monkeypatch, turns_module)
-    assert one_turn(steps(5)) == Finished(5)
+def test_short_work_does_not_give_way(clock: WorkedTime) -> None:
+    async def scenario() -> int:
+        begin_turn(asyncio.get_running_loop())
+        working = walk(10, clock, TURN_S / 20)
+        with pytest.raises(StopIteration) as done:
+            working.send(None)
+        result: int = done.value.value
+        return result
+
+    assert asyncio.run(scenario()) == 10
 
 
-def test_long_work_is_interrupted() -> None:
-    work = steps(3, each_s=TURN_S)
-    assert one_turn(work) is None
-    assert one_turn(work) is None
-    assert one_turn(work) is None
-    assert one_turn(work) == Finished(3)
-
-
-def test_what_goes_on_has_shorter_turns() -> None:
-    """So that several such callers delay others hardly longer than one of them."""
-
+def test_long_work_goes_on_in_shorter_turns(clock: WorkedTime) -> None:
     async def scenario() -> None:
-        turns, done = Turns(), 0
+        done = 0
 
-        def work() -> Work[None]:
+        async def work() -> None:
             nonlocal done
-            for _ in range(4):
-                time.sleep(0.6 * TURN_S)
+            begin_turn(asyncio.get_running_loop())
+            for _ in range(6):
+                clock.work(0.4 * TURN_S)
                 done += 1
-                yield
+                await give_way()
 
-        working = asyncio.ensure_future(turns.run(work()))
-        before = 0
+        working = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        assert done == 3, "new work has a turn"
+        most, before = 0, done
         while not working.done():
             await asyncio.sleep(0)
-            assert done - before <= 1
-            before = done
-        await working
-        assert done == 4
+            most, before = max(most, done - before), done
+        assert most == 2, "what goes on has half of one"
 
     asyncio.run(scenario())
 
 
-def test_works_take_turns_and_others_come_between() -> None:
+def test_of_all_that_gave_way_one_goes_on_in_each_turn(clock: WorkedTime) -> None:
     async def scenario() -> None:
-        turns, order = Turns(), []
+        order = []
 
-        def work(name: str) -> Work[str]:
+        async def work(name: str) -> None:
             for _ in range(3):
                 order.append(name)
-                time.sleep(TURN_S)
-                yield
-            return name
+                clock.work(TURN_S)
+                await give_way()
 
-        async def bystander() -> None:
-            while len(order) < 6:
-                order.append("-")
-                await asyncio.sleep(0)
-
-        watching = asyncio.create_task(bystander())
-        assert await asyncio.gather(turns.run(work("a")), turns.run(work("b"))) == ["a", "b"]
-        await watching
-        without = [each for each in order if each != "-"]
-        assert without == ["a", "b", "a", "b", "a", "b"]
-        assert order.count("-") >= 2
-
-    asyncio.run(scenario())
-
-
-def test_what_work_raises_reaches_whoever_waits_and_nobody_else() -> None:
-    async def scenario() -> None:
-        turns = Turns()
-
-        def bad() -> Work[None]:
-            yield
-            raise ValueError("bad")
-
-        results = await asyncio.gather(
-            turns.run(bad()), turns.run(steps(2)), return_exceptions=True
-        )
-        assert isinstance(results[0], ValueError)
-        assert results[1] == 2
-
-    asyncio.run(scenario())
-
-
-def test_cancelled_work_is_closed_and_does_not_hold_up_the_others() -> None:
-    async def scenario() -> None:
-        turns, closed = Turns(), []
-
-        def work() -> Work[None]:
-            try:
-                while True:
-                    time.sleep(TURN_S)
-                    yield
-            finally:
-                closed.append(True)
-
-        waiting = asyncio.create_task(turns.run(work()))
+        working = [asyncio.create_task(work(name)) for name in "abc"]
         await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert await turns.run(steps(2)) == 2
-        assert closed == [True]
+        assert order == ["a", "b", "c"]
+        most, before = 0, len(order)
+        while not all(each.done() for each in working):
+            await asyncio.sleep(0)
+            most, before = max(most, len(order) - before), len(order)
+        assert order == [*"abc"] * 3
+        assert most == 1
 
     asyncio.run(scenario())
 
 
-def test_a_chore_gives_way_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = WorkedTime(monkeypatch, turns_module)
+def test_who_is_cancelled_in_the_line_does_not_hold_it_up(clock: WorkedTime) -> None:
+    async def scenario() -> None:
+        working = [asyncio.create_task(walk(3, clock, TURN_S)) for _ in range(5)]
+        await asyncio.sleep(0)
+        for each in working[:4]:
+            each.cancel()
+        results = await asyncio.gather(*working, return_exceptions=True)
+        assert results[4] == 3
+        assert all(isinstance(each, asyncio.CancelledError) for each in results[:4])
 
+    asyncio.run(scenario())
+
+
+def test_a_line_belongs_to_its_loop(clock: WorkedTime) -> None:
+    """A loop that was left while somebody waited does not have to be there for the next one."""
+
+    async def leave() -> None:
+        begin_turn(asyncio.get_running_loop())
+        working = asyncio.create_task(walk(100, clock, TURN_S))
+        await asyncio.sleep(0)
+        working.cancel()
+
+    async def work() -> int:
+        return await walk(3, clock, TURN_S)
+
+    for _ in range(3):
+        asyncio.run(leave())
+        assert asyncio.run(work()) == 3
+
+
+def test_work_is_done_to_its_end_where_there_is_no_loop(clock: WorkedTime) -> None:
+    assert to_end(walk(5, clock, TURN_S)) == 5
+    assert asyncio.run(asyncio.to_thread(to_end, walk(5, clock, TURN_S))) == 5  # type: ignore[func-returns-value]
+
+
+def test_work_that_is_done_to_its_end_gives_no_way_on_a_loop(clock: WorkedTime) -> None:
+    async def scenario() -> None:
+        assert to_end(walk(5, clock, TURN_S)) == 5
+        begin_turn(asyncio.get_running_loop())
+        clock.work(TURN_S)
+        assert await give_way(), "afterwards it is as it was"
+
+    asyncio.run(scenario())
+
+
+def test_only_what_waits_for_nothing_is_done_to_its_end() -> None:
+    async def scenario() -> None:
+        async def wait() -> None:
+            await asyncio.get_running_loop().create_future()
+
+        with pytest.raises(RuntimeError, match="waits for something"):
+            to_end(wait())
+
+    asyncio.run(scenario())
+
+
+def test_work_that_was_resumed_in_a_young_turn_goes_on(clock: WorkedTime) -> None:
+    """It was resumed by what it had waited for: there is no need to wait again."""
+
+    async def scenario() -> None:
+        clock.work(10 * TURN_S)
+        await asyncio.sleep(0)  # the next turn begins now
+        assert not await give_way()
+        clock.work(TURN_S)
+        assert await give_way()
+
+    with asyncio.Runner(loop_factory=LoopWatch().new_loop) as runner:
+        runner.run(scenario())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_rest_of_work_is_what_comes_after_it_has_waited(
+    clock: WorkedTime, *, fails: bool
+) -> None:
+    async def scenario() -> None:
+        order, waited = [], asyncio.get_running_loop().create_future()
+
+        async def work() -> str:
+            for name in "abc":
+                order.append(name)
+                clock.work(TURN_S)
+                await give_way()
+            if fails:
+                raise ValueError("bad")
+            return str(await waited)
+
+        rest = Rest(work())
+        await rest.advance()
+        assert order == [*"abc"]
+        assert rest.is_over == fails
+        waited.set_result("d")
+        if fails:
+            with pytest.raises(ValueError, match="bad"):
+                await rest
+        else:
+            assert await rest == "d"
+
+    asyncio.run(scenario())
+
+
+def test_ways_given_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = WaysGiven(monkeypatch)
+
+    async def work() -> int:
+        for _ in range(7):
+            await give_way()
+        return 7
+
+    assert asyncio.run(work()) == 7
+    assert ways.count == 7
+
+
+def test_a_chore_gives_way_by_time(clock: WorkedTime) -> None:
     async def scenario() -> None:
         seen = 0
 
@@ -140,46 +216,34 @@ def test_a_chore_gives_way_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
                 await asyncio.sleep(0)
 
         watching = asyncio.create_task(bystander())
-        pace = Pace()
         for _ in range(5):
             clock.work(TURN_S)
-            await pace.give_way()
-        watching.cancel()
-        assert seen == 5
+            await give_way()
+        assert seen >= 5
         before = seen
         for _ in range(100):
-            await Pace().give_way()
+            await give_way()
         assert seen == before
+        watching.cancel()
 
     asyncio.run(scenario())
 
 
-def test_long_lists_are_emptied_in_turns() -> None:
-    first, second = list(range(1_000)), list(range(10))
-    steps = sum(1 for _ in let_go(first, second))
-    assert not first
-    assert not second
-    assert steps > 10
-
-
-def test_very_many_items_are_listed_in_turns() -> None:
-    items = dict.fromkeys(range(10_001))
-    assert sum(1 for _ in listed(items)) > 10
-    assert to_end(listed(items)) == list(items)
-
-
-def test_work_that_fails_leaves_no_circle() -> None:
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_work_that_fails_leaves_no_circle(*, is_begun: bool) -> None:
     class Refused(Exception):
         pass
 
-    def refused() -> Work[None]:
-        yield
+    async def refused() -> None:
+        await give_way()
         raise Refused
 
     async def scenario() -> None:
-        work_of_all = Turns()
+        rest = Rest(refused())
+        if is_begun:
+            rest.begin()
         try:
-            await work_of_all.run(refused())
+            await rest
         except Refused as error:
             known = weakref.ref(error)
         await asyncio.sleep(0)

@@ -88,6 +88,7 @@ __all__ = [
     "is_topic_id_unknown",
     "look_up_topics",
     "partition_sizes",
+    "read_range",
     "read_ranges",
     "restore_target",
     "sample_logs",
@@ -182,6 +183,23 @@ def ends_at(
         return log_at_time.ends_at(
             client._thread, client._connections, by_partition(end_offsets), at_ms, isolation
         )
+
+
+def read_range(
+    client: Client, wanted: OffsetRange, options: ReadOptions | None = None
+) -> Iterator[pa.RecordBatch]:
+    """`Client.read_range`, with its places and its options as values.
+
+    Returns:
+        Batches with the columns of `Client.read`.
+
+    Raises:
+        UnknownTopic, OffsetOutOfRange, LogEndsEarly, RecordsMissing: as from `Client.read_range`.
+        ValueError: a column that does not exist.
+    """
+    options = options or ReadOptions()
+    reader.schema_of(options)
+    return translating(reader.read_ranges(client._thread, client._connections, [wanted], options))
 
 
 def read_ranges(

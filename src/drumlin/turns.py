@@ -1,23 +1,31 @@
 """Long work, done in turns, so that other work on the event loop gets its time.
 
 All requests are handled on one loop. Work that grows with a request's size, or with what a broker
-holds, must yield: a handler is a generator that yields after each entry, and `Turns` drives it; a
-coroutine asks its `Pace`. New work has 2 ms, which is enough for most, or less where other work
-has begun in the same turn. Continued work has 1 ms at a time, as there may be several such
-generators: one of them has its turn, then everything else that is ready.
+holds, is a coroutine that calls `give_way` at each step:
 
-State may have changed whenever a generator resumes: it yields only where that does no harm.
+    for topic in topics:
+        found.append(describe(topic))
+        await give_way()
+
+That returns at once as long as there is time. New work has 2 ms, which is enough for most, or less
+where other work has begun in the same turn. Then it waits in a line with all others of the loop:
+in each turn one of them goes on, for 1 ms, then everything else that is ready. `to_end` runs the
+same coroutine without a pause: in a thread, where nothing waits for its turn, or if it is short.
+
+State may have changed whenever `give_way` returns: it is called only where that does no harm.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import threading
 import time
+import types
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -32,71 +40,34 @@ _LATE_S: Final = TURN_S / 8
 #: Done side by side; each may do some work before it awaits anything.
 _TOGETHER: Final = 32
 
-_FREED_TOGETHER: Final = 100
-_LISTED_TOGETHER: Final = 500
-
-#: Yields whenever it may be interrupted; what it returns is the result.
-Work = Generator[None, None, T]
-
-
-class Finished(NamedTuple):
-    """The result of some work that is done."""
-
-    result: Any
-
-
-def one_turn(work: Work[Any], ends_at: float | None = None) -> Finished | None:
-    """Begin with `work`; None if it has more to do by `ends_at`, or else at the end of a turn.
-
-    Raises:
-        Exception: whatever it raises.
-    """
-    if ends_at is None:
-        ends_at = time.monotonic() + TURN_S
-    try:
-        while True:
-            next(work)
-            if time.monotonic() >= ends_at:
-                return None
-    except StopIteration as done:
-        return Finished(done.value)
-
 
 def _end_of_turn() -> float:
     """When continued work that resumes now must yield."""
     return time.monotonic() + TURN_S / 2
 
 
-def to_end(work: Work[T]) -> T:
-    """Do all of it at once: for a thread, where nothing waits for its turn, or if it is short."""
+def end_of_new_turn() -> float:
+    """When work that begins now, whatever else has, must leave the rest to another turn."""
+    return time.monotonic() + TURN_S
+
+
+def to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do all of it at once: for a thread, where nothing waits for its turn, or if it is short.
+
+    Raises:
+        RuntimeError: it waits for something else than its turn.
+    """
+    ends_at, _turn.ends_at = _turn.ends_at, math.inf
     try:
         while True:
-            next(work)
+            if work.send(None) is not None:
+                raise RuntimeError("what is to be done at once waits for something")
     except StopIteration as done:
         result: T = done.value
         return result
-
-
-def let_go(*collections: list[Any] | dict[Any, Any]) -> Work[None]:
-    """Empty long collections in turns: freeing everything at once takes more than a turn."""
-    for each in collections:
-        while each:
-            if isinstance(each, list):
-                del each[-_FREED_TOGETHER:]
-            else:
-                for _ in range(min(_FREED_TOGETHER, len(each))):
-                    each.popitem()
-            yield
-
-
-def listed(items: Iterable[Item]) -> Work[list[Item]]:
-    """All of the items, which do not change meanwhile."""
-    found: list[Item] = []
-    left = iter(items)
-    while some := tuple(islice(left, _LISTED_TOGETHER)):
-        found += some
-        yield
-    return found
+    finally:
+        _turn.ends_at = ends_at
+        work.close()
 
 
 def emptied(items: list[T]) -> Iterator[T]:
@@ -123,58 +94,170 @@ def first_turn_ends_at(loop: asyncio.AbstractEventLoop) -> float:
     return time.monotonic() + (_LATE_S if is_long_turn(loop) else TURN_S)
 
 
-class Turns:
-    """All work of one loop that continues turn by turn."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[Work[Any], asyncio.Future[Any]]] = deque()
-
-    async def run(self, work: Work[T]) -> T:
-        """Do `work` to its end, others in between. Cancelled, it is closed at its next turn."""
-        return await self.start(work)
-
-    def start(self, work: Work[T]) -> asyncio.Future[T]:
-        """Like `run`, but the caller need not wait for it."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-        self._waiting.append((work, done))
-        if len(self._waiting) == 1:
-            loop.call_soon(self._take_turn)
-        return done
-
-    def _take_turn(self) -> None:
-        # It stays the first one meanwhile: what it begins in its turn shall not call the loop.
-        work, done = self._waiting[0]
-        has_ended = True
-        try:
-            has_ended = _have_turn(work, done)
-        finally:  # the others would wait for ever
-            self._waiting.popleft()
-            if not has_ended:
-                self._waiting.append((work, done))
-            if self._waiting:
-                asyncio.get_running_loop().call_soon(self._take_turn)
-        del work, done  # as below
+def begin_turn(loop: asyncio.AbstractEventLoop) -> float:
+    """Begin with new work: what it runs gives way from the moment that is returned."""
+    ends_at = _turn.ends_at = first_turn_ends_at(loop)
+    return ends_at
 
 
-def _have_turn(work: Work[Any], done: asyncio.Future[Any]) -> bool:
-    """Resume `work`; returns whether it has ended and set its result on `done`."""
-    finished, failure = None, None
-    if not done.cancelled():
-        try:
-            finished = one_turn(work, _end_of_turn())
-        except Exception as error:  # noqa: BLE001  the caller that waits gets it
-            failure = error
-    if done.cancelled():  # before, or by what the work itself has done
-        work.close()
-    elif failure is not None:
-        done.set_exception(failure)
-        del done, failure  # it knows this frame: all three would hold each other for ever
-    elif finished is None:
+async def give_way() -> bool:
+    """Let others have their turn if this one is over; returns whether they had it."""
+    if time.monotonic() < _turn.ends_at:
         return False
-    else:
-        done.set_result(finished.result)
+    line = _line()
+    if line is None or _is_young_turn(line.loop):
+        return False  # it is in a thread, or was resumed just now by what it had waited for
+    await line.wait()
+    _turn.ends_at = _end_of_turn()
     return True
+
+
+def _line() -> _Line | None:
+    """That of this thread's loop, if one is running."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    line = _turn.line
+    if line is None or line.loop is not loop:
+        line = _turn.line = _Line(loop)
+    return line
+
+
+def _is_young_turn(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the turn that the loop is in has lasted no longer than continued work may."""
+    began: float | None = getattr(loop, "turn_began", None)
+    return began is not None and time.monotonic() - began < TURN_S / 2
+
+
+class Rest(Generic[T]):
+    """Some work that has been begun, as far as it has come; await it for its result."""
+
+    __slots__ = ("_awaited", "_error", "_is_begun", "_result", "_work", "is_over")
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._awaited: Any = None
+        self._result: list[T] = []
+        self._error: Exception | None = None
+        self._is_begun = self.is_over = False
+
+    def begin(self) -> bool:
+        """Do it for a turn, or until it waits for something; whether that is all of it."""
+        former, _turn.ends_at = _turn.ends_at, time.monotonic() + TURN_S
+        try:
+            self._resume()
+        finally:
+            _turn.ends_at = former
+        return self.is_over
+
+    @types.coroutine
+    def advance(self) -> Generator[Any, Any, None]:
+        """Do it as long as it only gives way: to its end, or until it waits for something."""
+        if not self._is_begun:
+            self._resume()
+        while not self.is_over and isinstance(self._awaited, _Place):
+            yield self._awaited
+            self._resume()
+
+    def result(self) -> T:
+        """
+        Raises:
+            Exception: what the work has raised; it is over.
+        """
+        if self._error is not None:
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error  # it knows this frame
+        (result,) = self._result
+        return result
+
+    def _resume(self) -> None:
+        self._is_begun = True
+        try:
+            self._awaited = self._work.send(None)
+        except StopIteration as done:
+            self._result.append(done.value)
+            self.is_over = True
+        except Exception as error:  # noqa: BLE001  whoever asks for the result gets it
+            self._error = error
+            self.is_over = True
+
+    def __del__(self) -> None:
+        self._work.close()  # it may not have been wanted
+
+    async def end(self) -> T:
+        """The same as to await it, for a task."""
+        return await self
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        if self.is_over:
+            result = self.result()
+            self._result.clear()
+            return result
+        if self._is_begun:
+            yield self._awaited
+        return (yield from self._work.__await__())
+
+
+@types.coroutine
+def checked(work: Coroutine[Any, Any, T], check: Callable[[], object]) -> Generator[Any, Any, T]:
+    """Do `work`; whenever others have had their turn, it goes on only if `check` does not raise."""
+    try:
+        while True:
+            yield work.send(None)
+            check()
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        work.close()
+
+
+class _Place(asyncio.Future[None]):
+    """Someone's place in the line."""
+
+
+class _Line:
+    """Those who gave way on one loop, in their order: in each turn of the loop one goes on."""
+
+    __slots__ = ("_is_moving", "_waiting", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._waiting: deque[_Place] = deque()
+        self._is_moving = False
+
+    def wait(self) -> _Place:
+        """Done when it is the caller's turn."""
+        place = _Place(loop=self.loop)
+        self._waiting.append(place)
+        if not self._is_moving:
+            self._is_moving = True
+            self.loop.call_soon(self._move)
+        return place
+
+    def _move(self) -> None:
+        while self._waiting:
+            first = self._waiting.popleft()
+            if not first.done():  # nor cancelled
+                first.set_result(None)
+                self.loop.call_soon(self._move)  # that is after `first` has had its turn
+                return
+        self._is_moving = False
+
+
+class _Turn(threading.local):
+    """The turn that the code of this thread is in."""
+
+    #: When it must give way; infinite while something is done to its end.
+    ends_at = -math.inf
+    line: _Line | None = None
+
+
+_turn: Final = _Turn()
 
 
 class Rounds:
@@ -207,30 +290,12 @@ class Rounds:
             asyncio.get_running_loop().call_soon(self._go_on)
 
 
-class Pace:
-    """For a coroutine that works through a lot: `await pace.give_way()` at each step."""
-
-    __slots__ = ("_ends_at",)
-
-    def __init__(self) -> None:
-        self._ends_at = _end_of_turn()
-
-    async def give_way(self) -> bool:
-        """Let others have their turn if this one is over; whether they had it."""
-        if time.monotonic() < self._ends_at:
-            return False
-        await asyncio.sleep(0)
-        self._ends_at = _end_of_turn()
-        return True
-
-
 async def side_by_side(
     do: Callable[[Item], Awaitable[T]], items: Sequence[Item], at_a_time: int = _TOGETHER
 ) -> list[T]:
     """The results of `do` for each item: some at a time, so that many do not block the loop."""
-    pace = Pace()
     results: list[T] = []
     for first in range(0, len(items), at_a_time):
         results += await asyncio.gather(*map(do, items[first : first + at_a_time]))
-        await pace.give_way()
+        await give_way()
     return results

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, TypeVar
 
-from drumlin.broker.loop.later import Later, Parts
+from drumlin.broker.loop.later import Later
+
+T = TypeVar("T")
 
 
-async def answer_of(started: Parts | Later | None, timeout_s: float = 20.0) -> Parts | None:
-    """The parts of an answer, waited for where they come later."""
+async def answer_of(started: T | Later[T], timeout_s: float = 20.0) -> T:
+    """An answer, waited for where it comes later."""
     if not isinstance(started, Later):
         return started
-    future: asyncio.Future[Parts | None] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-    def take(later: Later) -> None:
+    def take(later: Later[T]) -> None:
         try:
             future.set_result(later.result())
         except Exception as error:

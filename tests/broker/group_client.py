@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -12,10 +11,12 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+from broker.answers import answer_of
 from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
 from coordination.settings import Settings
 from drumlin.broker.apis.served import SERVED
-from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.context import RequestContext
+from drumlin.broker.loop.later import begun
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.coordination.producer_ids import ProducerIds
@@ -28,7 +29,6 @@ from drumlin.metadata.image import (
 )
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.metadata.store.store import ProducerIdBlock
-from drumlin.turns import Turns, to_end
 from drumlin.wire.messages import (
     encode_request,
     encode_response,
@@ -64,15 +64,10 @@ class Client:
         connection = SimpleNamespace(peer_host="127.0.0.1", listener_name="PLAINTEXT")
         context = RequestContext(self.broker, connection, header)  # type: ignore[arg-type]
         answer = handler.handle(context, request, response_shape(api, version))
-        return asyncio.ensure_future(self._finish(api, version, answer))
+        return asyncio.ensure_future(self._finish(api, version, begun(answer)))
 
     async def _finish(self, api: str, version: int, answer: Any) -> Any:
-        if isinstance(answer, Waiting):
-            answer = await answer.awaitable
-        elif inspect.isawaitable(answer):
-            answer = await answer
-        if inspect.isgenerator(answer):
-            answer = to_end(answer)
+        answer = await answer_of(answer)
         frame = b"".join(bytes(part) for part in encode_response(api, version, 1, answer))
         return parse_response(api, version, frame[4:])[1]
 
@@ -93,7 +88,6 @@ def with_client(run: Callable[[Client], Awaitable[None]]) -> None:
             metadata=SimpleNamespace(image=image_of_topic()),
             producer_ids=ProducerIds(_block),
             log=log,
-            turns=Turns(),
         )
         coordinator.start()
         lead_all(coordinator, log)

@@ -93,7 +93,7 @@ async def expire(broker: Broker) -> None:
     """All that a broker does now and then about what has become old."""
     await chores._retain(broker)
     expiration_ms = broker.config.producer_id_expiration_ms
-    await broker.turns.run(broker.logs.expire_producers(expiration_ms))
+    await broker.logs.expire_producers(expiration_ms)
     await broker.groups._removals.expire()
     await broker.transactions.expire()
 

@@ -11,7 +11,6 @@ import pytest
 
 from drumlin.broker.handlers import txn_offset_commit
 from drumlin.broker.several_apis.committable_offsets import Refused, SortedOut, sort_out
-from drumlin.distinct import Growing
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.turns import to_end
 from drumlin.wire.by_hand.commit_request import (
@@ -22,6 +21,7 @@ from drumlin.wire.by_hand.commit_request import (
 )
 from drumlin.wire.error_codes import ErrorCode
 from rig.depth import seeds
+from rig.stepped import Stepped
 
 _MISSING = ErrorCode.unknown_topic_or_partition
 
@@ -133,9 +133,8 @@ def test_a_topic_with_very_many_positions_takes_many_turns(name: str) -> None:
     topic = TopicOffsets(name, None, range(count), [5] * count, [-1] * count)
     topics = list(pieces_of(topic, PIECE_MAX))
     sorting = sort_out(topics, find)
-    assert sum(1 for _ in sorting) >= 49
-    refused: Refused = Growing()
-    refused[name] = (list(range(count)), [_MISSING] * count)
+    assert Stepped(sorting).count() >= 49
+    refused: Refused = {name: (list(range(count)), [_MISSING] * count)}
     asked = TxnCommitRequest("id", 1, 0, CommitRequest("g", "", None, -1, None, topics))
     answering = txn_offset_commit._answer(3, asked, SortedOut([], refused), [])
-    assert sum(1 for _ in answering) >= 200
+    assert Stepped(answering).count() >= 200

@@ -9,6 +9,7 @@ import pytest
 
 from broker.conftest import Ask
 from drumlin.broker.handlers import describe_topic_partitions
+from rig.stepped import Stepped
 
 Create = Callable[..., str]
 NOT_ASKED = -(2**31)
@@ -134,7 +135,7 @@ def test_the_fields_of_a_partition(ask: Ask, topics: tuple[str, str]) -> None:
 
 def test_very_many_names_are_sorted_in_steps() -> None:
     names = [f"t{each}" for each in range(10_000)]
-    work = describe_topic_partitions._sorted(list(reversed(names)))
+    work = Stepped(describe_topic_partitions._sorted(list(reversed(names))))
     steps = 0
     while True:
         try:

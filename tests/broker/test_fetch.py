@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
-from broker.answers import content_of
+from broker.answers import answer_of, content_of
 from broker.fetches import TOPIC, VERSIONS, Fetches, begin_epoch, peer, with_broker
 from drumlin.broker.fetch_sessions import partition_read
+from drumlin.broker.fetching.fetch import STEP
 from drumlin.broker.loop.later import Later
 from drumlin.records.batch.batch import iterate_headers
 from drumlin.storage.segment import segment_list
 from drumlin.storage.segment.file_slice import FileSlice
-from drumlin.turns import Turns
+from drumlin.turns import _Line
 from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import parse_response
+from rig.turn_lengths import single_steps
 from storage.samples import NOW_MS, from_producer, marker, prepared
 
 _BATCHES = 30
@@ -242,22 +244,20 @@ def test_very_many_partitions_are_read_in_turns(
     """No client waits while they are read, entered, left and written."""
 
     async def scenario(fetches: Fetches) -> None:
-        started = []
-        start = Turns.start
-        monkeypatch.setattr(
-            Turns, "start", lambda turns, work: (started.append(work), start(turns, work))[1]
-        )
-        monkeypatch.setattr("drumlin.turns.TURN_S", 0)  # each step is a turn
+        waited = []
+        wait = _Line.wait
+        monkeypatch.setattr(_Line, "wait", lambda line: (waited.append(line), wait(line))[1])
+        single_steps(monkeypatch)  # each step is a turn
         for epoch in (-1, 0):
             for index in (0, 299, 1500):
                 partition = fetches.broker.partitions.find(TOPIC, index)
                 if partition is not None:
                     partition.append_as_leader(prepared(), 1, NOW_MS)
-            started.clear()
+            waited.clear()
             topic = fetches.topic(TOPIC, *[fetches.part(each, 0) for each in range(300)])
             frame = fetches.frame_of(12, [topic], session_epoch=epoch)
             content = await Waiting(fetches.start(frame)).content()
-            assert len(started) >= 2  # the reading, the writing
+            assert len(waited) >= 2 * 300 // STEP  # the reading, the writing
             _, response = parse_response("fetch", 12, content[4:])
             answers = response.responses[0].partitions
             assert [each.partition_index for each in answers] == list(range(300))
@@ -281,7 +281,7 @@ def test_whether_very_much_is_in_memory_is_looked_up_in_turns(
         nonlocal looks, most
         for index in range(300):
             fetches.broker.partitions.get(TOPIC, index).append_as_leader(prepared(), 1, NOW_MS)
-        monkeypatch.setattr("drumlin.turns.TURN_S", 0)  # each step is a turn
+        single_steps(monkeypatch)  # each step is a turn
         monkeypatch.setattr(FileSlice, "is_resident", look)
         topic = fetches.topic(TOPIC, *[fetches.part(each, 0) for each in range(300)])
         started = fetches.start(fetches.frame_of(12, [topic]))
@@ -294,7 +294,7 @@ def test_whether_very_much_is_in_memory_is_looked_up_in_turns(
 
     with_broker(scenario, tmp_path, partitions=300)
     assert looks >= 300
-    assert most <= 2
+    assert most <= STEP
 
 
 @pytest.mark.parametrize("epoch", [-1, 0])
@@ -338,16 +338,9 @@ def test_a_large_request_is_read_apart(tmp_path: Path) -> None:
         cut = fetches.router.dispatch(peer(), frame[:-2000])
         with pytest.raises(MalformedMessage):
             assert isinstance(cut, Later)
-            await _settled(cut)
+            await answer_of(cut)
 
     with_broker(scenario, tmp_path)
-
-
-async def _settled(later: Later) -> Any:
-    event = asyncio.Event()
-    later.when_settled(lambda _: event.set())
-    await asyncio.wait_for(event.wait(), 20)
-    return later.result()
 
 
 def test_the_last_mention_of_a_partition_counts(tmp_path: Path) -> None:

@@ -15,11 +15,9 @@ from broker.fetches import TOPIC, Fetches, with_broker
 from broker.test_fetch import Waiting
 from broker.test_fetch_sessions import Reader, append
 from drumlin.broker.fetch_sessions.partition_read import PartitionRead
-from drumlin.broker.fetching import fetch
 from drumlin.storage.segment.file_slice import FileSlice
-from drumlin.turns import Work
-from drumlin.wire.by_hand.fetch_request import FetchRequest
 from drumlin.wire.error_codes import ErrorCode
+from rig.turn_lengths import single_steps
 from storage.samples import NOW_MS, prepared
 
 _PARTITIONS = 200
@@ -121,7 +119,7 @@ def test_what_fails_keeps_no_file_open(
     async def scenario(fetches: Fetches) -> None:
         append(fetches, *range(count))
         monkeypatch.setattr(PartitionRead, "look", fail_at_last)
-        monkeypatch.setattr("drumlin.turns.TURN_S", 0)
+        single_steps(monkeypatch)
         topic = fetches.topic(TOPIC, *[fetches.part(each, 0) for each in range(count)])
         response = await fetches.response(12, fetches.frame_of(12, [topic], session_epoch=epoch))
         assert response.error_code is ErrorCode.unknown_server_error
@@ -149,37 +147,3 @@ def test_a_session_ends_with_a_request_that_nobody_waits_for(tmp_path: Path) -> 
         assert reader.response.error_code is ErrorCode.fetch_session_id_not_found
 
     with_broker(scenario, tmp_path, partitions=2)
-
-
-@pytest.mark.parametrize("epoch", [-1, 0, 7])
-def test_what_a_large_request_names_is_forgotten_in_turns(
-    tmp_path: Path, epoch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also what it wants forgotten, and where there is no session in which it could continue."""
-    forgetting, count = fetch._forget, 5_000
-    left: list[tuple[int, int]] = []
-
-    def forget(answers: list[Any], request: FetchRequest) -> Work[None]:
-        steps = sum(1 for _ in forgetting(answers, request))
-        left.append((len(request.topics), len(request.forgotten)))
-        assert steps >= 2 * count / 100
-        yield
-
-    async def run(fetches: Fetches) -> None:
-        topics = [{"topic": f"t{each}", "partitions": []} for each in range(count)]
-        gone = [{"topic": f"t{each}", "partitions": [0]} for each in range(count)]
-        part = fetches.part(0, 0)
-        frame = fetches.frame_of(
-            7,
-            [*({**each, "partitions": [part]} for each in topics)],
-            session_epoch=epoch,
-            session_id=0 if epoch < 1 else 12345,
-            forgotten_topics_data=gone,
-            max_wait=0,
-        )
-        await fetches.answer(frame)
-        await _until(lambda: left)
-        assert left == [(0, 0)]
-
-    monkeypatch.setattr(fetch, "_forget", forget)
-    with_broker(run, tmp_path)

@@ -20,6 +20,7 @@ from drumlin.replication.partition import Partition
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import parse_response
+from rig.stepped import Stepped
 from rig.waiting import eventually
 from storage.samples import NOW_MS, prepared
 
@@ -67,7 +68,7 @@ def test_no_two_collections_of_a_large_session_grow_in_one_step(clock: ManualClo
     """Each is laid out again, as a whole, whenever it has become too small: a turn's work."""
     session = Session(1, clock.monotonic(), by_id=False)
     count = 30_000
-    work = session.follow([(b"t", [(each, -1, 0, -1, 1000) for each in range(count)])], [])
+    work = Stepped(session.follow([(b"t", [(each, -1, 0, -1, 1000) for each in range(count)])], []))
     sizes, most_grown = (0, 0), 0
     for _ in work:
         now = (sys.getsizeof(session._topics[b"t"]), sys.getsizeof(session.dirty))

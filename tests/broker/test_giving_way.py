@@ -19,7 +19,7 @@ from drumlin.broker.handlers import list_groups, list_offsets
 from drumlin.broker.router import Router
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.replication.partition_registry import PartitionRegistry
-from drumlin.turns import Turns, Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import (
     RequestHeader,
@@ -31,6 +31,7 @@ from drumlin.wire.messages import (
 from rig.committed_offsets import commit_offsets, position
 from rig.drumlin_server import DrumlinServer
 from rig.messages import build
+from rig.stepped import Stepped
 from rig.waiting import wait_until
 
 _ENTRIES = 10_000
@@ -226,7 +227,7 @@ def test_a_small_request_with_a_large_answer() -> None:
             )
         context = RequestContext(client.broker, None, RequestHeader(16, 4, 1, "c", 0))  # type: ignore[arg-type]
         request = SimpleNamespace(states_filter=(), types_filter=())
-        work = list_groups.handle(context, request, response_shape("list_groups", 4))
+        work = Stepped(list_groups.handle(context, request, response_shape("list_groups", 4)))
         steps = 0
         try:
             while True:
@@ -247,12 +248,12 @@ def test_large_requests_are_worked_on_a_few_at_a_time(monkeypatch: pytest.Monkey
     frame = memoryview(b"".join(parts))[4:]
     handle, active, most = list_offsets.handle, 0, 0
 
-    def counted(*arguments: Any) -> Work[Any]:
+    async def counted(*arguments: Any) -> Any:
         nonlocal active, most
         active += 1
         most = max(most, active)
-        yield
-        answer = yield from handle(*arguments)
+        await give_way()
+        answer = await handle(*arguments)
         active -= 1
         return answer
 
@@ -260,7 +261,7 @@ def test_large_requests_are_worked_on_a_few_at_a_time(monkeypatch: pytest.Monkey
         monkeypatch.setattr(list_offsets, "handle", counted)
         apart = asyncio.to_thread
         threads = SimpleNamespace(making=apart, make_later=lambda call, *args: call(*args))
-        broker: Any = SimpleNamespace(turns=Turns(), threads=threads)
+        broker: Any = SimpleNamespace(threads=threads)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         broker.partitions = PartitionRegistry(lambda *_: False)
         router = Router(broker)
@@ -320,7 +321,7 @@ def test_what_would_take_a_turn_to_be_read_is_read_in_a_thread(
 
     async def scenario() -> None:
         monkeypatch.setattr(router_module, "parse_request", parsing)
-        broker: Any = SimpleNamespace(turns=Turns())
+        broker: Any = SimpleNamespace()
         broker.threads = SimpleNamespace(making=asyncio.to_thread)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         fields = {"topics": [{"name": "", "partition_indexes": ()}] * 8000}

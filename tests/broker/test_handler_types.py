@@ -7,6 +7,7 @@ class of theirs, imported under another name; what only newer ones have is asked
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
@@ -69,6 +70,14 @@ def test_no_answer_may_be_anything(api: str) -> None:
         if isinstance(node, ast.Name) and node.id == "Any"
     }
     assert found <= _ANYTHING
+
+
+def test_a_handler_is_a_coroutine() -> None:
+    """Or reads and writes frames, where records are in them."""
+    modules = {api: handler_module(api) for api in SERVED}
+    by_hand = {api for api, module in modules.items() if hasattr(module, "answer")}
+    assert by_hand == {"produce", "fetch"}
+    assert all(inspect.iscoroutinefunction(modules[api].handle) for api in SERVED.keys() - by_hand)
 
 
 def test_mypy_looks_at_all_handlers() -> None:

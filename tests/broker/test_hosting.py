@@ -25,6 +25,7 @@ from drumlin.metadata.store.changes import TopicDeleted
 from drumlin.storage.files.files import Files
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, fetch_offsets, position
+from rig.stepped import Stepped
 from rig.waiting import eventually
 from storage.samples import prepared
 
@@ -437,7 +438,7 @@ def test_what_is_of_no_known_topic_does_not_grow_too_old(tmp_path: Path) -> None
             assert log is not None
             assert log.high_watermark == 2
             broker.logs.prepare_retention()
-            for _ in broker.logs.delete_old_segments():
+            for _ in Stepped(broker.logs.delete_old_segments()):
                 pass
             assert log.log_start_offset == 0
 

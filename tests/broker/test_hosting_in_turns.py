@@ -18,6 +18,7 @@ from drumlin.replication.waiting_room import WaitingRoom
 from drumlin.storage.all_logs.log_directories import LogDirectories
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.turns import TURN_S
+from rig.stepped import Stepped
 
 _PARTITIONS = 60
 
@@ -111,7 +112,7 @@ def test_a_stop_lets_go_of_many_partitions_in_several_turns(
                 disturbed += 1
 
             monkeypatch.setattr(WaitingRoom, "disturb", disturb)
-            clearing = broker.partitions.clear()
+            clearing = Stepped(broker.partitions.clear())
             for count in range(1, len(partitions) + 1):
                 next(clearing)
                 assert disturbed == 2 * count  # consumers, and followers
@@ -134,6 +135,6 @@ def test_what_is_done_now_and_then_is_a_step_for_each_partition(tmp_path: Path) 
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             await broker.metadata.create_topic("t", [[broker.node_id]] * _PARTITIONS, {})
-            assert sum(1 for _ in broker.logs.delete_held_segments()) >= _PARTITIONS
+            assert Stepped(broker.logs.delete_held_segments()).count() >= _PARTITIONS
 
     asyncio.run(scenario())

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from broker.answers import answer_of
 from broker.group_client import Client, with_client
 from coordination.scenario import subscription
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import describe_groups, join_group
+from drumlin.broker.loop.later import begun
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import (
     JoinAnswer,
@@ -18,9 +21,10 @@ from drumlin.coordination.groups.every_kind.messages import (
     LeavingMember,
     SyncRequest,
 )
-from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader, request_shape, response_shape
+from rig.stepped import Stepped
+from rig.ways_given import WaysGiven
 
 _MEMBERS = 600
 _JOIN_GROUP = 11
@@ -47,7 +51,7 @@ async def _stable(groups: GroupCoordinator) -> list[JoinAnswer]:
     return members
 
 
-def test_the_leader_is_told_of_all_members_in_steps() -> None:
+def test_the_leader_is_told_of_all_members_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run(client: Client) -> None:
         shape = request_shape("join_group", 3)
         zero = _request()
@@ -61,30 +65,30 @@ def test_the_leader_is_told_of_all_members_in_steps() -> None:
             protocols=(shape("JoinGroupRequestProtocol", name="range", metadata=b"bad"),),
         )
         context = _context(client, _JOIN_GROUP, 3)
-        waiting: Any = join_group.handle(context, request, response_shape("join_group", 3))
+        answer = begun(join_group.handle(context, request, response_shape("join_group", 3)))
+        ways = WaysGiven(monkeypatch)
         others = [client.broker.groups.join("g", _request()) for _ in range(_MEMBERS)]
-        answer = await waiting.awaitable
-        assert inspect.isgenerator(answer)
-        steps = sum(1 for _ in iter(lambda: next(answer, _END), _END))
-        assert steps >= _MEMBERS
         joined = await asyncio.gather(*others)
         assert not any(each.members for each in joined)
+        assert len((await answer_of(answer)).members) == _MEMBERS + 1
+        assert ways.count >= _MEMBERS
 
     with_client(run)
 
 
-_END = object()
+def _describing(client: Client) -> Stepped[Any]:
+    context, request = _context(client, _DESCRIBE_GROUPS, 5), SimpleNamespace(groups=("g",))
+    asked: Any = request
+    return Stepped(describe_groups.handle(context, asked, response_shape("describe_groups", 5)))
 
 
 def test_a_group_is_described_in_steps() -> None:
     async def run(client: Client) -> None:
         await _stable(client.broker.groups)
-        shape = response_shape("describe_groups", 5)
-        request = SimpleNamespace(groups=("g",))
-        work = describe_groups.handle(_context(client, _DESCRIBE_GROUPS, 5), request, shape)
+        work = _describing(client)
         for _ in range(_MEMBERS):
             next(work)
-        (described,) = to_end(work).groups
+        (described,) = work.to_end().groups
         assert described.group_state == "Stable"
         assert len(described.members) == _MEMBERS
         assert {each.member_assignment for each in described.members} == {b"mine"}
@@ -97,13 +101,11 @@ def test_a_group_that_changes_is_described_as_it_is_then() -> None:
     async def run(client: Client) -> None:
         groups = client.broker.groups
         members = await _stable(groups)
-        shape = response_shape("describe_groups", 5)
-        request = SimpleNamespace(groups=("g",))
-        work = describe_groups.handle(_context(client, _DESCRIBE_GROUPS, 5), request, shape)
+        work = _describing(client)
         for _ in range(_MEMBERS // 2):
             next(work)
         await groups.leave("g", [LeavingMember(each.member_id) for each in members[5:]])
-        (described,) = to_end(work).groups
+        (described,) = work.to_end().groups
         assert described.group_state == "PreparingRebalance"
         assert len(described.members) == 5
         assert {each.member_metadata for each in described.members} == {b""}
@@ -115,9 +117,7 @@ def test_a_group_that_changes_all_the_time_is_described_nevertheless() -> None:
     async def run(client: Client) -> None:
         groups = client.broker.groups
         members = await _stable(groups)
-        shape = response_shape("describe_groups", 5)
-        request = SimpleNamespace(groups=("g",))
-        work = describe_groups.handle(_context(client, _DESCRIBE_GROUPS, 5), request, shape)
+        work = _describing(client)
         described = None
         for steps in range(10 * _MEMBERS):
             try:

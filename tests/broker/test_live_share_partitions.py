@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from broker.live_shares import LIMITS, SHARED, TOPIC_ID, World, play, until, written_late
-from drumlin import turns
 from drumlin.broker.handlers import share_fetch
 from drumlin.broker.share_fetch.acknowledgements import begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
@@ -24,9 +22,11 @@ from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.metadata.store.changes import TopicDeleted
 from drumlin.replication.waiting_room import Waiter
 from drumlin.storage.segment.file_slice import FileSlice
-from drumlin.turns import Work, to_end
+from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import response_shape
+from rig.turn_lengths import single_steps
+from rig.ways_given import WaysGiven
 from storage.samples import prepared
 
 
@@ -214,9 +214,9 @@ def _count_released(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     released: list[int] = []
     releasing = SharePartitionLeader.releasing
 
-    def counted(live: SharePartitionLeader, member_id: str) -> Work[None]:
+    async def counted(live: SharePartitionLeader, member_id: str) -> None:
         released.append(live.key.partition)
-        return releasing(live, member_id)
+        await releasing(live, member_id)
 
     monkeypatch.setattr(SharePartitionLeader, "releasing", counted)
     return released
@@ -257,7 +257,7 @@ def test_who_leaves_thousands_of_partitions_does_so_in_pieces(
         member = world.join("m", *everywhere)
         lives = [world.shares.open("g", each) for each in everywhere]
         await asyncio.gather(*(live.loaded for live in lives))
-        monkeypatch.setattr(turns, "TURN_S", 0)  # others have their turn at every step
+        single_steps(monkeypatch)  # others have their turn at every step
         world.shares.close_session(member)
         assert 0 < len(released) < 100
         await until(lambda: not world.shares.partition_count, "all to be dropped")
@@ -277,7 +277,7 @@ def test_thousands_of_partitions_are_dropped_in_turns(
         member = world.join("m", *everywhere)
         lives = [world.shares.open("g", each) for each in everywhere]
         await asyncio.gather(*(live.loaded for live in lives))
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(monkeypatch)
         if how == "topic":
             world.shares.on_change(TopicDeleted(world.broker.metadata.image.topics["t"]))
         else:
@@ -301,7 +301,7 @@ def test_thousands_of_partitions_are_opened_in_turns(
         await world.add_partitions(200)
         member = world.join("m", *(SessionPartition(TOPIC_ID, each) for each in range(200)))
         world.produce(1)
-        monkeypatch.setattr(turns, "TURN_S", 0)  # others have their turn at every step
+        single_steps(monkeypatch)  # others have their turn at every step
         fetching = asyncio.create_task(world.fetch(member, 20, 200).run())
         most = before = 0
         while not fetching.done():
@@ -340,7 +340,7 @@ def test_thousands_of_partitions_are_looked_at_acquired_and_left_in_turns(
         count(FileSlice, "is_resident")
         count(ShareRoom, "enter")
         count(ShareRoom, "leave")
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(monkeypatch)
         fetch = world.fetch(member, 3600, 50, min_bytes=50 * prepared(1).header.size)
         fetching = asyncio.create_task(fetch.run())
         most: dict[str, int] = {}
@@ -372,7 +372,7 @@ def test_a_fetch_does_not_wait_for_a_topic_that_is_deleted_while_it_looks(
         member = world.join("m", *everywhere)
         lives = [world.shares.open("g", each) for each in everywhere]
         await asyncio.gather(*(live.loaded for live in lives))
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(monkeypatch)
         read = ShareFetch._read_all
 
         async def read_and_delete(fetch: ShareFetch) -> Any:
@@ -402,7 +402,7 @@ def test_what_comes_while_others_have_their_turn_is_not_missed(
         everywhere = [SessionPartition(TOPIC_ID, each) for each in range(20)]
         member = world.join("m", *everywhere)
         await asyncio.gather(*(world.shares.open("g", each).loaded for each in everywhere))
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(monkeypatch)
         fetch = world.fetch(member, 3600, 20)
         fetching = asyncio.create_task(fetch.run())
         for _ in range(steps):
@@ -414,7 +414,9 @@ def test_what_comes_while_others_have_their_turn_is_not_missed(
     play(tmp_path, scenario)
 
 
-def test_very_many_partitions_are_told_in_turns(tmp_path: Path) -> None:
+def test_very_many_partitions_are_told_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Here, that there are no such partitions."""
 
     async def scenario(world: World) -> None:
@@ -428,18 +430,12 @@ def test_very_many_partitions_are_told_in_turns(tmp_path: Path) -> None:
                 begin_to_acknowledge(world.shares, member, {}, knows_renew=True, says_renew=False)
             )
             fetch = world.fetch(member, 0, count)
-            answer = await share_fetch._respond(context, request, shape, member, fetch, begun)
-            taken = 0
-            while inspect.isgenerator(answer):
-                try:
-                    next(answer)
-                    taken += 1
-                except StopIteration as done:
-                    answer = done.value
-            assert taken >= steps
-            assert bool(taken) == bool(steps)
+            await fetch.run()
+            with monkeypatch.context() as patched:
+                ways = WaysGiven(patched)
+                answer = await share_fetch._respond(context, request, shape, member, fetch, begun)
+            assert ways.count >= steps
             told = [each.error_code for each in answer.responses[0].partitions]
-            assert not fetch.errors  # nothing is left to be forgotten at once
             assert (len(told), told.count(ErrorCode.none)) == (count, 1)
 
     play(tmp_path, scenario)

@@ -19,8 +19,7 @@ from drumlin.broker.loop.threads import Threads
 from drumlin.broker.router import Router
 from drumlin.broker.several_apis.committable_offsets import SortedOut
 from drumlin.coordination.groups.offsets.offset_batches import OffsetPacker
-from drumlin.distinct import Growing
-from drumlin.turns import Turns, to_end
+from drumlin.turns import to_end
 from drumlin.wire.by_hand.commit_request import TopicOffsets
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import (
@@ -34,6 +33,7 @@ from drumlin.wire.messages import (
     response_shape,
 )
 from rig.messages import build
+from rig.stepped import Stepped
 
 _MANY = 2_000
 
@@ -56,7 +56,7 @@ def test_a_long_answer_of_a_coroutine_is_encoded_in_a_thread(
     async def scenario() -> None:
         monkeypatch.setattr(router_module, "encode_response", encoding)
         monkeypatch.setattr(find_coordinator, "_find", find)
-        broker: Any = SimpleNamespace(turns=Turns())
+        broker: Any = SimpleNamespace()
         broker.threads = SimpleNamespace(making=asyncio.to_thread)
         fields = {"key_type": 0, "coordinator_keys": [f"g{each}" for each in range(count)]}
         message = build("find_coordinator", 4, fields)
@@ -102,12 +102,9 @@ def test_elements_are_counted_at_any_depth() -> None:
 def test_what_is_told_of_very_many_topics_is_made_in_steps(has_refused: bool) -> None:
     accepted = [TopicOffsets(f"t{each}", None, [0], [1], [-1]) for each in range(_MANY)]
     absent = ([0], [ErrorCode.unknown_topic_or_partition])
-    refused: Growing[Any, Any] | None = None
-    if has_refused:
-        refused = Growing()
-        refused["nope"] = absent
+    refused = {"nope": absent} if has_refused else None
     sorted_out = SortedOut(list(accepted), refused)
-    work = sorted_out.results([ErrorCode.none] * _MANY)
+    work = Stepped(sorted_out.results([ErrorCode.none] * _MANY))
     steps = 0
     while True:
         try:
@@ -132,7 +129,7 @@ def test_a_batch_of_offsets_says_something_of_a_few_thousand_topics_only() -> No
 def test_groups_of_a_request_are_counted_in_steps() -> None:
     groups = [SimpleNamespace(group_id=f"g{each}") for each in range(10_000)]
     work = offset_fetch._unlike(groups)
-    assert sum(1 for _ in work) >= 10_000 + 10
+    assert Stepped(work).count() >= 10_000 + 10
 
 
 def test_who_joins_with_more_than_100_protocols_is_refused() -> None:
@@ -192,7 +189,7 @@ def test_a_large_request_is_freed_in_a_thread_and_its_long_answer_too(
     async def scenario() -> None:
         monkeypatch.setattr(router_module, "let_go", freeing)
         threads = Threads()
-        broker: Any = SimpleNamespace(turns=Turns(), threads=threads)
+        broker: Any = SimpleNamespace(threads=threads)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         fields = {
             "topics": [{"name": f"t{each}", "partition_indexes": [0]} for each in range(9000)]

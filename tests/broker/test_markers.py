@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from broker.in_process import running
-from drumlin import turns
 from drumlin.broker.hosting.markers import write_markers
 from drumlin.coordination.transactions.markers import Marker
 from drumlin.wire.error_codes import ErrorCode
+from rig.turn_lengths import single_steps
 
 PARTITIONS = 40
 
@@ -20,7 +20,7 @@ PARTITIONS = 40
 def test_others_have_their_turn_between_two_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    single_steps(monkeypatch)
 
     async def main() -> None:
         async with running(tmp_path) as broker:

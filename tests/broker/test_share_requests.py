@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,14 +14,15 @@ from uuid import UUID
 import pytest
 
 from broker.in_process import running
-from drumlin import turns
 from drumlin.broker.share_fetch.acknowledgements import acknowledgements, begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
 from drumlin.broker.share_partitions.reads import read_batches
 from drumlin.broker.share_partitions.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import check_request
 from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, InclusiveRange, Limits
-from drumlin.turns import Work, to_end
+from drumlin.turns import to_end
+from rig.stepped import Stepped
+from rig.turn_lengths import single_steps
 from storage.samples import prepared
 
 _TOPIC_ID = UUID(int=7)
@@ -85,8 +86,9 @@ def test_very_many_acknowledgements_are_read_and_taken_in_turns(tmp_path: Path) 
     asyncio.run(main())
 
 
-def _counted(work: Work[Any]) -> tuple[int, Any]:
+def _counted(coroutine: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
     """How often others might have had their turn, and the result."""
+    work = Stepped(coroutine)
     for steps in itertools.count():
         try:
             next(work)
@@ -97,7 +99,7 @@ def _counted(work: Work[Any]) -> tuple[int, Any]:
 
 @pytest.mark.parametrize("comes_again", [False, True])
 def test_a_session_of_very_many_partitions_ends_in_turns(
-    tmp_path: Path, *, comes_again: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, comes_again: bool
 ) -> None:
     """A member that rejoins meanwhile keeps what it had: the release ends then."""
 
@@ -106,11 +108,12 @@ def test_a_session_of_very_many_partitions_ends_in_turns(
             shares, member = broker.shares, Member("g", "m")
             many = [SessionPartition(_TOPIC_ID, each) for each in range(5_000)]
             session = shares.sessions.open(member, many, 1, 10, acknowledges=False)
+            single_steps(monkeypatch)
             shares.close_session(member)
             assert len(session.partitions) > 4_900
             if comes_again:
                 shares.sessions.open(member, (), 1, 10, acknowledges=False)
-            for _ in range(5_000):
+            for _ in range(50_000):
                 if not session.partitions:
                     break
                 await asyncio.sleep(0)
@@ -156,7 +159,7 @@ def test_very_many_sessions_of_one_connection_end_in_turns(
                 member = Member("g", f"m{each}")
                 shares.sessions.open(member, many, number, 1_000, acknowledges=False)
             again = Member("g", f"m{count - 1}")
-            monkeypatch.setattr(turns, "TURN_S", 0)
+            single_steps(monkeypatch)
             (tell,) = closed
             tell()
             kept = shares.sessions.open(again, (), number + 1, 1_000, acknowledges=False)

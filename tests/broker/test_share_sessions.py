@@ -9,6 +9,7 @@ import pytest
 from drumlin.broker.share_partitions.sessions import Member, SessionPartition, ShareSessions
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from rig.stepped import Stepped
 
 _MANY = 100
 
@@ -73,29 +74,29 @@ def test_very_many_are_added_and_forgotten_in_steps() -> None:
     sessions, count = ShareSessions(), 5_000
     member = _open(sessions, "m", *range(count))
     many = _partitions(*range(count, 2 * count))
-    assert sum(1 for _ in sessions.go_on(member, 1, many)) >= count
-    assert sum(1 for _ in sessions.go_on(member, 2, (), many)) >= count
+    assert Stepped(sessions.go_on(member, 1, many)).count() >= count
+    assert Stepped(sessions.go_on(member, 2, (), many)).count() >= count
     assert list(sessions.get(member).partitions) == _partitions(*range(count))
 
 
 def test_of_two_requests_at_the_same_time_one_is_out_of_order(sessions: ShareSessions) -> None:
     """Others have their turn while partitions are added: the session advances once."""
     member = _open(sessions, "m", 0)
-    first = sessions.go_on(member, 1, _partitions(1))
+    first = Stepped(sessions.go_on(member, 1, _partitions(1)))
     next(first)
     to_end(sessions.go_on(member, 1, _partitions(2)))
     with pytest.raises(KafkaError) as raised:
-        to_end(first)
+        first.to_end()
     assert raised.value.code is ErrorCode.invalid_share_session_epoch
     assert list(sessions.get(member).partitions) == _partitions(0, 2)
 
 
 def test_who_has_left_meanwhile_has_no_session(sessions: ShareSessions) -> None:
     member = _open(sessions, "m", 0)
-    work = sessions.go_on(member, 1, _partitions(1))
+    work = Stepped(sessions.go_on(member, 1, _partitions(1)))
     next(work)
     sessions.close(member)
     with pytest.raises(KafkaError) as raised:
-        to_end(work)
+        work.to_end()
     assert raised.value.code is ErrorCode.share_session_not_found
     _open(sessions, "m", *range(10))  # nothing is counted that is not there

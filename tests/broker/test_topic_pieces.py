@@ -28,6 +28,7 @@ from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, encode_response, response_shape
+from rig.stepped import Stepped
 
 _VERSIONS = range(14)
 
@@ -202,7 +203,7 @@ def test_those_who_ask_meanwhile_share_the_work(encoded_topics: list[str]) -> No
     cluster = _Cluster()
     for number in range(20):
         cluster.put(number, 100)
-    works = [cluster.work(12) for _ in range(8)]
+    works = [Stepped(cluster.work(12)) for _ in range(8)]
     answers = []
     while works:
         for work in list(works):
@@ -219,7 +220,7 @@ def test_those_who_ask_meanwhile_share_the_work(encoded_topics: list[str]) -> No
 def test_one_large_topic_gives_way() -> None:
     cluster = _Cluster()
     cluster.put(0, 5_000)
-    steps = sum(1 for _ in cluster.work(12))
+    steps = Stepped(cluster.work(12)).count()
     assert steps > 5_000 / 50
 
 
@@ -227,12 +228,12 @@ def test_what_was_encoded_during_a_failure_is_not_kept() -> None:
     """A log dir that fails and is back before the answer is complete."""
     cluster = _Cluster()
     cluster.put(0, 64)
-    work = cluster.work(12)
+    work = Stepped(cluster.work(12))
     next(work)
     cluster.directory.is_readable = False
     next(work)
     cluster.directory.is_readable = True
-    to_end(work)
+    work.to_end()
     variant = cluster.topic_pieces.variant(response_shape("metadata", 12), with_operations=False)
     assert variant.ready(cluster.image.topics["topic-0"]) is None
 

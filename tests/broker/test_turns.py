@@ -21,9 +21,10 @@ from drumlin.broker.net.channel import PlainChannel
 from drumlin.broker.net.connection import Connection
 from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.parts.wakeups import Wakeups
-from drumlin.turns import TURN_S, Rounds, Turns, Work
+from drumlin.turns import TURN_S, Rounds
 from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.frames import SCRATCH_BYTES
+from rig.turn_lengths import single_steps
 from rig.waiting import eventually
 from rig.worked_time import WorkedTime
 
@@ -205,47 +206,6 @@ def test_what_came_before_a_broken_request_is_answered_however_long_the_turn(
         runner.run(scenario())
 
 
-def test_work_goes_on_although_whoever_waited_for_some_has_gone() -> None:
-    """Even if it left in its turn: a record that is written may be what ends its connection."""
-
-    def ending() -> Work[None]:
-        waiting[0].cancel()
-        yield
-
-    async def scenario() -> None:
-        turns = Turns()
-        waiting.append(asyncio.ensure_future(turns.run(ending())))
-        other = asyncio.ensure_future(turns.run(_steps(3)))
-        assert await asyncio.wait_for(other, _LIMIT_S) == 3
-        assert waiting[0].cancelled()
-
-    waiting: list[asyncio.Future[None]] = []
-    asyncio.run(scenario())
-
-
-def test_work_that_begins_other_work_takes_no_more_turns_for_it() -> None:
-    def beginning() -> Work[None]:
-        others.append(turns.start(_steps(2)))
-        yield
-
-    async def scenario() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
-        await turns.run(beginning())
-        assert [await each for each in others] == [2]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert failed == []
-
-    turns, others, failed = Turns(), list[asyncio.Future[int]](), list[Any]()
-    asyncio.run(scenario())
-
-
-def _steps(count: int) -> Work[int]:
-    for _ in range(count):
-        yield
-    return count
-
-
 def test_a_connection_ends_for_everybody_although_one_fails(
     caplog: pytest.LogCaptureFixture, clock: WorkedTime
 ) -> None:
@@ -328,7 +288,7 @@ def test_who_was_woken_is_answered_although_another_fails(caplog: pytest.LogCapt
 
 def test_very_many_who_were_woken_are_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        monkeypatch.setattr("drumlin.turns.TURN_S", 0)
+        single_steps(monkeypatch)
         wakeups = Wakeups()
         answered: list[int] = []
         for number in range(5):

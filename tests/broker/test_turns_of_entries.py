@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from drumlin import turns
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     consumer_group_heartbeat,
@@ -25,11 +24,12 @@ from drumlin.broker.handlers import (
 )
 from drumlin.broker.several_apis import share_state_requests
 from drumlin.coordination.groups.share.messages import DescribedMember
-from drumlin.distinct import Growing
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader, response_shape
+from rig.stepped import Stepped
+from rig.turn_lengths import single_steps
 
 _ENTRIES = 5_000
 
@@ -48,7 +48,7 @@ def test_a_partition_named_again_and_again_is_a_step_each_time() -> None:
     request = SimpleNamespace(topics=(topic,))
     shape = response_shape("describe_producers", 0)
     work = describe_producers.handle(_context(61, 0), request, shape)
-    assert sum(1 for _ in work) >= _ENTRIES
+    assert Stepped(work).count() >= _ENTRIES
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(1, _ENTRIES), (_ENTRIES, 1)])
@@ -65,18 +65,22 @@ def test_what_list_offsets_asks_for_is_looked_at_in_steps(
         isolation_level=0,
     )
     work = list_offsets.handle(_context(2, 5), request, response_shape("list_offsets", 5))
-    monkeypatch.setattr(list_offsets, "_respond", lambda *_: iter(()))
-    assert sum(1 for _ in work) == _ENTRIES / (partitions if partitions == 1 else 1000)
+
+    async def nothing(*_: Any) -> None:
+        return
+
+    monkeypatch.setattr(list_offsets, "_respond", nothing)
+    assert Stepped(work).count() == _ENTRIES / (partitions if partitions == 1 else 1000)
     work = list_offsets.handle(_context(2, 5), request, response_shape("list_offsets", 5))
     monkeypatch.undo()
-    assert sum(1 for _ in work) >= _ENTRIES + topics
+    assert Stepped(work).count() >= _ENTRIES + topics
 
 
 def test_what_list_offsets_is_asked_again_and_again_costs_no_step_for_its_answer() -> None:
     part = SimpleNamespace(partition_index=7, timestamp=-1, current_leader_epoch=-1)
     topics = (SimpleNamespace(name="t", partitions=(part,) * _ENTRIES),) * 2
     request = SimpleNamespace(topics=topics, isolation_level=0, replica_id=-1)
-    work = list_offsets.handle(_context(2, 5), request, response_shape("list_offsets", 5))
+    work = Stepped(list_offsets.handle(_context(2, 5), request, response_shape("list_offsets", 5)))
     steps = 0
     while True:
         try:
@@ -96,7 +100,7 @@ def test_a_position_that_is_to_be_deleted_again_and_again_is_deleted_once() -> N
     context.broker.metadata.image.topics["t"] = state  # type: ignore[assignment]
     parts = tuple(SimpleNamespace(partition_index=each % 3) for each in range(_ENTRIES))
     topics = [SimpleNamespace(name="t", partitions=parts)]
-    assert sum(1 for _ in offset_delete._sort(context, topics)) >= _ENTRIES
+    assert Stepped(offset_delete._sort(context, topics)).count() >= _ENTRIES
     unknown, known = to_end(offset_delete._sort(context, topics))
     assert list(known) == [("t", 0), ("t", 1)]
     assert len(unknown) == _ENTRIES // 3  # those are told each time
@@ -132,7 +136,7 @@ def test_what_a_member_owns_is_read_in_steps() -> None:
         SimpleNamespace(topic_id=UUID(int=1 + each % 7), partitions=(each,))
         for each in range(_ENTRIES)
     ]
-    assert sum(1 for _ in consumer_group_heartbeat._owned(topics)) >= _ENTRIES
+    assert Stepped(consumer_group_heartbeat._owned(topics)).count() >= _ENTRIES
     owned = to_end(consumer_group_heartbeat._owned(topics))
     assert len(owned) == 7
     assert sum(map(len, owned.values())) == _ENTRIES
@@ -140,7 +144,7 @@ def test_what_a_member_owns_is_read_in_steps() -> None:
 
 def test_what_a_member_owns_of_one_topic_is_read_in_steps() -> None:
     topics = [SimpleNamespace(topic_id=UUID(int=1), partitions=tuple(range(_ENTRIES)))]
-    assert sum(1 for _ in consumer_group_heartbeat._owned(topics)) > _ENTRIES // 1000
+    assert Stepped(consumer_group_heartbeat._owned(topics)).count() > _ENTRIES // 1000
     assert to_end(consumer_group_heartbeat._owned(topics)) == {UUID(int=1): set(range(_ENTRIES))}
 
 
@@ -155,12 +159,12 @@ def test_a_member_owns_no_more_than_can_be_kept_in_a_turn() -> None:
 
 
 def test_the_answer_about_markers_in_many_topics_is_made_in_steps() -> None:
-    codes: Growing[int, write_txn_markers.Codes] = Growing()
-    codes[7] = Growing()
+    codes: dict[int, write_txn_markers.Codes] = {}
+    codes[7] = {}
     for each in range(_ENTRIES):
         codes[7][f"t{each}", 0] = ErrorCode.none
     work = write_txn_markers._respond(response_shape("write_txn_markers", 1), codes)
-    assert sum(1 for _ in work) >= 2 * _ENTRIES
+    assert Stepped(work).count() >= 2 * _ENTRIES
 
 
 @pytest.mark.parametrize("api", ["consumer_group_heartbeat", "share_group_heartbeat"])
@@ -168,7 +172,7 @@ def test_what_a_member_has_of_many_topics_is_told_in_steps(api: str) -> None:
     module = consumer_group_heartbeat if api.startswith("consumer") else share_group_heartbeat
     held: Any = {UUID(int=each + 1): (0, 1) for each in range(_ENTRIES)}
     work = module._assignment(response_shape(api, 1), held)
-    assert sum(1 for _ in work) >= _ENTRIES
+    assert Stepped(work).count() >= _ENTRIES
     told = to_end(module._assignment(response_shape(api, 1), held))
     assert {each.topic_id: each.partitions for each in told.topic_partitions} == held
 
@@ -176,7 +180,7 @@ def test_what_a_member_has_of_many_topics_is_told_in_steps(api: str) -> None:
 def test_what_offset_fetch_asks_for_is_looked_at_in_steps() -> None:
     topics = [SimpleNamespace(name=f"t{each}", partition_indexes=(0,)) for each in range(_ENTRIES)]
     request = SimpleNamespace(topics=topics)
-    assert sum(1 for _ in offset_fetch._asked(request)) >= _ENTRIES
+    assert Stepped(offset_fetch._asked(request)).count() >= _ENTRIES
     assert to_end(offset_fetch._asked(request))[-1] == (f"t{_ENTRIES - 1}", (0,))
 
 
@@ -208,7 +212,7 @@ def test_a_refusal_of_many_topics_is_made_in_steps() -> None:
     shape = response_shape("describe_topic_partitions", 0)
     code = ErrorCode.unknown_server_error
     work = describe_topic_partitions._refuse(shape, wanted, code)
-    assert sum(1 for _ in work) == _ENTRIES
+    assert Stepped(work).count() == _ENTRIES
     told = to_end(describe_topic_partitions._refuse(shape, wanted, code)).topics
     assert [each.error_code for each in told] == [code] * _ENTRIES
 
@@ -216,18 +220,18 @@ def test_a_refusal_of_many_topics_is_made_in_steps() -> None:
 def test_whether_very_many_topics_name_partitions_is_looked_at_in_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0)
+    single_steps(monkeypatch)
     topics = [SimpleNamespace(partitions=(0,))] * _ENTRIES
 
     async def main() -> int:
-        looking = asyncio.create_task(share_state_requests._names_partitions(topics, turns.Pace()))
+        looking = asyncio.create_task(share_state_requests._names_partitions(topics))
         count = 0
         while not looking.done():
             await asyncio.sleep(0)
             count += 1
         assert await looking
         topics[-1] = SimpleNamespace(partitions=())
-        assert not await share_state_requests._names_partitions(topics, turns.Pace())
+        assert not await share_state_requests._names_partitions(topics)
         return count
 
     assert asyncio.run(main()) >= _ENTRIES
@@ -241,6 +245,6 @@ def test_each_member_of_a_share_group_is_described_in_its_turn() -> None:
     context.broker.share_groups = SimpleNamespace(group=lambda _: group)  # type: ignore[assignment]
     request = SimpleNamespace(group_ids=("g",), include_authorized_operations=False)
     shape = response_shape("share_group_describe", 1)
-    assert sum(1 for _ in share_group_describe.handle(context, request, shape)) > _ENTRIES
+    assert Stepped(share_group_describe.handle(context, request, shape)).count() > _ENTRIES
     (told,) = to_end(share_group_describe.handle(context, request, shape)).groups
     assert len(told.members) == _ENTRIES

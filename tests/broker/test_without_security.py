@@ -18,6 +18,7 @@ from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import RequestHeader, response_shape
 from rig.messages import build, render
+from rig.stepped import Stepped
 
 _ENTRIES = 2_000
 _ACL = {"resource_type": 2, "resource_pattern_type": 3, "operation": 3, "permission_type": 3}
@@ -33,9 +34,10 @@ _ASKED = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index":
 
 def answer(api: str, version: int, **fields: Any) -> tuple[int, Any]:
     """In how many steps a handler answers a request, and what."""
-    work = handler_module(api).handle(
+    handling = handler_module(api).handle(
         context(), build(api, version, fields), response_shape(api, version)
     )
+    work = Stepped(handling)
     steps = 0
     while True:
         try:

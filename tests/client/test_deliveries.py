@@ -10,7 +10,7 @@ import pytest
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.write.deliveries import Deliveries, DeliveryRules
 from drumlin.client.write.partition_sender import Batch
-from drumlin.client.write.producer import Manner
+from drumlin.client.write.producer import DeliveryMode
 from drumlin.peer.produce import Produced
 from drumlin.records.plain.record import Record, encode_batch
 from rig.waiting import wait_until
@@ -35,7 +35,7 @@ class Written:
     async def partitions(self, topic: str, at_least: int = 0) -> list[int]:
         return [0]
 
-    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
+    def put(self, topic: str, partition: int, mode: DeliveryMode, batch: Batch) -> None:
         self.elapsed_s.append(TIMEOUT_MS / 1000 - batch.deadline.remaining_s)
         batch.done.set_result(Produced(0, -1, 0))
 

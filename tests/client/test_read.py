@@ -123,6 +123,13 @@ def test_offsets_outside_the_log_are_named(client: Client, topic: str) -> None:
         list(client.read_range(topic, 2, 11, 12))
 
 
+def test_one_range_by_its_values(client: Client, topic: str) -> None:
+    append(client, topic, 0, pa.table({"value": list("abcde")}))
+    wanted = OffsetRange(topic, 0, 1, 4)
+    batches = lowlevel.read_range(client, wanted, ReadOptions(columns=["offset"]))
+    assert [each for batch in batches for each in batch["offset"].to_pylist()] == [1, 2, 3]
+
+
 def test_ranges_are_read_one_by_one_and_fail_one_by_one(client: Client, topic: str) -> None:
     append(client, topic, 0, records(3_000))
     append(client, topic, 1, records(20))

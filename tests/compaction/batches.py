@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
 
-from drumlin.compaction.passes.kernel_passes import KernelFilterPass, KernelMapPass
-from drumlin.compaction.passes.offset_map import OffsetMap
-from drumlin.compaction.passes.passes import FilterPass, FilterRules, MapPass
-from drumlin.compaction.passes.plain_passes import PlainFilterPass, PlainMapPass
+from compaction.plain_map import PlainMap
+from compaction.plain_passes import PlainFilterPass, PlainMapPass
+from drumlin.compaction.passes.kernel_passes import FilterPass, MapPass
+from drumlin.compaction.passes.passes import FilterRules
 from drumlin.records.batch.batch import (
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
@@ -40,22 +40,20 @@ KEYS = (
 )
 
 
-def map_pass(make: str, offset_map: OffsetMap, first_offset: int, end_offset: int) -> MapPass:
+def map_pass(
+    make: str, offset_map: PlainMap, first_offset: int, end_offset: int
+) -> MapPass | PlainMapPass:
     if make == "plain":
         return PlainMapPass(offset_map, first_offset, end_offset)
-    loaded = compaction_kernels.loaded
-    assert loaded is not None
-    return KernelMapPass(loaded, offset_map, first_offset, end_offset)
+    return MapPass(compaction_kernels.required(), offset_map, first_offset, end_offset)
 
 
 def filter_pass(
-    make: str, offset_map: OffsetMap, rules: FilterRules, interval: int = -1
-) -> FilterPass:
+    make: str, offset_map: PlainMap, rules: FilterRules, interval: int = -1
+) -> FilterPass | PlainFilterPass:
     if make == "plain":
         return PlainFilterPass(offset_map, rules, interval)
-    loaded = compaction_kernels.loaded
-    assert loaded is not None
-    return KernelFilterPass(loaded, offset_map, rules, interval)
+    return FilterPass(compaction_kernels.required(), offset_map, rules, interval)
 
 
 def batch(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import logging
 import os
 import tempfile
 import threading
@@ -21,6 +22,7 @@ from drumlin.compaction.pool import pool as pool_module
 from drumlin.compaction.pool.pool import CleanerPool
 from drumlin.compaction.round.cleaner import Cleaner
 from drumlin.compaction.settings import CleanerSettings
+from drumlin.records.kernels import compaction_kernels, loader
 from drumlin.storage.files.files import Files
 from drumlin.storage.log.partition_log import PartitionLog
 from rig.waiting import wait_until
@@ -77,6 +79,32 @@ def test_an_uncleanable_log(folder: Path, pools: list[CleanerPool]) -> None:
     assert pool.run(world.log, 60)
     assert pool.uncleanable == {}
     assert len(offsets(world.log)) == 8
+    world.logs.abandon()
+
+
+def test_a_machine_without_kernels_says_so_once_and_cleans_nothing(
+    folder: Path,
+    pools: list[CleanerPool],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Every log has the reason in its status; the log names the machine, and what may help."""
+    why = OSError("the package has no library for this machine (z80, cpm)")
+    monkeypatch.setattr(compaction_kernels, "loaded", None)
+    monkeypatch.setattr(loader, "_load", lambda: why)
+    world = new_world(folder)
+    other = RandomLog(world.logs, create(world.logs, CONFIG, topic="other"), 2)
+    for each in (world, other):
+        six_segments(each)
+    sizes = world.log.size_bytes, other.log.size_bytes
+    with caplog.at_level(logging.ERROR):
+        pool = started(world, pools)
+        for each in (world, other):
+            assert pool.run(each.log, 60)
+            reason = pool.status(each.log).uncleanable_because
+            assert reason == f"a cleaning needs kernels: {why}"
+    assert caplog.text.count(str(why)) == 1
+    assert (world.log.size_bytes, other.log.size_bytes) == sizes
     world.logs.abandon()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from compaction.plain_passes import clean_with_them
 from compaction.promises import (
     CONFIG,
     check,
@@ -20,7 +21,6 @@ from compaction.promises import (
 from compaction.random_logs import RandomLog
 from compaction.readers import batches, read_uncommitted
 from drumlin.clock import ManualClock
-from drumlin.records.kernels import compaction_kernels
 from rig.depth import so_many
 from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
 
@@ -80,10 +80,8 @@ def test_after_any_cleanings_every_reader_sees_what_it_may(
 ) -> None:
     if seed % 3 == 0:  # as if more were dirty than a bitmap of survivors may tell
         monkeypatch.setattr("drumlin.compaction.passes.offset_map._BITMAP_BYTES_MAX", 0)
-    if seed % 5 == 0:  # as where kernels can't be had
-        monkeypatch.setattr(compaction_kernels, "loaded", None)
-    else:
-        assert compaction_kernels.loaded is not None
+    if seed % 5 == 0:  # in plain Python, as to every step of it
+        clean_with_them(monkeypatch)
     if seed % 2 == 0:  # with helper threads, and many runs of batches for them
         monkeypatch.setattr("drumlin.compaction.round.cleaning_round.helpers_for", lambda _: 2)
         monkeypatch.setattr("drumlin.compaction.passes.batch_runs._BATCHES_MAX", 2)

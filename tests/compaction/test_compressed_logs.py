@@ -24,7 +24,6 @@ from drumlin.compaction.passes.survivor_bitmap import SurvivorBitmap
 from drumlin.compaction.round import map_builder
 from drumlin.records.batch.batch import HEADER_SIZE, parse_header, seal, write_header
 from drumlin.records.compression.compression import CODECS, compress
-from drumlin.records.kernels import compaction_kernels
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.storage.log.partition_log import PartitionLog
 from records.strategies import QUICK
@@ -245,7 +244,7 @@ def test_unfolding_all_at_once_is_unfolding_each(sizes: list[tuple[int, str]]) -
     at_once, each = UncompressedRun(), UncompressedRun()
     assert at_once.fill(batches) == len(batches)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compaction_kernels, "loaded", None)
+        patch.setattr(batch_runs, "JOINED", {})
         assert each.fill(batches) == len(batches)
     assert bytes(at_once.chunk[: at_once.size]) == bytes(each.chunk[: each.size])
     for position in range(0, each.size, 40):

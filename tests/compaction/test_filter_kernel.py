@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from compaction.batches import KEYS, MAKES, NOW_MS, SEED, batch, cuts, filter_pass, logs, spoilt
 from compaction.guarded import Fenced, at_the_edge
+from compaction.plain_map import PlainMap
 from compaction.rule_twin import survives
-from drumlin.compaction.passes.offset_map import OffsetMap
 from drumlin.compaction.passes.passes import FilterRules, FilterStop, IndexEntry, Reason
 from drumlin.records.batch.batch import (
     DELETE_HORIZON_MASK,
@@ -35,8 +35,8 @@ TWIN = settings(QUICK, max_examples=so_many(50, 150))
 RETENTION_MS = 86_400_000
 
 
-def a_map(offsets: dict[bytes, int] | None = None, latest_offset: int = 1 << 40) -> OffsetMap:
-    offset_map = OffsetMap(5000, 0, seed=SEED)
+def a_map(offsets: dict[bytes, int] | None = None, latest_offset: int = 1 << 40) -> PlainMap:
+    offset_map = PlainMap(5000, 0, seed=SEED)
     for key, offset in (offsets or {}).items():
         assert offset_map.put(key, offset)
     offset_map.latest_offset = latest_offset
@@ -50,7 +50,7 @@ def rules(**options: Any) -> FilterRules:
 def clean(
     make: str,
     log: bytes,
-    offset_map: OffsetMap,
+    offset_map: PlainMap,
     the_rules: FilterRules,
     *,
     room: int = 1 << 20,
@@ -104,7 +104,7 @@ _maps = st.dictionaries(
 
 
 @st.composite
-def any_rules(draw: st.DrawFn, offset_map: OffsetMap) -> FilterRules:
+def any_rules(draw: st.DrawFn, offset_map: PlainMap) -> FilterRules:
     bitmap, start = None, 0
     if draw(st.booleans()):
         start = draw(st.integers(0, 50))
@@ -363,7 +363,7 @@ def test_timestamps_too_far_from_a_horizon(make: str) -> None:
 
 
 def test_bitmap_and_map_say_the_same(make: str) -> None:
-    offset_map = OffsetMap(5000, 0, seed=SEED)
+    offset_map = PlainMap(5000, 0, seed=SEED)
     log = bytearray()
     for start in range(0, 400, 40):
         keys = [b"%d" % (offset * 31 % 97) for offset in range(start, start + 40)]

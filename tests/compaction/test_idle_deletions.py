@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from compaction.plain_passes import clean_with_them
 from compaction.promises import CONFIG, RETENTION_MS, call, clean, cleaner_of, reload
 from compaction.random_logs import RandomLog
 from compaction.readers import batches, read_uncommitted
@@ -16,7 +17,6 @@ from drumlin.compaction.passes.passes import NO_HORIZON
 from drumlin.compaction.pool.pool import CleanerPool
 from drumlin.compaction.pool.waits import reason_for_no_cleaning
 from drumlin.compaction.settings import CleanerSettings
-from drumlin.records.kernels import compaction_kernels
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.storage.files.files import Files
 from drumlin.turns import to_end
@@ -34,9 +34,7 @@ def folder() -> Iterator[Path]:
 @pytest.fixture(params=["plain", "kernel"], autouse=True)
 def either_pass(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "plain":
-        monkeypatch.setattr(compaction_kernels, "loaded", None)
-    else:
-        assert compaction_kernels.loaded is not None
+        clean_with_them(monkeypatch)
 
 
 def put(world: RandomLog, key: bytes, value: bytes | None, codec: str = "none") -> None:

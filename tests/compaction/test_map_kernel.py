@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compaction.batches import KEYS, MAKES, SEED, batch, logs, map_pass, spoilt
 from compaction.guarded import at_the_edge
-from drumlin.compaction.passes.offset_map import OffsetMap
+from compaction.plain_map import PlainMap
 from drumlin.compaction.passes.passes import MapFacts, Reason, Stop
 from drumlin.records.batch.batch import (
     CONTROL_MASK,
@@ -30,15 +30,15 @@ END = 1 << 40
 TWIN = settings(QUICK, max_examples=so_many(50, 150))
 
 
-def a_map(keys: int = 1000, base_offset: int = 0) -> OffsetMap:
-    return OffsetMap(keys * 20 + 28, base_offset, load_factor=0.9, seed=SEED)
+def a_map(keys: int = 1000, base_offset: int = 0) -> PlainMap:
+    return PlainMap(keys * 20 + 28, base_offset, load_factor=0.9, seed=SEED)
 
 
-def content(offset_map: OffsetMap) -> list[int | None]:
+def content(offset_map: PlainMap) -> list[int | None]:
     return [offset_map.get(key) for key in KEYS if key is not None]
 
 
-def go(make: str, log: bytes, offset_map: OffsetMap, first: int, end: int) -> list[Any]:
+def go(make: str, log: bytes, offset_map: PlainMap, first: int, end: int) -> list[Any]:
     """The whole of pass 1, special batches passed over; all that can be seen of it."""
     chunk = at_the_edge(log)
     a_pass = map_pass(make, offset_map, first, end)
@@ -171,7 +171,7 @@ def test_full_in_the_middle_of_a_batch(make: str) -> None:
     keys: list[bytes | None] = [b"%d" % index for index in range(30)]
     # Known keys find room even when it is full, and what has no key needs none.
     log = batch(records(0, keys[:20])) + batch(records(20, [*keys[:10], None, b"new", b"newer"]))
-    offset_map = OffsetMap(29 * 14, 0, load_factor=20 / 29, seed=SEED)
+    offset_map = PlainMap(29 * 14, 0, load_factor=20 / 29, seed=SEED)
     assert offset_map.capacity == 20
     stop = map_pass(make, offset_map, 0, END).run(log, len(log))
     position = parse_header(log).size
@@ -184,7 +184,7 @@ def test_full_in_the_middle_of_a_batch(make: str) -> None:
 
 def test_full_in_front_of_everything(make: str) -> None:
     log = batch(records(7, [b"a"]))
-    offset_map = OffsetMap(14, 0, seed=SEED)
+    offset_map = PlainMap(14, 0, seed=SEED)
     assert map_pass(make, offset_map, 7, END).run(log, len(log)).reason is Reason.FULL
     assert offset_map.latest_offset == 6
 

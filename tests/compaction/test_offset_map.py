@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction.batches import SEED, map_pass
-from drumlin.compaction.passes.offset_map import OffsetMap
+from compaction.plain_map import PlainMap
 from drumlin.compaction.passes.passes import Reason
 from drumlin.records.batch.batch import seal
-from drumlin.records.kernels import compaction_kernels
-from records.conftest import without_kernels
 from records.strategies import QUICK
 
 _KEYS = st.binary(max_size=3)
@@ -24,7 +22,7 @@ _KEYS = st.binary(max_size=3)
 def test_is_a_dictionary_of_largest_offsets(
     puts: list[tuple[bytes, int]], memory_bytes: int, load_factor: float
 ) -> None:
-    offset_map = OffsetMap(memory_bytes, 100, load_factor=load_factor)
+    offset_map = PlainMap(memory_bytes, 100, load_factor=load_factor)
     twin: dict[bytes, int] = {}
     assert offset_map.memory_bytes <= memory_bytes
     for key, offset in puts:
@@ -38,7 +36,7 @@ def test_is_a_dictionary_of_largest_offsets(
 
 
 def test_knows_nothing_at_first() -> None:
-    offset_map = OffsetMap(1400, 5)
+    offset_map = PlainMap(1400, 5)
     assert offset_map.get(b"") is None
     assert (offset_map.count, offset_map.latest_offset, offset_map.utilisation) == (0, -1, 0.0)
     assert (offset_map.capacity, offset_map.memory_bytes) == (90, 1400)
@@ -47,23 +45,23 @@ def test_knows_nothing_at_first() -> None:
 
 
 def test_takes_no_more_memory_than_is_expected_to_be_used() -> None:
-    offset_map = OffsetMap(1 << 40, 0, expected_keys=1000)
+    offset_map = PlainMap(1 << 40, 0, expected_keys=1000)
     assert offset_map.capacity >= 1000
     assert offset_map.memory_bytes / offset_map.capacity < 16
-    assert OffsetMap(1400, 0, expected_keys=1000).capacity == 90
-    assert OffsetMap(1 << 20, 0, expected_keys=0).capacity >= 1
+    assert PlainMap(1400, 0, expected_keys=1000).capacity == 90
+    assert PlainMap(1 << 20, 0, expected_keys=0).capacity >= 1
 
 
 def test_refuses_what_is_no_map() -> None:
     for memory_bytes, base_offset, load_factor in [(13, 0, 0.9), (1400, -1, 0.9), (1400, 0, 0.0)]:
         with pytest.raises(ValueError, match="no map"):
-            OffsetMap(memory_bytes, base_offset, load_factor=load_factor)
+            PlainMap(memory_bytes, base_offset, load_factor=load_factor)
     with pytest.raises(ValueError, match="offset 4"):
-        OffsetMap(1400, 5).put(b"k", 4)
+        PlainMap(1400, 5).put(b"k", 4)
 
 
 def test_offsets_too_far_from_the_first_one() -> None:
-    offset_map = OffsetMap(1400, 10)
+    offset_map = PlainMap(1400, 10)
     largest = 10 + 2**32 - 2
     assert offset_map.put(b"k", largest)
     assert not offset_map.put(b"k", largest + 1)
@@ -73,32 +71,26 @@ def test_offsets_too_far_from_the_first_one() -> None:
 
 
 def test_seeds_are_drawn_anew() -> None:
-    one, other = OffsetMap(1400, 0), OffsetMap(1400, 0)
+    one, other = PlainMap(1400, 0), PlainMap(1400, 0)
     assert one.seed != other.seed
     assert len(one.seed) == 16
 
 
 def test_gives_its_memory_back() -> None:
-    offset_map = OffsetMap(1400, 0)
+    offset_map = PlainMap(1400, 0)
     offset_map.close()
     with pytest.raises(ValueError, match="closed"):
         offset_map.get(b"k")
 
 
-@pytest.mark.parametrize("make", ["kernel", "plain"])
-def test_bitmap_of_survivors(make: str) -> None:
-    assert compaction_kernels.loaded
-    offset_map = OffsetMap(100_000, 1000, seed=SEED)
+def test_bitmap_of_survivors() -> None:
+    offset_map = PlainMap(100_000, 1000, seed=SEED)
     for offset in range(1000, 1500):
         offset_map.put(b"%d" % (offset * 7919 % 101), offset)
     survivors = {offset_map.get(b"%d" % number) for number in range(101)}
     for start, end in [(1000, 1500), (1003, 1400), (0, 2000), (1450, 1451), (1400, 1400), (9, 3)]:
-        if make == "plain":
-            with without_kernels():
-                bitmap = offset_map.survivors_bitmap(start, end)
-        else:
-            bitmap = offset_map.survivors_bitmap(start, end)
-        assert bitmap is not None
+        bitmap = offset_map.survivors_bitmap(start, end)
+        assert bitmap == offset_map.plain_bitmap(start, end)
         marked = {
             start + index for index in range(8 * len(bitmap)) if bitmap[index // 8] >> index % 8 & 1
         }
@@ -106,10 +98,10 @@ def test_bitmap_of_survivors(make: str) -> None:
 
 
 def test_bitmap_is_never_large_beside_the_map() -> None:
-    offset_map = OffsetMap(1400, 0)
+    offset_map = PlainMap(1400, 0)
     assert offset_map.survivors_bitmap(0, 1400) is not None
     assert offset_map.survivors_bitmap(0, 1409) is None
-    assert OffsetMap(1 << 31, 0).survivors_bitmap(0, (64 << 23) + 1) is None
+    assert PlainMap(1 << 31, 0).survivors_bitmap(0, (64 << 23) + 1) is None
 
 
 def _batches_of_numbered_keys(first: int, count: int) -> bytes:
@@ -132,7 +124,7 @@ def _batches_of_numbered_keys(first: int, count: int) -> bytes:
 @pytest.mark.slow
 def test_millions_of_keys_take_less_than_sixteen_bytes_each() -> None:
     keys = 2_000_000
-    offset_map = OffsetMap(16 * keys, 0, seed=SEED)
+    offset_map = PlainMap(16 * keys, 0, seed=SEED)
     assert offset_map.capacity >= keys
     a_pass = map_pass("kernel", offset_map, 0, 1 << 40)
     for first in range(0, 4_000_000, 100_000):

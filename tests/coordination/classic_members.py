@@ -12,10 +12,10 @@ import pytest
 from coordination.memory_log import MemoryLog, lead_all, new_coordinator, wake
 from coordination.scenario import subscription
 from coordination.test_group_coordinator import loaded
-from drumlin import turns
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic import membership
 from drumlin.coordination.groups.classic.records import GROUP_METADATA, GroupKey, GroupMetadata
+from drumlin.coordination.groups.consumer import member_change
 from drumlin.coordination.groups.coordinator import answer_queue, classic_store
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import (
@@ -26,6 +26,7 @@ from drumlin.coordination.groups.every_kind.messages import (
 )
 from drumlin.coordination.groups.shard.record_registry import decode_key
 from drumlin.wire.error_codes import ErrorCode
+from rig.turn_lengths import single_steps
 
 MEMBERS = 8
 REBALANCE_MS = 3_000
@@ -34,10 +35,12 @@ Members = list[JoinAnswer]
 
 
 def single_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every step is a turn from now on."""
-    monkeypatch.setattr(turns, "TURN_S", 0)
+    """Every step is a turn from now on, of more than a member."""
+    single_steps(monkeypatch)
     monkeypatch.setattr(answer_queue, "TURN_S", 0)
     monkeypatch.setattr(membership, "MEMBERS_PER_STEP", 1)
+    monkeypatch.setattr(classic_store, "_MEMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(member_change, "_ASSIGNED_AT_ONCE", 0)
 
 
 def gated(monkeypatch: pytest.MonkeyPatch) -> threading.Event:

@@ -32,7 +32,6 @@ from coordination.memory_log import (
     MemoryLog,
     default_setting,
     lead_all,
-    new_producer_ids,
     wake,
 )
 from coordination.settings import Settings
@@ -46,7 +45,6 @@ from drumlin.coordination.groups.every_kind.messages import JoinRequest, Leaving
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA
-from drumlin.turns import Turns
 from drumlin.wire.embedded_protocol import (
     read_assignment,
     write_assignment,
@@ -85,8 +83,6 @@ class ConsumerScenario:
             ),
             self.topics,
             self._setting,
-            Turns(),
-            new_producer_ids(),
             lambda: str(next(self._numbers)),
         )
         self.coordinator.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 import uuid
 from collections.abc import Iterator
@@ -15,19 +14,15 @@ from drumlin.clock import Clock, ManualClock
 from drumlin.config.keys import group_keys
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.group_context import Topic
-from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.shards.state_topic import Confirmation, StateTopic
 from drumlin.metadata.names import GROUP_METADATA as OFFSETS_TOPIC
-from drumlin.metadata.store.store import ProducerIdBlock
 from drumlin.records.batch.batch import parse_header
 from drumlin.records.plain.record import Record, decode_records
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import Turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: The default of max.message.bytes.
 MESSAGE_BYTES_MAX = 1_048_588
-_PRODUCER_IDS = itertools.count()
 #: Of the topic "t", where a test does not bring topics of its own.
 TOPIC_ID = UUID(int=7)
 
@@ -168,15 +163,6 @@ def default_setting(group_id: str, key: str) -> int | str | bool:
     return value
 
 
-def new_producer_ids() -> ProducerIds:
-    """Ids that no producer has had, not in another log either."""
-
-    async def next_block() -> ProducerIdBlock:
-        return ProducerIdBlock(next(_PRODUCER_IDS), 1)
-
-    return ProducerIds(next_block)
-
-
 def new_coordinator(
     log: MemoryLog,
     settings: Settings | None = None,
@@ -204,8 +190,6 @@ def new_coordinator(
         ),
         topics,
         default_setting,
-        Turns(),
-        new_producer_ids(),
     )
     return coordinator
 

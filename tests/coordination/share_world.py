@@ -22,7 +22,6 @@ from drumlin.coordination.share.state.state import SharePartitionKey
 from drumlin.metadata.names import SHARE_GROUP_STATE
 from drumlin.records.batch.batch import assign_offsets, parse_header
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import Turns
 from rig.waiting import eventually
 
 
@@ -119,13 +118,11 @@ class ShareWorld:
             lambda: log.partition_count,
             nothing,
         )
-        turns, was_deleted = Turns(), self.topics.was_deleted
+        was_deleted = self.topics.was_deleted
         self.states = ShareCoordinator(
-            self.settings, self.clock, topic, log, self._has_partition, was_deleted, turns
+            self.settings, self.clock, topic, log, self._has_partition, was_deleted
         )
-        self.share = ShareGroupMembership(
-            self.settings, self.groups, self.states, self.topics, turns
-        )
+        self.share = ShareGroupMembership(self.settings, self.groups, self.states, self.topics)
         lead_all(self.groups, self.offsets_log)
         for partition in range(log.partition_count or 0):
             self.states.become_leader(partition, 0)

@@ -15,9 +15,9 @@ import pytest
 
 from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator, wake
 from coordination.settings import Settings
-from drumlin import turns
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.consumer import member_change
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.every_kind.messages import JoinAnswer, JoinRequest
@@ -25,6 +25,7 @@ from drumlin.coordination.groups.shard.log import load
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.depth import seeds
+from rig.turn_lengths import single_steps, unhurried
 
 GROUP = "g"
 MEMBERS = 12
@@ -155,7 +156,8 @@ def run(scenario: Scenario) -> None:
 
 @pytest.fixture(autouse=True)
 def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0)
+    single_steps(monkeypatch)
+    monkeypatch.setattr(member_change, "_ASSIGNED_AT_ONCE", 0)
 
 
 async def begin(world: World) -> asyncio.Task[HeartbeatAnswer]:
@@ -470,7 +472,8 @@ async def live_through(seed: int, *, in_turns: bool) -> dict[str, dict[str, list
 def test_the_twin_that_does_not_give_way(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same members have equally much of the same partitions: which ones may differ."""
     gave_way = asyncio.run(live_through(seed, in_turns=True))
-    monkeypatch.setattr(turns, "TURN_S", 10)
+    unhurried(monkeypatch)
+    monkeypatch.setattr(member_change, "_ASSIGNED_AT_ONCE", 1_000_000)
     at_once = asyncio.run(live_through(seed, in_turns=False))
     assert gave_way.keys() == at_once.keys()
     for topic in "tu":

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from coordination.test_assigning_in_turns import GROUP, World
-from drumlin import turns
+from drumlin.coordination.groups.consumer import member_change
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
+from rig.turn_lengths import single_steps
 
 
 def test_no_answer_before_what_it_is_for_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +27,8 @@ def test_no_answer_before_what_it_is_for_is_confirmed(monkeypatch: pytest.Monkey
         member = next(each for each in world.group.members.values() if each.progress.revoking)
         world.clock.advance_ms(5000)
         world.log.confirmations = []  # as with flush.messages
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(monkeypatch)
+        monkeypatch.setattr(member_change, "_ASSIGNED_AT_ONCE", 0)
         request = HeartbeatRequest(
             member.member_id,
             member.epoch,

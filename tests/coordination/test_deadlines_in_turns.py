@@ -20,6 +20,7 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import JoinAnswer, JoinRequest, SyncRequest
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from rig.turn_lengths import single_steps
 
 MEMBERS = 60
 REBALANCE_MS = 3_000
@@ -74,7 +75,7 @@ async def some_turns(count: int = 5) -> None:
 
 @pytest.fixture
 def every_deadline_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0)
+    single_steps(monkeypatch)
 
 
 in_turns = pytest.mark.usefixtures("every_deadline_is_a_turn")

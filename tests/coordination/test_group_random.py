@@ -40,9 +40,9 @@ from drumlin.coordination.groups.every_kind.messages import (
     SyncRequest,
 )
 from drumlin.coordination.groups.every_kind.states import Deadline, GroupState
-from drumlin.turns import Finished, Work, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.depth import seeds
+from rig.stepped import Stepped
 
 PROTOCOLS = ("range", "sticky", "cooperative")
 SILENCE_MS = 4_000_000
@@ -64,7 +64,7 @@ class Making(NamedTuple):
     """A record that is made step by step."""
 
     store: Store
-    work: Work[GroupMetadata | None]
+    work: Stepped[GroupMetadata | None]
 
 
 class Simulation:
@@ -231,21 +231,24 @@ class Simulation:
             steps -= 1
 
     def make(self, store: Store) -> None:
-        making = Making(store, self.group.to_store(store.purpose))
+        making = Making(store, Stepped(self.group.to_store(store.purpose)))
         waits = self.making and self.group.membership.members
         if waits or self.chance.random() < self.in_steps:
             self.making.append(making)
         else:
-            self.written(store, to_end(making.work))
+            self.written(store, making.work.to_end())
 
     def make_some(self, _: Client) -> None:
         for _ in range(self.chance.randint(1, 4)):
             self.make_step()
 
     def make_step(self) -> None:
-        if self.making and (finished := _one_step(self.making[0].work)) is not None:
-            making = self.making.pop(0)
-            self.written(making.store, finished.result)
+        if not self.making:
+            return
+        try:
+            next(self.making[0].work)
+        except StopIteration as done:
+            self.written(self.making.pop(0).store, done.value)
 
     def written(self, store: Store, metadata: GroupMetadata | None) -> None:
         if metadata is None or not self.group.awaits(store.purpose):
@@ -394,14 +397,6 @@ class Simulation:
         assert self.group.state is GroupState.EMPTY
         assert not self.group.membership.pending_join
         assert not len(self.deadlines)
-
-
-def _one_step(work: Work[GroupMetadata | None]) -> Finished | None:
-    try:
-        next(work)
-    except StopIteration as done:
-        return Finished(done.value)
-    return None
 
 
 def _is_assigned(store: Store) -> bool:

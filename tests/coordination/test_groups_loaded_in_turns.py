@@ -19,6 +19,7 @@ from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.group_context import GroupContext
 from drumlin.coordination.groups.shard.by_kind import new_group
 from drumlin.coordination.groups.shard.log import load
+from rig.stepped import Stepped
 
 
 def test_a_consumer_group_gives_way_at_each_record() -> None:
@@ -50,7 +51,7 @@ def _steps(log: MemoryLog, partition: int, group_id: str, context: GroupContext)
     """How many records there are of the group, and in how many steps it becomes what they say."""
     said = load(log.batches[partition]).groups[group_id]
     twin = new_group(said.kind, group_id, replace(context, deadlines=DeadlineQueue()))
-    return len(said.records), sum(1 for _ in twin.restore(said.records))
+    return len(said.records), Stepped(twin.restore(said.records)).count()
 
 
 def test_sessions_that_end_while_their_partition_is_loaded(

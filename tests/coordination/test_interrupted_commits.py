@@ -19,9 +19,10 @@ from drumlin.coordination.shards.pending_answer import Written
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.coordination.shards.state_partitions import partition_for
 from drumlin.storage.producers.verification import NOT_REQUIRED
-from drumlin.turns import Work, to_end
+from drumlin.turns import to_end
 from drumlin.wire.by_hand.commit_request import TopicOffsets
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from rig.stepped import Stepped
 
 _MANY = 17_000  # more than a batch
 
@@ -39,7 +40,7 @@ CASES = [
 ]
 
 
-def advanced(work: Work[Written[list[ErrorCode]]], steps: int) -> bool:
+def advanced(work: Stepped[Written[list[ErrorCode]]], steps: int) -> bool:
     """Whether there is more to do after so many steps."""
     try:
         for _ in range(steps):
@@ -49,10 +50,10 @@ def advanced(work: Work[Written[list[ErrorCode]]], steps: int) -> bool:
     return True
 
 
-def is_refused(work: Work[Written[list[ErrorCode]]]) -> bool:
+def is_refused(work: Stepped[Written[list[ErrorCode]]]) -> bool:
     """Whether the client is told that not all of it is committed."""
     try:
-        codes = to_end(work).result()
+        codes = work.to_end().result()
     except KafkaError:
         return True
     return codes[-1] is not ErrorCode.none
@@ -65,7 +66,7 @@ def test_a_member_that_has_left_commits_nothing_more(positions: Sequence[TopicOf
             group_id = f"g{steps}"
             member = await join(coordinator, clock, group_id)
             commit = Commit(group_id, member.member_id, None, 1, None, positions)
-            work = coordinator.commit(commit)
+            work = Stepped(coordinator.commit(commit))
             if not advanced(work, steps):
                 assert len(await committed(coordinator, group_id)) == total
                 return
@@ -88,7 +89,7 @@ def test_nothing_is_written_past_a_coordinator_that_comes_after(
         for steps in range(1, 1_000):
             group_id = f"g{steps}"
             partition = partition_for(group_id, 4)
-            work = coordinator.commit(Commit(group_id, "", None, -1, None, positions))
+            work = Stepped(coordinator.commit(Commit(group_id, "", None, -1, None, positions)))
             if not advanced(work, steps):
                 return
             coordinator.resign(partition)
@@ -125,7 +126,7 @@ def test_each_position_is_checked_twice_at_most(monkeypatch: pytest.MonkeyPatch)
 
 
 def _until_the_first_batch_is_written(
-    work: Work[Written[list[ErrorCode]]], log: MemoryLog, partition: int
+    work: Stepped[Written[list[ErrorCode]]], log: MemoryLog, partition: int
 ) -> None:
     before = len(log.batches.get(partition, ()))
     while len(log.batches.get(partition, ())) == before:
@@ -137,10 +138,10 @@ def test_a_client_is_told_what_is_committed_of_several_batches() -> None:
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
         positions = (of_topic("t", _MANY), of_topic("u", 10))
-        work = coordinator.commit(Commit("g", "", None, -1, None, positions))
+        work = Stepped(coordinator.commit(Commit("g", "", None, -1, None, positions)))
         _until_the_first_batch_is_written(work, log, partition_for("g", 4))
         log.error = ErrorCode.kafka_storage_error
-        codes = to_end(work).result()
+        codes = work.to_end().result()
         count = codes.count(ErrorCode.none)
         assert 0 < count < _MANY
         assert set(codes[:count]) == {ErrorCode.none}
@@ -160,11 +161,11 @@ def test_of_several_batches_of_a_transaction_all_count_or_none(is_committed: boo
         partition = partition_for("g", 4)
         positions = (of_topic("t", _MANY),)
         commit = Commit("g", "", None, -1, None, positions, producer=Producer(7, 0))
-        work = coordinator.commit_in_transaction(commit, NOT_REQUIRED)
+        work = Stepped(coordinator.commit_in_transaction(commit, NOT_REQUIRED))
         _until_the_first_batch_is_written(work, log, partition)
         log.error = ErrorCode.kafka_storage_error
         with pytest.raises(KafkaError):
-            to_end(work)
+            work.to_end()
         log.error = None
         assert not await committed(coordinator, "g")
         if is_committed:

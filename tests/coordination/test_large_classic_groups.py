@@ -27,9 +27,8 @@ from coordination.memory_log import MemoryLog, lead_all, new_coordinator, wake
 from coordination.scenario import subscription
 from coordination.settings import Settings
 from coordination.test_group_coordinator import commit, loaded, with_coordinator
-from drumlin import turns
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.coordinator import answer_queue
+from drumlin.coordination.groups.coordinator import answer_queue, classic_store
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import (
     JoinAnswer,
@@ -37,6 +36,7 @@ from drumlin.coordination.groups.every_kind.messages import (
     SyncRequest,
 )
 from drumlin.wire.error_codes import ErrorCode
+from rig.turn_lengths import unhurried
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,8 @@ async def _turns_until(condition: Callable[[], bool]) -> int:
 def test_what_is_decided_at_once_for_few_members_needs_no_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 10)
+    unhurried(monkeypatch)
+    monkeypatch.setattr(classic_store, "_MEMBERS_AT_ONCE", 200)
     monkeypatch.setattr(answer_queue, "TURN_S", 10)
 
     async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
@@ -217,7 +218,8 @@ def test_a_small_record_does_not_overtake_a_large_one(
     monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
     """As long as one member says much, the group is encoded in a thread."""
-    monkeypatch.setattr(turns, "TURN_S", 10)
+    unhurried(monkeypatch)
+    monkeypatch.setattr(classic_store, "_MEMBERS_AT_ONCE", 200)
 
     def asking(instance_id: str, size: int) -> JoinRequest:
         protocols = (("range", subscription("t") + bytes(size)),)
@@ -284,7 +286,8 @@ def _is(member_id: str, members: Sequence[JoinAnswer]) -> bool:
 def test_much_in_few_members_is_encoded_apart(
     monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 10)
+    unhurried(monkeypatch)
+    monkeypatch.setattr(classic_store, "_MEMBERS_AT_ONCE", 200)
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         members = await first_generation(coordinator, clock, 2)

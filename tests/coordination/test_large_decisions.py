@@ -22,9 +22,9 @@ from coordination.test_group_coordinator import (
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.shards.state_partitions import partition_for
-from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets
+from rig.stepped import Stepped
 
 LARGE = Settings(offset_metadata_max_bytes=2 * MESSAGE_BYTES_MAX)
 
@@ -111,7 +111,7 @@ def test_a_group_of_very_many_offsets_is_deleted_in_turns() -> None:
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
         await commit_offsets(coordinator, commit("g", *[position(1, "", n) for n in range(30_000)]))
-        deleting, steps = coordinator.delete("g"), 0
+        deleting, steps = Stepped(coordinator.delete("g")), 0
         for _ in deleting:
             steps += 1
             if steps % 10 == 1:
@@ -130,11 +130,11 @@ def test_a_group_of_very_many_offsets_is_deleted_in_turns() -> None:
 def test_a_group_that_somebody_joins_while_it_is_deleted_stays() -> None:
     async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
         await commit_offsets(coordinator, commit("g", *[position(1, "", n) for n in range(5_000)]))
-        deleting = coordinator.delete("g")
+        deleting = Stepped(coordinator.delete("g"))
         next(deleting)
         await join(coordinator, clock, "g")
         with pytest.raises(KafkaError) as refusal:
-            to_end(deleting)
+            deleting.to_end()
         assert refusal.value.code is ErrorCode.non_empty_group
         assert len(await committed(coordinator, "g")) == 5_000
 
@@ -146,10 +146,10 @@ def test_very_many_offsets_are_deleted_in_turns_and_as_a_whole() -> None:
         await commit_offsets(coordinator, commit("g", *[position(1, "", n) for n in range(5_000)]))
         written = len(log.batches[partition_for("g", 4)])
         asked = [("t", n) for n in range(0, 6_000, 2)]
-        deleting = coordinator.delete_offsets("g", asked)
+        deleting = Stepped(coordinator.delete_offsets("g", asked))
         for _ in range(100):
             next(deleting)
-        assert await to_end(deleting) == [ErrorCode.none] * 3_000
+        assert await deleting.to_end() == [ErrorCode.none] * 3_000
         assert len(log.batches[partition_for("g", 4)]) == written + 1
         assert set(await committed(coordinator, "g")) == {("t", n) for n in range(1, 5_000, 2)}
 

@@ -24,7 +24,6 @@ from coordination.settings import Settings
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
-from drumlin.coordination.groups.coordinator import upgrades
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import JoinAnswer, SyncAnswer, SyncRequest
 from drumlin.wire.embedded_protocol import write_assignment
@@ -36,11 +35,9 @@ SETTINGS = Settings(
 )
 
 
-@pytest.fixture(autouse=True, params=[True, False], ids=["in turns", "at once"])
-def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+@pytest.fixture(autouse=True)
+def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     single_step(monkeypatch)
-    if request.param:
-        monkeypatch.setattr(upgrades, "_MEMBERS_AT_ONCE", 2)
 
 
 def _sync(coordinator: GroupCoordinator, members: list[JoinAnswer]) -> list[Awaitable[SyncAnswer]]:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from coordination.share_world import ShareWorld, run
-from drumlin import turns
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.coordinator import share_groups as share_coordinator
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
@@ -21,6 +20,7 @@ from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from rig.turn_lengths import single_steps
 
 
 def test_thousands_of_partitions_are_initialised_some_at_a_time(
@@ -78,7 +78,7 @@ def test_members_that_subscribe_alike_cost_one_look_at_the_topics() -> None:
 def test_an_assignment_gives_way_and_is_that_of_the_group_as_it_is_by_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0)  # others have their turn at every step
+    single_steps(monkeypatch)  # others have their turn at every step
 
     async def scenario(world: ShareWorld) -> None:
         topics = [world.topics.put(f"t{number}", 300) for number in range(3)]
@@ -110,7 +110,7 @@ def test_an_assignment_gives_way_and_is_that_of_the_group_as_it_is_by_then(
 def test_a_member_that_leaves_while_its_assignment_is_computed_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0)
+    single_steps(monkeypatch)
 
     async def scenario(world: ShareWorld) -> None:
         world.topics.put("t", 300)
@@ -141,7 +141,7 @@ def test_a_look_at_what_has_been_assigned_gives_way(monkeypatch: pytest.MonkeyPa
             world.pass_time(3_000)
             epoch = (await world.beat(f"m{number}", 0, "t")).member_epoch
         world.share.group("g").topic_changed("t")
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(monkeypatch)
         looking, count = asyncio.create_task(world.beat("m13", epoch)), 0
         while not looking.done():
             await asyncio.sleep(0)
@@ -184,7 +184,7 @@ class Growing:
             return follow(*arguments)
 
         self._monkeypatch.setattr(GroupCoordinator, "write_in_turns", write_in_turns)
-        self._monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(self._monkeypatch)
         self.written = len(world.offsets_log.records())
         task = asyncio.create_task(world.beat("new", 0, "t", "u"))
         await begun.wait()
@@ -323,7 +323,7 @@ class Restless:
         epoch = (await self.world.beat("a", 0, "t")).member_epoch
         await self.world.beat("b", 0, "t")
         self.world.pass_time(3_000)
-        self._monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(self._monkeypatch)
         self._monkeypatch.setattr(group_module, "_SMALL", 0)
         self.target = self.group.target.epoch
         return asyncio.create_task(self.world.beat("a", epoch, "t", "u"))

@@ -20,6 +20,7 @@ from drumlin.records.batch.batch import HEADER_SIZE, parse_header
 from drumlin.turns import to_end
 from drumlin.wire.by_hand.commit_request import TopicOffsets
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from rig.stepped import Stepped
 
 NOW_MS = 1_700_000_000_000
 TOPICS = {"t": UUID(int=7), "topic-without-an-id": None, "höher": UUID(int=2**127)}
@@ -133,7 +134,7 @@ def test_tombstones_that_are_too_many_for_one_batch_make_several() -> None:
 def test_a_large_batch_is_compressed_in_steps() -> None:
     packer = OffsetPacker("group", NOW_MS, codec=1, bytes_max=10_000_000)
     packer.add(TopicOffsets("t", None, range(9_000), range(9_000), [-1] * 9_000))
-    work = packer.batches()
+    work = Stepped(packer.batches())
     steps = 0
     while True:
         try:

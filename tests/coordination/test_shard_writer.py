@@ -15,8 +15,8 @@ from drumlin.coordination.groups.offsets.offset_records import CommittedOffset, 
 from drumlin.coordination.groups.shard.record_registry import encode_record
 from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.shards.state_batches import pack
-from drumlin.turns import one_turn, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from rig.stepped import Stepped
 
 Batches = list[tuple[bytearray, str]]
 Body = Callable[[GroupCoordinator, GroupShard, FullLog], Coroutine[Any, Any, None]]
@@ -43,16 +43,14 @@ def _with_shard(body: Body) -> None:
     asyncio.run(run())
 
 
-def test_without_a_check_all_is_written_in_one_step() -> None:
+def test_what_is_written_at_once_is_taken_over_batch_by_batch() -> None:
     async def body(coordinator: GroupCoordinator, shard: GroupShard, log: FullLog) -> None:
         said: list[tuple[str, int]] = []
 
         def take_over(name: str, _: int) -> None:
             said.append((name, len(log.batches[0])))
 
-        work = coordinator._writer.write_batches(shard, _batches("a", "b"), None, take_over)
-        with pytest.raises(StopIteration):
-            next(work)
+        coordinator._writer.write_batches_at_once(shard, _batches("a", "b"), take_over)
         assert said == [("a", 1), ("b", 2)], "each is taken over before the next is appended"
 
     _with_shard(body)
@@ -61,11 +59,13 @@ def test_without_a_check_all_is_written_in_one_step() -> None:
 def test_others_have_their_turn_before_each_check_and_not_after_it() -> None:
     async def body(coordinator: GroupCoordinator, shard: GroupShard, _: FullLog) -> None:
         steps: list[str] = []
-        work = coordinator._writer.write_batches(
-            shard,
-            _batches("a", "b"),
-            lambda name: steps.append(f"check {name}"),
-            lambda name, _: steps.append(f"take over {name}"),
+        work = Stepped(
+            coordinator._writer.write_batches(
+                shard,
+                _batches("a", "b"),
+                lambda name: steps.append(f"check {name}"),
+                lambda name, _: steps.append(f"take over {name}"),
+            )
         )
         for _turn in work:
             steps.append("turn")
@@ -82,18 +82,20 @@ def test_what_comes_before_a_refusal_is_taken_over(counts: bool) -> None:
     async def body(coordinator: GroupCoordinator, shard: GroupShard, log: FullLog) -> None:
         taken: list[str] = []
         log.room, log.confirmations = 2, []
-        work = coordinator._writer.write_batches(
-            shard,
-            _batches("a", "b", "c", "d"),
-            lambda _: None,
-            lambda name, _: taken.append(name),
-            counts_without=lambda _: counts,
+        work = Stepped(
+            coordinator._writer.write_batches(
+                shard,
+                _batches("a", "b", "c", "d"),
+                lambda _: None,
+                lambda name, _: taken.append(name),
+                counts_without=lambda _: counts,
+            )
         )
         if counts:
-            assert to_end(work) is log.confirmations[1], "of the last that is in the log"
+            assert work.to_end() is log.confirmations[1], "of the last that is in the log"
         else:
             with pytest.raises(KafkaError) as refusal:
-                to_end(work)
+                work.to_end()
             assert refusal.value.code is ErrorCode.not_coordinator, "as clients are told"
         assert taken == ["a", "b"]
 
@@ -109,11 +111,16 @@ def test_of_records_that_take_effect_together_those_count_that_are_written() -> 
         records = [
             (OffsetKey("g", "t", each), CommittedOffset(each, -1, long, 0)) for each in range(count)
         ]
-        work = coordinator._writer.write_in_turns(
-            shard, records, lambda: ([], None), lambda _: pytest.fail("not all of it is written")
+        work = Stepped(
+            coordinator._writer.write_in_turns(
+                shard,
+                records,
+                lambda: ([], None),
+                lambda _: pytest.fail("not all of it is written"),
+            )
         )
         with pytest.raises(KafkaError):
-            to_end(work)
+            work.to_end()
         assert len(log.batches[0]) == 2
         again = new_coordinator(log)
         again.start()
@@ -129,14 +136,16 @@ def test_of_records_that_take_effect_together_those_count_that_are_written() -> 
 
 def test_nothing_is_written_of_a_partition_that_was_lost_meanwhile() -> None:
     async def body(coordinator: GroupCoordinator, shard: GroupShard, log: FullLog) -> None:
-        work = coordinator._writer.write_batches(
-            shard, _batches("a"), lambda _: None, lambda *_: pytest.fail("it is not in the log")
+        work = Stepped(
+            coordinator._writer.write_batches(
+                shard, _batches("a"), lambda _: None, lambda *_: pytest.fail("it is not in the log")
+            )
         )
-        assert one_turn(work, ends_at=0) is None
+        next(work)
         coordinator.resign(0)
         coordinator.become_leader(0, 1)  # led again, but by another shard
         with pytest.raises(KafkaError) as refusal:
-            to_end(work)
+            work.to_end()
         assert refusal.value.code is ErrorCode.not_coordinator
         assert not log.batches
 

@@ -16,6 +16,7 @@ from drumlin.coordination.groups.share import assignor
 from drumlin.coordination.groups.share.records import Assignment
 from drumlin.turns import to_end
 from rig.depth import so_many
+from rig.stepped import Stepped
 
 _TOPICS = [UUID(int=number) for number in range(1, 4)]
 _ROUNDS = 250
@@ -136,7 +137,5 @@ def test_the_same_as_its_slow_twin(
 def test_of_very_many_different_subscriptions_it_gives_way_at_each() -> None:
     topics = [UUID(int=each) for each in range(1, 51)]
     members = {f"m{each}": frozenset(topics[: each + 1]) for each in range(50)}
-    steps = 0
-    for _ in assignor.assign(members, {each: range(1) for each in topics}, {}):
-        steps += 1
+    steps = Stepped(assignor.assign(members, {each: range(1) for each in topics}, {})).count()
     assert steps >= sum(map(len, members.values()))

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from coordination.share_world import ShareWorld, run
-from drumlin import turns
 from drumlin.coordination.groups.share.records import StatePartitionMetadataKey
 from drumlin.coordination.share.state.state import ShareState, StateBatch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from rig.turn_lengths import single_steps
 
 _MINUTE_MS = 60_000
 _STEPS = 120
@@ -284,7 +284,7 @@ def test_initialisation_that_was_interrupted_is_done_after_a_while() -> None:
         group = world.share.group("g")
         shard = world.groups.shard_of("g")
         begun = type(group.partitions)(group.partitions.initialized)
-        await world.groups.write(shard, [(StatePartitionMetadataKey("g"), begun)])
+        world.groups._writer.write(shard, [(StatePartitionMetadataKey("g"), begun)])
         await world.restart()
         assert world.share.initialized("g") == {}
         await world.beat("a", 0, "t")
@@ -334,7 +334,7 @@ def test_very_many_topics_to_delete_are_looked_up_in_turns(monkeypatch: pytest.M
         world.topics.put("t", 2)
         await world.beat("a", 0, "t")
         await world.beat("a", -1)
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(monkeypatch)
         names = ["t", *(f"missing-{each}" for each in range(1_000))]
         deleting, count = asyncio.create_task(world.share.delete_offsets("g", names)), 0
         while not deleting.done():

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from coordination.share_world import ShareWorld, run
-from drumlin import turns
 from drumlin.coordination.share.state.shard import ShareShard
 from drumlin.coordination.share.state.state import ShareState, StateBatch
 from drumlin.records.batch.batch import parse_header
 from drumlin.wire.error_codes import KafkaError
+from rig.turn_lengths import single_steps
 
 _COUNT = 1_000
 _CALM_MS = 300_000
@@ -64,7 +64,7 @@ def _play(
 
         monkeypatch.setattr(world.state_log, "append", counted)
         counting = asyncio.create_task(count_turns())
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(monkeypatch)
         await scenario(world, shard, lambda: most)
         counting.cancel()
 
@@ -130,7 +130,7 @@ def test_a_state_of_very_many_batches_is_written_in_turns(
         await world.states.initialize("g", topic_id, 0, 1, 0)
         many = tuple(StateBatch(2 * each, 2 * each, 2, 1) for each in range(_BATCHES))
         between = StateBatch(7, 7, 0, 3)
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(monkeypatch)
         writing = asyncio.create_task(
             world.states.write("g", topic_id, 0, ShareState(1, 0, -1, 0, many))
         )
@@ -159,7 +159,7 @@ def test_a_large_write_to_a_state_that_is_deleted_meanwhile_is_refused(
         topic_id = world.topics.put("t", 1).topic_id
         await world.states.initialize("g", topic_id, 0, 1, 0)
         many = tuple(StateBatch(2 * each, 2 * each, 2, 1) for each in range(_BATCHES))
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(monkeypatch)
         writing = asyncio.create_task(
             world.states.write("g", topic_id, 0, ShareState(1, 0, -1, 0, many))
         )

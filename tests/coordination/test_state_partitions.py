@@ -6,13 +6,13 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from drumlin.coordination.shards import state_partitions
 from drumlin.coordination.shards.state_partitions import IsCancelled, StatePartitions
 from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.waiting import eventually
 
@@ -47,9 +47,9 @@ class World:
             raise failures.pop(0)
         return partition
 
-    def _take_over(self, shard: list[int], loaded: int) -> Iterator[None]:
+    async def _take_over(self, shard: list[int], loaded: int) -> None:
         shard.append(loaded)
-        yield
+        await give_way()
 
     async def until(self, count: int) -> None:
         await eventually(lambda: len(self.begun) >= count)
@@ -190,8 +190,8 @@ def test_what_is_taken_over_halfway_is_loaded_anew() -> None:
         take_over = world._take_over
         attempts = []
 
-        def failing(shard: list[int], loaded: int) -> Iterator[None]:
-            yield from take_over(shard, loaded)
+        async def failing(shard: list[int], loaded: int) -> None:
+            await take_over(shard, loaded)
             attempts.append(loaded)
             if len(attempts) < 3:
                 raise MemoryError

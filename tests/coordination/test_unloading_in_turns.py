@@ -11,18 +11,19 @@ from coordination.classic_members import REBALANCE_MS, request, single_step, som
 from coordination.memory_log import MemoryLog, lead_all
 from coordination.share_world import ShareWorld
 from coordination.share_world import run as run_with_shares
+from coordination.test_conversions import SETTINGS, stable, upgrade
 from coordination.test_group_coordinator import commit, loaded, position, with_coordinator
-from coordination.test_upgrades_in_turns import SETTINGS, stable, upgrade
 from coordination.transactions.test_coordinator import COUNT, TIMEOUT_MS, Cluster
 from coordination.transactions.test_coordinator import run as run_with_transactions
-from drumlin import turns
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import JoinAnswer
-from drumlin.coordination.shards.dropped_state import DroppedState, forget
+from drumlin.coordination.shards.dropped_state import forget
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.wire.error_codes import ErrorCode
 from rig.committed_offsets import commit_offsets
+from rig.stepped import Stepped
+from rig.turn_lengths import single_steps
 
 _GROUPS = 100
 _MEMBERS = 3
@@ -68,7 +69,7 @@ def test_a_large_group_is_forgotten_in_turns(monkeypatch: pytest.MonkeyPatch) ->
         await stable(coordinator, clock)
         await upgrade(coordinator)
         count = len(coordinator.consumer_group("g").members)
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(monkeypatch)
         ending = asyncio.ensure_future(coordinator.close())
         passed = 0
         while not ending.done():
@@ -121,21 +122,8 @@ def test_who_is_being_told_of_offsets_hears_of_all_of_them() -> None:
 
 def test_what_is_large_is_forgotten_piece_by_piece() -> None:
     some, named = list(range(10)), dict.fromkeys(range(10))
-    assert sum(1 for _ in forget(some, named)) == 20
+    assert Stepped(forget(some, named)).count() == 20
     assert not (some or named)
-
-
-def test_who_waits_for_all_to_be_forgotten_goes_on_where_another_gave_way() -> None:
-    unloading, some, more = DroppedState(), list(range(10)), list(range(10))
-    unloading.begin(forget(some))
-    unloading.begin(forget(more))
-    one, other = unloading.go_on(), unloading.go_on()
-    next(one)
-    next(other)
-    assert len(some) == 8
-    assert len(list(other)) == 18
-    assert not (some or more)
-    assert list(one) == []
 
 
 def test_transactional_ids_are_forgotten_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:

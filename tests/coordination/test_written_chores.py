@@ -13,8 +13,8 @@ from coordination.memory_log import MemoryLog, lead_all, new_coordinator
 from coordination.share_world import ShareWorld, run
 from coordination.test_group_coordinator import loaded
 from drumlin.coordination.groups.shard.shard import GroupShard
-from drumlin.turns import Pace
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from rig.turn_lengths import single_steps
 
 _MANY = 3_000
 
@@ -64,9 +64,9 @@ def test_very_many_that_are_removed_are_told_of_in_turns(
                 most = max(most, len(caplog.records) - before)
 
         counting = asyncio.create_task(count_turns())
-        monkeypatch.setattr("drumlin.turns.TURN_S", 0)
+        single_steps(monkeypatch)
         monkeypatch.setattr(coordinator._writer, "write", lambda *_: None)
-        await coordinator._write_found(0, find, Pace())
+        await coordinator._write_found(0, find)
         await asyncio.sleep(0)  # the last turn counts, too
         counting.cancel()
         await coordinator.close()
@@ -94,7 +94,7 @@ def test_what_cannot_be_written_holds_up_nothing_else(
         await loaded(coordinator)
         found = [("a", [1]), ("a", [2]), ("a", [3]), ("b", [4]), ("b", []), ("b", [5, 6])]
         monkeypatch.setattr(coordinator._writer, "write", write)
-        await coordinator._write_found(0, lambda _: found, Pace())
+        await coordinator._write_found(0, lambda _: found)
         await coordinator.close()
 
     with caplog.at_level(logging.INFO, "drumlin.coordination.shards.sharded_coordinator"):

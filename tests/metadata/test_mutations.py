@@ -16,7 +16,7 @@ def test_a_mutation_that_nobody_awaits_any_more_ends_and_tells_its_failure(
 ) -> None:
     asyncio.run(_give_up())
     gc.collect()
-    assert "nobody waited any more has failed: OSError('the disk is full')" in caplog.text
+    assert "caller was cancelled has failed: OSError('the disk is full')" in caplog.text
     assert "never retrieved" not in caplog.text
 
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from compaction.batches import SEED, batch, map_pass
-from drumlin.compaction.passes.offset_map import OffsetMap
+from compaction.plain_map import PlainMap
 from drumlin.records.plain.keyed_hash import keyed_hash
 from drumlin.records.plain.record import Record
 
@@ -41,7 +41,7 @@ def test_depends_on_every_bit_of_key_and_seed() -> None:
 def test_the_kernel_computes_the_same(seed: bytes) -> None:
     keys = [bytes((7 * size + index) % 256 for index in range(size)) for size in range(300)]
     keys.append(b"large" * 200_000)
-    offset_map = OffsetMap(1 << 20, 0, seed=seed)
+    offset_map = PlainMap(1 << 20, 0, seed=seed)
     log = batch([Record(offset, 0, key, None) for offset, key in enumerate(keys)])
     # The last key of a batch is read in another way: of each size one is that.
     for offset, key in enumerate(keys[:40]):

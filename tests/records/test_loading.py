@@ -132,6 +132,23 @@ def test_every_library_that_this_processor_runs_does_the_same() -> None:
                 decode_to_arrow([bytes(damaged)])
 
 
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("ssse3 pni cx16 lahf_lm", "x86_64 without popcnt, sse4_1, sse4_2, linux"),
+        (processor.VARIANTS[2].flags, "x86_64, linux"),
+    ],
+)
+def test_a_machine_without_kernels_is_told_by_what_it_lacks(
+    flags: str | frozenset[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: processor.X86_64)
+    cpuinfo = tmp_path / "cpuinfo"
+    flags = flags if isinstance(flags, str) else " ".join(flags)
+    cpuinfo.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
+    assert processor.machine_as_told(cpuinfo) == told
+
+
 _CPUINFO = """processor\t: 0
 model name\t: some processor
 {name}\t\t: {flags}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from drumlin import turns
@@ -13,3 +15,10 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """What begins is done in its first turn, however slow the machine is."""
     monkeypatch.setattr(turns, "TURN_S", _FOR_EVER_S)
     monkeypatch.setattr(turns, "_LATE_S", _FOR_EVER_S)
+    monkeypatch.setattr(turns._turn, "ends_at", math.inf)
+
+
+def single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have their turn wherever this thread's loop can give way, however fast it is."""
+    monkeypatch.setattr(turns, "TURN_S", 0)
+    monkeypatch.setattr(turns._turn, "ends_at", -math.inf)

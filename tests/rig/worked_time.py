@@ -5,11 +5,14 @@ What gives way by the clock gives way at the same steps then, however busy the m
 
 from __future__ import annotations
 
+import math
 import time
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from drumlin import turns
 
 
 class WorkedTime:
@@ -19,6 +22,8 @@ class WorkedTime:
         self._now_s = 1000.0
         for module in modules:
             monkeypatch.setattr(module, "time", self)
+        # Turns that have begun by another clock are over, and those of this one will be.
+        monkeypatch.setattr(turns._turn, "ends_at", -math.inf)
 
     def monotonic(self) -> float:
         return self._now_s

@@ -78,7 +78,7 @@ def test_a_plan_of_many_small_logs_asks_how_large_they_are_and_not_where_they_en
     options = options_of(topic)
     plan(options)()
     asked = requests.of(plan(options))
-    assert asked == {"metadata": 2, "list_offsets": 2, "fetch": 2, "describe_log_dirs": 1}
+    assert asked == {"metadata": 1, "list_offsets": 2, "fetch": 2, "describe_log_dirs": 1}
 
 
 def test_a_plan_of_a_state_asks_no_more_than_its_claims_need(

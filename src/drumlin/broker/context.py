@@ -1,9 +1,35 @@
-"""What a handler gets beside the request (the client that sent it, and the broker), and returns."""
+"""What a handler gets beside the request (the client that sent it, and the broker), and returns.
+
+The module of an API, `handlers/<api>.py`, has a coroutine:
+
+    async def handle(
+        context: RequestContext, request: JoinGroupRequest, shape: Shape
+    ) -> JoinGroupResponse | Later[JoinGroupResponse]:
+        ...  # the request, and what `shape` makes, are of the version that the client chose
+
+- Its first step is taken at once, and mostly it is the only one: then there is no task.
+- It awaits what it needs, and calls `give_way` where it works through much (`turns.py`). Meanwhile
+  the connection starts no other request: what a client changes, it changes in its order.
+- A handler that has made all of its changes, and only waits for an answer, returns a `Later`: one
+  that somebody else is going to settle with the response, or `waiting(...)` for a coroutine. The
+  connection starts its next request meanwhile, and cancels it when the peer is gone.
+- A response of many elements is encoded in a thread, and a long request was read in one.
+
+Produce and Fetch, which carry records, read and write their frames in place. They have a function
+`answer` instead, from a frame to the parts of another, or to a `Later` that is settled with them.
+
+A function of a coordinator decides and changes in one step, without an `await` between them. What
+takes long before or after that is a coroutine that gives way, or one that is awaited:
+
+    async def commit(self, group_id: str, offsets: Sequence[TopicOffsets]) -> list[ErrorCode]:
+        packed = await pack(offsets)  # gives way
+        written = self._writer.write(packed)  # checks, appends and takes over in one step
+        return await written  # until all in-sync replicas have it
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from drumlin.broker.parts.parts import Coordinators
@@ -12,11 +38,11 @@ from drumlin.tuples import from_tuple
 if TYPE_CHECKING:
     from drumlin.broker.fetch_sessions.sessions import FetchSessions
     from drumlin.broker.hosting.log_moves import LogMoves
+    from drumlin.broker.loop.later import Later
     from drumlin.broker.net.connection import Connection
     from drumlin.broker.remote.log_ends import LogEnds
     from drumlin.broker.share_partitions.delivery import ShareDelivery
     from drumlin.broker.topics.topic_pieces import TopicPieces
-    from drumlin.turns import Work
     from drumlin.wire.messages import EncodedBody, RequestHeader, Shape
     from drumlin.wire.schema.declaration import Message
 
@@ -59,22 +85,9 @@ class RequestContext(NamedTuple):
 context_of: Final = from_tuple(RequestContext)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What a handler returns when its changes are made and only an answer is awaited.
-
-    The connection may start its next request meanwhile, and may cancel the waiting when the
-    peer is gone. A handler that returns a plain awaitable holds the next request back.
-    """
-
-    awaitable: Awaitable[Awaited]
-
-
 #: A message of the schemas, or one that is encoded already.
 Response: TypeAlias = "Message | EncodedBody"
-#: What a handler returns: a response, or what ends with one: work done in turns, or waiting.
-Answer: TypeAlias = "Response | Waiting | Work[Answer] | Awaitable[Awaited]"
-#: What it may have waited for.
-Awaited: TypeAlias = "Response | Work[Answer]"
-#: The function `handle` of an API's module. Its request is of the version that the client chose.
-Handle: TypeAlias = "Callable[[RequestContext, Any, Shape], Answer]"
+#: What becomes of a request; None where its connection has ended.
+Handled: TypeAlias = "Response | Later[Any] | None"
+#: The function `handle` of an API's module.
+Handle: TypeAlias = "Callable[[RequestContext, Any, Shape], Coroutine[Any, Any, Handled]]"

@@ -1,37 +1,29 @@
 """From a frame to the handler of its API, and from what it returns to a response frame.
 
 Handlers are found by their file, `handlers/<api>.py`, and imported when first called, so that
-start-up is quick; see `first_use.py`. Most have a function `handle`, from a parsed request to a
-response; those that carry records have `answer`, from a frame to the parts of another one.
-`served.py` says which versions are served.
+start-up is quick; see `first_use.py`. Most have a coroutine `handle`, from a parsed request to a
+response; see `context.py`. Those that carry records have `answer`, from a frame to the parts of
+another one. `served.py` says which versions are served.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.broker.apis.first_use import FirstUse, handler_module
 from drumlin.broker.apis.served import SERVED
-from drumlin.broker.context import (
-    Answer,
-    Awaited,
-    Handle,
-    RequestContext,
-    Response,
-    Waiting,
-    context_of,
-)
+from drumlin.broker.context import Handle, Handled, RequestContext, Response, context_of
 from drumlin.broker.handlers.api_versions import unsupported_version
-from drumlin.broker.loop.later import GivingUp, Later, Parts, when_done
-from drumlin.turns import Rounds, Work, first_turn_ends_at, one_turn
+from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, begun
+from drumlin.turns import Rest, Rounds
 from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
     API_KEYS,
-    EncodedBody,
     RequestHeader,
     encode_response,
     error_response,
@@ -66,15 +58,7 @@ class Handler(NamedTuple):
 
     handle: Handle | None
     parse: Callable[[int, memoryview, int], object] | None
-    answer: Callable[[RequestContext, memoryview], Parts | Later | None] | None
-
-
-class Started(NamedTuple):
-    """A request that is not answered yet."""
-
-    answer: Awaitable[Parts | None]
-    lets_pass: bool = False  # the next request may start while this one waits
-    is_work: bool = False  # what is awaited works all the time, and waits for nothing
+    answer: Callable[[RequestContext, memoryview], Parts | LaterParts | None] | None
 
 
 class Router:
@@ -112,7 +96,7 @@ class Router:
             return False
         return self._broker.change_overs.let_begin(frame, go_on)
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Later | None:
+    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | LaterParts | None:
         """Start one request; None if it is not answered (produce with acks=0).
 
         Raises:
@@ -136,121 +120,78 @@ class Router:
             except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
                 return self._failed(api, header, error)
         parse = handler.parse
-        if parse is None and len(frame) > _PARSED_APART_BYTES:
-            return when_done(self._parse_and_finish(api, handler, context, frame))
-        if parse is None:
-            request = parse_request(api, header.api_version, frame, header.size)
-        else:
-            request = parse(header.api_version, frame, header.size)
-        assert handler.handle is not None
         try:
-            returned = handler.handle(context, request, response_shape(api, header.api_version))
-            if isinstance(returned, Generator):  # the first turn of its work is now
-                finished = one_turn(returned, first_turn_ends_at(asyncio.get_running_loop()))
-                returned = returned if finished is None else finished.result
-            started = self._started(api, header, returned)
+            if parse is None and len(frame) > _PARSED_APART_BYTES:
+                handled = begun(self._parse_and_handle(api, handler, context, frame))
+            else:
+                request = (parse or partial(parse_request, api))(
+                    header.api_version, frame, header.size
+                )
+                handled = begun(_handle(handler, context, api, request))
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
-        if isinstance(started, Started):
-            return when_done(started.answer, lets_pass=started.lets_pass)
-        return started
+        return self._encoded(api, header, handled)
 
-    def _started(self, api: str, header: RequestHeader, returned: Answer) -> Parts | Started:
-        """What becomes of what a handler has returned, or of its work, which has had a turn."""
-        if isinstance(returned, EncodedBody):  # none of the questions below is needed
-            return _encode(api, header, returned)
-        if isinstance(returned, Generator):
-            return Started(self._finish_in_turns(api, header, returned), is_work=True)
-        if isinstance(returned, Waiting):
-            return Started(self._finish(api, header, returned.awaitable), lets_pass=True)
-        if isinstance(returned, Awaitable):
-            return Started(self._finish(api, header, returned))
-        return _encode(api, header, returned)
-
-    async def _finish(
-        self, api: str, header: RequestHeader, answer: Awaitable[Awaited]
-    ) -> Parts | None:
+    def _encoded(
+        self, api: str, header: RequestHeader, handled: Handled
+    ) -> Parts | LaterParts | None:
+        """The frame for what a handler has returned."""
+        if isinstance(handled, Later):
+            return handled.encoded_by(partial(self._settled, api, header))
+        if handled is None:
+            return None
         try:
-            response = await answer
-        except Exception as error:  # noqa: BLE001  as above
-            return self._failed(api, header, error)
-        if isinstance(response, Generator):
-            return await self._finish_in_turns(api, header, response)
-        try:
-            if is_long(response):
-                holder = [response]
-                del response
-                return await self._broker.threads.making(_encode_last, api, header, holder)
-            return _encode(api, header, response)
+            if is_long(handled):
+                holder = [handled]
+                return begun(self._encoded_apart(api, header, holder))
+            return _encode(api, header, handled)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
 
-    async def _finish_in_turns(
-        self, api: str, header: RequestHeader, work: Work[Answer]
-    ) -> Parts | None:
-        """Like `_finish`, for what may take longer than a turn: so will its encoding."""
+    async def _encoded_apart(
+        self, api: str, header: RequestHeader, holder: list[Response]
+    ) -> Parts:
+        """Likewise, in a thread; `holder` has the only reference to the response."""
         try:
-            response = await self._broker.turns.run(work)
-            if isinstance(response, Waiting):
-                response = response.awaitable
-            if isinstance(response, Awaitable):  # it goes on elsewhere
-                return await self._finish(api, header, response)
-            holder = [response]
-            del response
             return await self._broker.threads.making(_encode_last, api, header, holder)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
 
-    async def _parse_and_finish(
+    def _settled(
+        self, api: str, header: RequestHeader, later: Later[Handled]
+    ) -> Parts | LaterParts | None:
+        """The frame for what an answer has been settled with."""
+        try:
+            response = later.result()
+        except Exception as error:  # noqa: BLE001  as above
+            return self._failed(api, header, error)
+        return self._encoded(api, header, response)
+
+    async def _parse_and_handle(
         self, api: str, handler: Handler, context: RequestContext, frame: memoryview
-    ) -> Parts | None:
+    ) -> Handled:
         """A large request is read in a thread, so that the loop serves others meanwhile.
 
-        Read, it takes many times the memory of its frame: so of very large ones few are worked on
-        at a time.
+        Read, it takes many times the memory of its frame: so of very large ones few are read and
+        worked on at a time; those that wait for something else let others begin.
         """
-        if len(frame) <= _LARGE_BYTES:
-            return await self._finish_parsed(api, handler, context, frame, [])
+        header, is_very_large = context.header, len(frame) > _LARGE_BYTES
         holder: list[Any] = []
         try:
-            return await self._finish_parsed(api, handler, context, frame, holder)
-        finally:  # by then there is no other reference to the request
-            if holder:
-                self._broker.threads.make_later(let_go, holder)
-
-    async def _finish_parsed(
-        self,
-        api: str,
-        handler: Handler,
-        context: RequestContext,
-        frame: memoryview,
-        holder: list[Any],
-    ) -> Parts | None:
-        """Like the method above, with the request in `holder`."""
-        header = context.header
-        async with self._large if len(frame) > _LARGE_BYTES else nullcontext():
-            if context.connection.closed:
-                return None
-            holder.append(
-                await self._broker.threads.making(
-                    parse_request, api, header.api_version, frame, header.size
+            async with self._large if is_very_large else nullcontext():
+                if context.connection.closed:
+                    return None
+                holder.append(
+                    await self._broker.threads.making(
+                        parse_request, api, header.api_version, frame, header.size
+                    )
                 )
-            )
-            shape = response_shape(api, header.api_version)
-            assert handler.handle is not None
-            try:  # as in `dispatch`
-                returned = handler.handle(context, holder[0], shape)
-                if isinstance(returned, Generator):
-                    finished = one_turn(returned, first_turn_ends_at(asyncio.get_running_loop()))
-                    returned = returned if finished is None else finished.result
-                started = self._started(api, header, returned)
-            except Exception as error:  # noqa: BLE001  as above
-                return self._failed(api, header, error)
-            if not isinstance(started, Started):
-                return started
-            if started.is_work:
-                return await started.answer
-        return await started.answer
+                handling = Rest(_handle(handler, context, api, holder[0]))
+                await handling.advance()
+            return await handling
+        finally:  # by then there is no other reference to the request
+            if holder and is_very_large:
+                self._broker.threads.make_later(let_go, holder)
 
     def _failed(self, api: str, header: RequestHeader, error: Exception) -> Parts:
         """The answer to a request whose handler raised: an error code where there is room.
@@ -283,6 +224,13 @@ class Router:
         # and the versions served, so that the client can try again.
         response = unsupported_version(response_shape(_API_VERSIONS, 0))
         return _encode(_API_VERSIONS, header._replace(api_version=0), response)
+
+
+def _handle(
+    handler: Handler, context: RequestContext, api: str, request: object
+) -> Coroutine[Any, Any, Handled]:
+    assert handler.handle is not None
+    return handler.handle(context, request, response_shape(api, context.header.api_version))
 
 
 def _encode_last(api: str, header: RequestHeader, holder: list[Response]) -> Parts:

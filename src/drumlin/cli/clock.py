@@ -1,4 +1,4 @@
-"""`drumlin clock`: whether a broker believes its machine's wall clock, and to have it do so."""
+"""`drumlin clock`: show whether a broker trusts its machine's wall clock, and have it do so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`drumlin completion`: what a shell runs to complete commands, options, topics and groups."""
+"""`drumlin completion`: the script by which a shell completes commands, topics and groups."""
 
 from __future__ import annotations
 

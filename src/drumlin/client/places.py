@@ -1,7 +1,7 @@
 """Places in a log as users name them, and what is refused at the call.
 
 An int is an offset, in every call: never a time, which is an aware `datetime`, or `Milliseconds`
-for who has a number. A time means the first record at or after it; as the point of a state, records
+where it is a number. A time means the first record at or after it; as the point of a state, records
 of that very millisecond count too. Nothing here asks a broker.
 """
 

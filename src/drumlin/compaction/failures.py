@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class CleaningFailed(Exception):
-    """The log contains something that is not a record batch; the message names its position."""
+    """A log can't be read as record batches, with its position; or there are no kernels for it."""
 
 
 class CleaningStopped(Exception):

@@ -209,7 +209,7 @@ class BrokerConfig:
         return OWN_DEFAULTS.get(key.name, key.default)
 
     def topic_defaults(self) -> Mapping[str, Value]:
-        """What a topic has where it has no value of its own, by topic key."""
+        """The defaults of topics without a value of their own, by topic key."""
         return self._topic_defaults
 
     def check_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, said in one line."""
+"""Errors of a configuration, each with a message of one line."""
 
 from __future__ import annotations
 

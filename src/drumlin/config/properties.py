@@ -45,7 +45,7 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _split(line: str) -> tuple[int, int]:
-    """Where the key ends and where the value starts: after `=`, `:` or whitespace."""
+    """The end of the key and the start of the value, which follows `=`, `:` or whitespace."""
     key_end = 0
     while key_end < len(line) and line[key_end] not in "=:" + _WHITESPACE:
         key_end += 2 if line[key_end] == "\\" else 1

@@ -1,4 +1,4 @@
-"""Where a broker's properties come from, and which of them wins.
+"""The sources of a broker's properties, and their precedence.
 
     command line (`--set key=value`)  >  environment  >  properties file  >  default
 

@@ -1,1 +1,1 @@
-"""What the cluster knows about itself: brokers, topics, configurations, producer id blocks."""
+"""The metadata of a cluster: brokers, topics, configurations, and blocks of producer ids."""

@@ -28,6 +28,8 @@ from drumlin.peer.rights import CREATING, refusal
 from drumlin.peer.security.access import Access
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from drumlin.wire.schema.declaration import Message
 
 T = TypeVar("T")
 
@@ -193,12 +195,9 @@ class BrokerConnections:
         """Do what `refresh` does, but return the topics that were refused, with their errors."""
         connection = await self.any()
 
-        def build(shape: Shape) -> object:
-            wanted = [
-                shape("MetadataRequestTopic", topic_id=None, name=each) for each in topics or ()
-            ]
-            return shape(
-                "MetadataRequest",
+        def build(_: Shape) -> Message:
+            wanted = [MetadataRequestTopic(topic_id=None, name=each) for each in topics or ()]
+            return MetadataRequest(
                 topics=None if topics is None else tuple(wanted),
                 allow_auto_topic_creation=create_missing,
                 include_cluster_authorized_operations=False,

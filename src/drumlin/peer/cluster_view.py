@@ -49,7 +49,7 @@ class ClusterView:
 
     def update(self, response: Any) -> dict[str, ErrorCode]:
         """Apply a metadata response; returns the topics that were refused, with their errors."""
-        self.cluster_id = getattr(response, "cluster_id", None)
+        self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         self.brokers = {each.node_id: Address(each.host, each.port) for each in response.brokers}
         refused: dict[str, ErrorCode] = {}
@@ -84,7 +84,7 @@ def _topic_view(topic: Any) -> TopicView:
         PartitionView(
             each.partition_index,
             each.leader_id,
-            getattr(each, "leader_epoch", -1),
+            each.leader_epoch,
             tuple(each.replica_nodes),
             tuple(each.isr_nodes),
         )
@@ -92,7 +92,7 @@ def _topic_view(topic: Any) -> TopicView:
     ]
     return TopicView(
         topic.name,
-        getattr(topic, "topic_id", None),
+        topic.topic_id,
         topic.is_internal,
         {each.index: each for each in sorted(partitions, key=lambda each: each.index)},
     )

@@ -39,12 +39,14 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.frames import SCRATCH_BYTES, FrameReader
 from drumlin.wire.messages import (
     API_KEYS,
+    EncodedBody,
     Shape,
     encode_request,
     parse_response,
     request_shape,
     schema_versions,
 )
+from drumlin.wire.schema.declaration import Message
 
 _logger = logging.getLogger(__name__)
 
@@ -57,7 +59,7 @@ _LOOK_AGAIN_S: Final = 0.002
 _LIFETIME_MAX_S: Final = 30 * 86400.0
 
 #: Builds a request in the negotiated version.
-RequestBuilder = Callable[[Shape], Any]
+RequestBuilder = Callable[[Shape], Message | EncodedBody]
 #: Given the version, reads a whole response frame.
 ResponseParser = Callable[[int, memoryview], Any]
 

@@ -28,6 +28,8 @@ from drumlin.wire.by_hand.fetch_response import (
 )
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from drumlin.wire.schema.declaration import Message
 
 _CONSUMER: Final = -1
 
@@ -52,21 +54,19 @@ async def fetch(
         PeerError: no answer.
     """
 
-    def build(shape: Shape) -> object:
-        wanted = shape(
-            "FetchPartition",
+    def build(_: Shape) -> Message:
+        wanted = FetchPartition(
             partition=partition,
             fetch_offset=offset,
             partition_max_bytes=max_bytes,
         )
-        return shape(
-            "FetchRequest",
+        return FetchRequest(
             replica_id=_CONSUMER,
             max_wait=timedelta(milliseconds=max_wait_ms),
             min_bytes=1,
             max_bytes=max_bytes,
             isolation_level=ISOLATION_LEVELS[isolation],
-            topics=(shape("FetchTopic", topic=topic, partitions=(wanted,)),),
+            topics=(FetchTopic(topic=topic, partitions=(wanted,)),),
             forgotten_topics_data=(),
             rack_id=rack,
         )

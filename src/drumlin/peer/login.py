@@ -16,9 +16,12 @@ from drumlin.peer.security.access import Access
 from drumlin.peer.security.exchanges import Exchange
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.sasl_authenticate import SaslAuthenticateRequest
+from drumlin.wire.protocol.sasl_handshake import SaslHandshakeRequest
+from drumlin.wire.schema.declaration import Message
 
 #: Sends a request ahead of all others and waits for the answer.
-Ask = Callable[[str, Callable[[Shape], Any]], Awaitable[Any]]
+Ask = Callable[[str, Callable[[Shape], Message]], Awaitable[Any]]
 
 
 async def log_in(ask: Ask, access: Access, exchange: Exchange, where: str) -> float:
@@ -44,12 +47,12 @@ async def log_in(ask: Ask, access: Access, exchange: Exchange, where: str) -> fl
     return lifetime_s
 
 
-def _handshake(mechanism: str, shape: Shape) -> Any:
-    return shape("SaslHandshakeRequest", mechanism=mechanism)
+def _handshake(mechanism: str, _: Shape) -> Message:
+    return SaslHandshakeRequest(mechanism=mechanism)
 
 
-def _authenticate(message: bytes, shape: Shape) -> Any:
-    return shape("SaslAuthenticateRequest", auth_bytes=message)
+def _authenticate(message: bytes, _: Shape) -> Message:
+    return SaslAuthenticateRequest(auth_bytes=message)
 
 
 def _check_handshake(response: Any, mechanism: str, where: str) -> None:

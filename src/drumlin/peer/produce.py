@@ -19,6 +19,8 @@ from drumlin.peer.rights import refusal
 from drumlin.records.batch.batch import Buffer
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from drumlin.wire.schema.declaration import Message
 
 # From version 13 on, topics are named by id.
 _VERSION_MAX: Final = 12
@@ -83,17 +85,16 @@ def send_batch(
 
 
 def _request(settings: _RequestSettings, batches: Mapping[_Place, Buffer]) -> RequestBuilder:
-    def build(shape: Shape) -> object:
+    def build(_: Shape) -> Message:
         by_topic: dict[str, list[Any]] = {}
         for (topic, partition), batch in batches.items():
-            data = shape("PartitionProduceData", index=partition, records=batch)
+            data = PartitionProduceData(index=partition, records=batch)
             by_topic.setdefault(topic, []).append(data)
         topics = (
-            shape("TopicProduceData", name=topic, partition_data=tuple(each))
+            TopicProduceData(name=topic, partition_data=tuple(each))
             for topic, each in by_topic.items()
         )
-        return shape(
-            "ProduceRequest",
+        return ProduceRequest(
             transactional_id=settings.transactional_id,
             acks=settings.acks,
             timeout=timedelta(milliseconds=settings.timeout_ms),
@@ -204,13 +205,13 @@ def produced(answer: Any, topic: str, partition: int) -> Produced:
     return Produced(
         answer.base_offset,
         -1 if time is None else int(time.timestamp() * 1000),
-        getattr(answer, "log_start_offset", -1),
+        answer.log_start_offset,
     )
 
 
 def _complaint(answer: Any, topic: str, partition: int) -> str:
-    errors: Sequence[Any] = getattr(answer, "record_errors", ())
-    message = getattr(answer, "error_message", None) or ""
+    errors: Sequence[Any] = answer.record_errors
+    message = answer.error_message or ""
     details = [
         f"record {each.batch_index}: {each.batch_index_error_message}"
         for each in errors

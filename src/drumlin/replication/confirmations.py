@@ -8,42 +8,53 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
+#: Called once, with what has gone wrong. That is in the midst of a change of the partition: it must
+#: only note it, and leave what follows to another moment.
+Told = Callable[[KafkaError | None], object]
+
 
 class Confirmations:
-    """The waiting futures of one partition, by the end offset that each waits for."""
+    """Those of one partition, in the order of the offsets that they wait for."""
 
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        #: End offsets ascend strictly: waiters for the same one share a future.
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[int, list[Told]]] = deque()
 
-    def up_to(self, end_offset: int) -> asyncio.Future[None]:
-        """A future that completes at this high watermark, or fails with `KafkaError`.
+    def tell(self, end_offset: int, told: Told) -> None:
+        """Call `told` once the high watermark has come to `end_offset`, or never will.
 
-        Calls must pass ascending offsets. Waiters for the same offset share a future, so each of
-        them must shield it.
+        Offsets are asked for in ascending order.
         """
         waiting = self._waiting
         if waiting and waiting[-1][0] == end_offset:
-            return waiting[-1][1]
+            waiting[-1][1].append(told)
+        else:
+            waiting.append((end_offset, [told]))
+
+    def up_to(self, end_offset: int) -> asyncio.Future[None]:
+        """Likewise a future, which fails with `KafkaError`."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting.append((end_offset, future))
+        self.tell(end_offset, partial(_settle, future))
         return future
 
     def reached(self, high_watermark: int) -> None:
         """Complete the futures up to `high_watermark`, which enough in-sync replicas have."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
-            _settle(waiting.popleft()[1], None)
+            for told in waiting.popleft()[1]:
+                told(None)
 
     def fail(self, code: ErrorCode) -> None:
         """Fail every waiter: leadership was lost, or there are too few in-sync replicas."""
         while self._waiting:
-            _settle(self._waiting.popleft()[1], KafkaError(code))
+            for told in self._waiting.popleft()[1]:
+                told(KafkaError(code))
 
 
 def _settle(future: asyncio.Future[None], error: KafkaError | None) -> None:

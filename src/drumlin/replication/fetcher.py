@@ -17,7 +17,6 @@ from drumlin.peer.follower_fetch import Limits, Replica, encode_fetch
 from drumlin.peer.peer_error import PeerError
 from drumlin.replication.followed_partitions import Followed, FollowedPartitions, FollowerContext
 from drumlin.replication.leaders_offsets import leaders_offsets
-from drumlin.turns import Pace
 from drumlin.wire.by_hand.fetch_response import parse_fetch_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
@@ -215,7 +214,7 @@ class LeaderFetcher:
         if response.error_code is not ErrorCode.none:
             raise KafkaError(response.error_code, "the leader refuses the fetch")
         self._session.answered(request, response.session_id)
-        pace, some_records = Pace(), None
+        some_records = None
         out_of_range: list[tuple[Followed, Position, int]] = []
         for topic in response.topics:
             for answer in topic.partitions:
@@ -228,7 +227,7 @@ class LeaderFetcher:
                 if answer.error_code is ErrorCode.offset_out_of_range:
                     out_of_range.append((followed, asked, answer.high_watermark))
                 else:
-                    await self._followed.take(followed, asked, answer, pace)
+                    await self._followed.take(followed, asked, answer)
         if some_records is not None:
             connection.give_back(some_records)
         if out_of_range:

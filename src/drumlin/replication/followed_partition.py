@@ -30,12 +30,12 @@ from drumlin.storage.directory.log_directory import storage_error
 from drumlin.storage.log.log_state import Refetch
 from drumlin.storage.log.truncation import Truncation
 from drumlin.storage.replacement.log_copy import ChangeOver, LogCopy
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.storage.log.partition_log import PartitionLog
     from drumlin.storage.replacement.log_copy import LogChange
-    from drumlin.turns import Work
     from drumlin.wire.by_hand.fetch_response import PartitionFetch
 
 _logger = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ class FollowedPartition(Replica):
 
     # -- what the leader answers -------------------------------------------------------
 
-    def take(self, asked: Position, answer: PartitionFetch, now_ms: int) -> Work[LogChange | None]:
+    async def take(self, asked: Position, answer: PartitionFetch, now_ms: int) -> LogChange | None:
         """Apply an answer without an error, in steps.
 
         The answer is dropped if the position has changed by other means, which may happen while
@@ -176,13 +176,13 @@ class FollowedPartition(Replica):
         if answer.diverging is not None and answer.diverging.end_offset >= 0:
             return self._agree(answer.diverging, answer)
         if self._copy is not None:
-            return (yield from self._take_beside(self._copy, answer, now_ms))
+            return await self._take_beside(self._copy, answer, now_ms)
         refetch = self._refetch
         if refetch is not None:
             return self._fetch_anew(refetch, answer.high_watermark)
         stable_before, interruptions = self.last_stable_offset, self._interruptions
         try:
-            yield from self._append(self.log, answer, asked.leader_epoch, now_ms)
+            await self._append(self.log, answer, asked.leader_epoch, now_ms)
         except KafkaError:  # consumers of this replica wait for the batches before the bad one
             self._take_marks(answer, stable_before)
             raise
@@ -190,16 +190,16 @@ class FollowedPartition(Replica):
             self._take_marks(answer, stable_before)
         return None
 
-    def _take_beside(
+    async def _take_beside(
         self, copy: LogCopy, answer: PartitionFetch, now_ms: int
-    ) -> Work[LogChange | None]:
+    ) -> LogChange | None:
         """Apply an answer to the copy, which has no readers yet."""
         interruptions, log = self._interruptions, copy.log
         needed = max(copy.goal, answer.high_watermark)
         try:
             if not copy.has_room_for(len(answer.records)):
                 raise storage_error(f"no room for a second log of {self.name}")
-            yield from self._append(log, answer, self.leader_epoch, now_ms)
+            await self._append(log, answer, self.leader_epoch, now_ms)
         except KafkaError as error:
             if error.code is ErrorCode.kafka_storage_error and self._copy is copy:
                 if log.log_directory.is_online:
@@ -220,9 +220,9 @@ class FollowedPartition(Replica):
         self._truncation = ChangeOver(self.log, copy)
         return self._truncation
 
-    def _append(
+    async def _append(
         self, log: PartitionLog, answer: PartitionFetch, leader_epoch: int, now_ms: int
-    ) -> Work[None]:
+    ) -> None:
         records, interruptions = answer.records, self._interruptions
         if max(answer.log_start_offset, log.log_start_offset) >= log.log_end_offset:
             self._make_room_before(log, records)
@@ -233,7 +233,7 @@ class FollowedPartition(Replica):
                 self._withheld_bytes += end - position
                 self._withheld_stable_bytes += end - position
             if end < len(records):
-                yield
+                await give_way()
                 if self._interruptions != interruptions:
                     return
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from drumlin.replication.leaders_offsets import LeadersOffsets
     from drumlin.replication.throttle import Throttle
     from drumlin.storage.replacement.log_copy import LogChange
-    from drumlin.turns import Pace, Work
     from drumlin.wire.by_hand.fetch_response import PartitionFetch
 
 T = TypeVar("T")
@@ -154,15 +153,13 @@ class FollowedPartitions:
 
     # -- answers -----------------------------------------------------------------------
 
-    async def take(
-        self, followed: Followed, asked: Position, answer: PartitionFetch, pace: Pace
-    ) -> None:
+    async def take(self, followed: Followed, asked: Position, answer: PartitionFetch) -> None:
         """Apply the leader's answer for one partition."""
         try:
             if answer.error_code is not ErrorCode.none:
                 raise KafkaError(answer.error_code, _refusal(answer))
-            work = followed.partition.take(asked, answer, self._context.clock.wall_ms())
-            truncation = await _in_turns(work, pace)
+            now_ms = self._context.clock.wall_ms()
+            truncation = await followed.partition.take(asked, answer, now_ms)
         except Exception as error:  # noqa: BLE001  the other partitions must not stop
             self._pause(followed, error)
         else:
@@ -297,14 +294,3 @@ def _refusal(answer: PartitionFetch) -> str:
         f"the leader refuses the fetch, and names broker {leader.node_id} as leader in epoch "
         f"{leader.epoch}"
     )
-
-
-async def _in_turns(work: Work[T], pace: Pace) -> T:
-    """Run `work` to its end, giving way to other work in between."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        await pace.give_way()

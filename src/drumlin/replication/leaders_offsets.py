@@ -10,6 +10,12 @@ from drumlin.peer.connection import BrokerConnection, RequestBuilder
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from drumlin.wire.schema.declaration import Message
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -53,22 +59,20 @@ def _ask(connection: BrokerConnection, build: RequestBuilder) -> asyncio.Future[
 def _asking(
     node_id: int, partitions: Sequence[FollowedPartition], timestamp: int
 ) -> RequestBuilder:
-    def build(shape: Shape) -> object:
+    def build(_: Shape) -> Message:
         topics: dict[str, list[Any]] = {}
         for each in partitions:
-            wanted = shape(
-                "ListOffsetsPartition",
+            wanted = ListOffsetsPartition(
                 partition_index=each.index,
                 current_leader_epoch=each.leader_epoch,
                 timestamp=timestamp,
             )
             topics.setdefault(each.topic, []).append(wanted)
-        return shape(
-            "ListOffsetsRequest",
+        return ListOffsetsRequest(
             replica_id=node_id,
             isolation_level=_READ_UNCOMMITTED,
             topics=tuple(
-                shape("ListOffsetsTopic", name=name, partitions=tuple(wanted))
+                ListOffsetsTopic(name=name, partitions=tuple(wanted))
                 for name, wanted in topics.items()
             ),
         )

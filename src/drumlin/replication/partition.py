@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from drumlin.replication.confirmations import Confirmations
+from drumlin.replication.confirmations import Confirmations, Told
 from drumlin.replication.isr import InSyncReplicas, IsAlive
 from drumlin.replication.replica import Replica
 from drumlin.storage.producers.control_records import encode_marker
@@ -336,6 +336,10 @@ class Partition(Replica):
         """
         return self._confirmations.up_to(self.log.log_end_offset)
 
+    def when_replicated(self, told: Told) -> None:
+        """Likewise have `told` called, in the midst of the change that makes it so."""
+        self._confirmations.tell(self.log.log_end_offset, told)
+
     def confirm(self) -> asyncio.Future[None]:
         """Done once what is appended by now is safe; it fails as `replicated`, or as a flush."""
         return self._context.confirm(self)
@@ -407,10 +411,8 @@ class Partition(Replica):
             self._check_enough_replicas()
         limit = self.log.config.max_message_bytes
         if len(batch) + reserve_bytes > limit:
-            raise KafkaError(
-                ErrorCode.message_too_large,
-                f"a batch of {len(batch)} bytes for {self.log.name}; max.message.bytes is {limit}",
-            )
+            message = f"a batch of {len(batch)} bytes; max.message.bytes of {self.name} is {limit}"
+            raise KafkaError(ErrorCode.message_too_large, message)
         result = self.log.append_internal(
             memoryview(batch), self.leader_epoch, now_ms, verification=verification
         )
@@ -452,11 +454,9 @@ class Partition(Replica):
 
     def _check_enough_replicas(self) -> None:
         if self.is_under_min_isr:
-            raise KafkaError(
-                ErrorCode.not_enough_replicas,
-                f"{self.name} has {self.isr_size} in-sync replicas, "
-                f"and min.insync.replicas asks for {self._needed_replicas()}",
-            )
+            needed = self._needed_replicas()
+            message = f"{self.name} has {self.isr_size} in-sync replicas; {needed} are needed"
+            raise KafkaError(ErrorCode.not_enough_replicas, message)
 
     def delete_records_before(self, offset: int) -> None:
         """Advance the log start offset; -1 means the high watermark. Followers do the same later.

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from drumlin.replication.partition import Partition
 from drumlin.replication.replica import NO_LEADER_EPOCH
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class PartitionRegistry:
             _forget(self._by_id, partition.topic_id.bytes, index)
             partition.close()
 
-    def clear(self) -> Work[None]:
+    async def clear(self) -> None:
         """Remove all led partitions when the broker stops: after the first step it leads none."""
         partitions, self._partitions = self._partitions, {}
         by_name, self._by_name = self._by_name, {}
@@ -116,7 +116,7 @@ class PartitionRegistry:
             _forget(by_name, partition.topic.encode(), partition.index)
             _forget(by_id, partition.topic_id.bytes, partition.index)
             partition.close()
-            yield
+            await give_way()
 
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))

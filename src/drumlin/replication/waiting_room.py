@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 
 
 class Watcher(Protocol):
@@ -155,11 +155,10 @@ class Stay:
 
     async def leave_in_turns(self) -> None:
         """Leave all rooms, of which there may be thousands."""
-        pace = Pace()
         try:
             while self._rooms:
                 self._rooms.pop().leave(self._waiter)
-                await pace.give_way()
+                await give_way()
         finally:  # after a cancellation the others are left at once
             self.leave()
 

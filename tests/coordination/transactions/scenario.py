@@ -36,7 +36,6 @@ from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.coordination.transactions.transaction import Producer
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.metadata.store.store import ProducerIdBlock
-from drumlin.turns import Turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _TURNS = 30
@@ -266,7 +265,6 @@ class Scenario:
             self.write_markers,
             lambda *partition: partition not in self.gone | self.unheard,
             self.partition_count,
-            Turns(),
         )
 
     async def _start(self) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from coordination.memory_log import MESSAGE_BYTES_MAX, MemoryLog
 from coordination.transactions.settings import TransactionSettings
-from drumlin import turns
 from drumlin.clock import ManualClock
 from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.shards.state_partitions import partition_for
@@ -25,8 +24,8 @@ from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Producer
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.metadata.store.store import ProducerIdBlock
-from drumlin.turns import Turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from rig.turn_lengths import single_steps
 from rig.waiting import eventually
 
 TIMEOUT_MS = 60_000
@@ -87,7 +86,6 @@ class Cluster:
             self.write_markers,
             lambda topic, index: True,
             nothing_is_gone,
-            Turns(),
         )
         return made
 
@@ -269,7 +267,7 @@ def test_very_many_partitions_are_told_in_turns(kept: int, monkeypatch: pytest.M
         producer = await coordinator.init_producer("x", TIMEOUT_MS, None)
         await coordinator.add_partitions("x", *producer, partitions)
         cluster.refused = set(partitions[:kept])
-        monkeypatch.setattr(turns, "TURN_S", 0)
+        single_steps(monkeypatch)
         await coordinator.end("x", producer, is_commit=True, client_version=2)
         passed = 0
         while coordinator.describe("x").state is not TransactionState.COMPLETE_COMMIT:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.apis.served import SERVED
 from drumlin.storage.files.files import NO_DESCRIPTOR
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.messages import API_KEYS, prepare
 
 if TYPE_CHECKING:
@@ -78,10 +78,9 @@ class FirstUse:
         except Exception:  # noqa: BLE001  dispatching it will meet the error too
             _log.exception("%s v%d cannot be prepared", api, version)
         self._prepared.add(start)
-        pace = Pace()
         for go_on in self._waiting.pop(start):
             go_on()  # may start several requests: a thousand of them are no single turn
-            await pace.give_way()
+            await give_way()
 
     async def _is_made(self, api: str, version: int) -> bool:
         """Whether all is there; not while no file can be opened, which passes."""

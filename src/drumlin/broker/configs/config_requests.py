@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from drumlin.broker.configs.config_changes import tell_without_effect
-from drumlin.turns import Work, side_by_side
+from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -27,16 +27,15 @@ R = TypeVar("R", bound="Replaced | Changed")
 _KEYS_MAX: Final = 2_000
 
 
-def _counted(resources: Iterable[R]) -> Work[Counter[tuple[int, str]]]:
+async def _counted(resources: Iterable[R]) -> Counter[tuple[int, str]]:
     named: Counter[tuple[int, str]] = Counter()
     for each in resources:
         named[each.resource_type, each.resource_name] += 1
-        yield
+        await give_way()
     return named
 
 
 async def answer_each(
-    broker: BrokerData,
     resources: Sequence[R],
     shape: Shape,
     alter: Callable[[R], Awaitable[None]],
@@ -45,7 +44,7 @@ async def answer_each(
 
     A `KafkaError` of `alter` becomes the error of its resource.
     """
-    named = await broker.turns.run(_counted(resources))
+    named = await _counted(resources)
 
     async def answer(wanted: R) -> Any:
         error: KafkaError | None = None

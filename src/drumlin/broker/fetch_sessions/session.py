@@ -16,7 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
 from drumlin.broker.fetch_sessions.partition_read import has_records
-from drumlin.turns import Work
+from drumlin.turns import give_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -136,11 +136,11 @@ class Session:
         """The number of partitions; overlong topic names count as partitions of the same memory."""
         return self._size + self._long_names
 
-    def follow(
+    async def follow(
         self,
         topics: Sequence[tuple[bytes, Sequence[Wanted]]],
         forgotten: Sequence[tuple[bytes, Sequence[int]]],
-    ) -> Work[None]:
+    ) -> None:
         """Apply a request: added partitions, changed offsets, forgotten partitions."""
         steps = 0
         changed: list[Watched] = []
@@ -165,7 +165,7 @@ class Session:
                     changed.append(watched)
                 steps += 1
                 if steps % _STEP == 0:
-                    yield  # both dicts grow now and then, which takes long: not in the same turn
+                    await give_way()  # both dicts grow now and then: not in the same turn
                     self._look_at(changed)
         self._look_at(changed)
         for topic, indexes in forgotten:
@@ -173,7 +173,7 @@ class Session:
                 self._forget(topic, index)
                 steps += 1
                 if steps % _STEP == 0:
-                    yield
+                    await give_way()
 
     def _look_at(self, changed: list[Watched]) -> None:
         for watched in changed:
@@ -196,7 +196,7 @@ class Session:
         """Whether any partition may have news that its watcher did not see."""
         return for_stable != self.for_stable or log_dirs != self._log_dirs
 
-    def look_through(self, log_dirs: list[OSError | None], *, for_stable: bool) -> Work[None]:
+    async def look_through(self, log_dirs: list[OSError | None], *, for_stable: bool) -> None:
         """Mark all partitions to be examined, for these log dirs and this isolation level."""
         self._log_dirs, self.for_stable = log_dirs, for_stable
         steps = 0
@@ -206,7 +206,7 @@ class Session:
                 self.dirty[watched] = None
                 steps += 1
                 if steps % _STEP == 0:
-                    yield
+                    await give_way()
 
     def to_the_back(self, watched: Watched) -> None:
         """It gave records: all others have their turn before its next one."""
@@ -219,7 +219,7 @@ class Session:
         if not self.dirty:
             self.dirty = {}  # a dict never shrinks
 
-    def leave_all(self) -> Work[None]:
+    async def leave_all(self) -> None:
         """End the session: stop watching all partitions."""
         self.dirty = {}
         while self._topics:
@@ -230,4 +230,4 @@ class Session:
                 self.dirty = {}
                 self._size -= 1
                 if self._size % _STEP == 0:
-                    yield
+                    await give_way()

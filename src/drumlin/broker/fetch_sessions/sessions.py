@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from drumlin.broker.fetch_sessions.session import Session
 from drumlin.clock import Clock
-from drumlin.turns import Work, to_end
+from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 NO_SESSION: Final = 0
@@ -35,13 +35,13 @@ class FetchSessions:
         self,
         max_sessions: int,
         clock: Clock,
-        in_turns: Callable[[Work[None]], object] = to_end,
+        spawn: Callable[[Coroutine[Any, Any, None]], object] = to_end,
         max_partitions: int = _PARTITIONS_MAX,
     ) -> None:
         self._max_sessions = max_sessions
         self._max_partitions = max_partitions
         self._clock = clock
-        self._in_turns = in_turns
+        self._spawn = spawn
         self._sessions: dict[int, Session] = {}  # least recently used first
         self._partition_count = 0
         #: Held by requests that are being read in a thread.
@@ -151,7 +151,7 @@ class FetchSessions:
     def _let_go(self, session: Session) -> None:
         work = session.leave_all()
         if len(session) > _SMALL:
-            self._in_turns(work)
+            self._spawn(work)
         else:
             to_end(work)
 

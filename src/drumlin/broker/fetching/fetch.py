@@ -3,7 +3,7 @@
 An ordinary fetch is answered without a task, in the turn in which the request came, or in which
 the records that it waited for were appended. What takes longer continues in a task:
 
-- partitions in great number are read, and their answers written, turn by turn;
+- partitions in great number are read, and their answers written, giving way;
 - finding a batch needs the disk: a thread looks, one partition at a time;
 - pages that are not in memory are read in a thread first, so a cold read stalls no other client.
 
@@ -21,10 +21,10 @@ from drumlin.broker.fetch_sessions.partition_read import (
     has_records,
     missing_partition,
 )
-from drumlin.broker.loop.later import Later, Parts
+from drumlin.broker.loop.later import Later, LaterParts, Parts, begun
 from drumlin.broker.parts.leader_hints import MISLED, current_leader, endpoints_of
 from drumlin.config.broker import RACK_AWARE_SELECTOR
-from drumlin.turns import Pace, Work, first_turn_ends_at, let_go, one_turn
+from drumlin.turns import give_way
 from drumlin.wire.by_hand.fetch_answer import failed, fetch_answers
 from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 
@@ -46,7 +46,6 @@ _FOLLOWERS_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 #: Partitions in a step of the work, between two of which others may have their turn.
 STEP: Final = 32
-_FREED_AT_ONCE_MAX: Final = 1000
 #: Records that are read where others are only looked for in memory, as they are about to be sent.
 _KEPT_BYTES_MAX: Final = 8 * 1024
 
@@ -55,6 +54,7 @@ class Fetch:
     """What fetches with and without a session have in common. Used for one request, once."""
 
     __slots__ = (
+        "_going_on",
         "_is_large",
         "_is_last",
         "_is_over",
@@ -63,8 +63,6 @@ class Fetch:
         "_leaders",
         "_max_bytes",
         "_min_bytes",
-        "_size",
-        "_task",
         "_timer",
         "_was_woken",
         "answers",
@@ -78,12 +76,10 @@ class Fetch:
         "writer",
     )
 
-    def __init__(self, context: RequestContext, request: FetchRequest, size: int) -> None:
-        """`size`: how many partitions the request names or forgets."""
+    def __init__(self, context: RequestContext, request: FetchRequest) -> None:
         broker = self.broker = context.broker
         self.context = context
         self.request = request
-        self._size = max(size, len(request.topics), len(request.forgotten))
         version = context.header.api_version
         self.by_id = version >= _TOPIC_IDS_FROM
         self.writer = fetch_answers(version)
@@ -96,9 +92,9 @@ class Fetch:
         self._is_last = False  # it has waited, and answers with what there is
         self._is_over = False
         self._is_waiting = False
-        self._later: Later | None = None
+        self._later: LaterParts | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._going_on: LaterParts | None = None  # a task
 
     # -- where the partitions are ------------------------------------------------------
 
@@ -177,12 +173,8 @@ class Fetch:
         """Whether the next pass may take longer than a turn."""
         raise NotImplementedError
 
-    def prepare(self) -> Work[None]:
+    async def prepare(self) -> None:
         """Prepare a pass over the partitions."""
-        raise NotImplementedError
-
-    def prepare_now(self) -> None:
-        """Like `prepare`, at once, if there is little to do."""
         raise NotImplementedError
 
     def amount(self) -> int:
@@ -213,7 +205,7 @@ class Fetch:
         """Replace the answer read before."""
         raise NotImplementedError
 
-    def enter(self, needed: int) -> Work[None]:
+    async def enter(self, needed: int) -> None:
         """Have `wake` called when `needed` more bytes can be read, or there is something else."""
         raise NotImplementedError
 
@@ -221,12 +213,8 @@ class Fetch:
         """Stop waiting."""
         raise NotImplementedError
 
-    def write(self) -> Work[Parts]:
+    async def write(self) -> Parts:
         """The response."""
-        raise NotImplementedError
-
-    def write_now(self) -> Parts:
-        """The same at once."""
         raise NotImplementedError
 
     def over(self, *, is_answered: bool) -> None:
@@ -234,7 +222,7 @@ class Fetch:
 
     # -- the way ------------------------------------------------------------------------
 
-    def start(self, later: Later | None = None) -> Parts | Later:
+    def start(self, later: LaterParts | None = None) -> Parts | LaterParts:
         """Read, and answer if that is all; if a task goes on, or it waits, a `Later` is returned.
 
         It is the one given, if there is one already.
@@ -250,75 +238,84 @@ class Fetch:
         )
         self.answers = []
         try:
-            self._is_large = self.is_next_large()
-            if self._is_large:
-                parts = self._after_reading() if self._read_for_a_turn() else None
-            else:
-                self.prepare_now()
-                try:
-                    self.read_some(self.amount())
-                except BlockingIOError:
-                    self._go_on_in_task(None)
-                    parts = None
-                else:
-                    parts = self._after_reading()
+            answered = begun(self._answer_or_wait(), lets_pass=True)
         except BaseException:
             self.release()
             self.end(is_answered=False)
             raise
-        if parts is not None:
+        if isinstance(answered, Later):
+            self._going_on = answered
+            answered.when_settled(self._gone_on)
+        elif answered is not None:
             self.end()
-            return parts
+            return answered
         return self.later(later)
 
-    def later(self, later: Later | None = None) -> Later:
+    def later(self, later: LaterParts | None = None) -> LaterParts:
         """What the answer is going to settle: the one given, if there is one already."""
         self._later = later or Later(lets_pass=True, give_up=self.give_up)
         return self._later
 
-    def _read_for_a_turn(self) -> bool:
-        """Read very many partitions; False if a task goes on."""
-        work = self._read_all()
-        finished = one_turn(work, first_turn_ends_at(asyncio.get_running_loop()))
-        if finished is not None and finished.result:
-            return True
-        self._go_on_in_task(None if finished else work)
-        return False
+    def _gone_on(self, answered: LaterParts) -> None:
+        self._going_on = None
+        try:
+            parts = answered.result()
+        except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
+            self.fail(error)
+        else:
+            if parts is not None:
+                self._settle(parts)
 
-    def _read_all(self) -> Work[bool]:
-        """Read on; False where the next partition needs the disk."""
-        if not self.answers:
-            yield from self.prepare()
+    async def _answer_or_wait(self) -> Parts | None:
+        """The answer; None if it is not enough, and more is waited for."""
+        self._is_large = self.is_next_large()
+        await self.prepare()
+        if self._is_large:
+            await self._read_all()
+        else:
+            try:
+                self.read_some(self.amount())
+            except BlockingIOError:
+                await self._look_in_thread()
+                await self._read_all()
+        if not self._is_enough():
+            await self._begin_to_wait()
+            return None
+        await self._warm()
+        return await self.write()
+
+    async def _read_all(self) -> None:
         while len(self.answers) < self.amount():
             try:
                 self.read_some(STEP)
             except BlockingIOError:
-                return False
-            yield
-        return True
+                await self._look_in_thread()
+            await give_way()
 
-    def _after_reading(self) -> Parts | None:
-        if not self._is_enough():
-            if self._is_large:
-                self._go_on_in_task(None)
-                return None
-            for _ in self._begin_to_wait():
-                pass
-            return None
+    async def _look_in_thread(self) -> None:
+        """The next partition needs the disk."""
+        try:
+            partition, wanted = self.wanted_next()
+        except KafkaError:
+            return  # as the next look will find
+        answer = await self.broker.threads.reading(_look, self.reading, partition, wanted)
+        self.reading.take(answer)
+        self.put_cold(answer)
+
+    async def _warm(self) -> None:
+        """Read into memory all that is to be sent."""
         are_few = self.reading.read_bytes <= _KEPT_BYTES_MAX
-        for answer in self.answers:
-            if has_records(answer) and not (answer[5].keep if are_few else answer[5].is_resident)():
-                self._go_on_in_task(None)
-                return None
-        if not self._is_large:
-            return self.write_now()
-        writing = self.write()
-        finished = one_turn(writing, first_turn_ends_at(asyncio.get_running_loop()))
-        if finished is None:
-            self._go_on_in_task(None, writing)
-            return None
-        parts: Parts = finished.result
-        return parts
+        for number, answer in enumerate(self.answers):
+            if number % STEP == STEP - 1:
+                await give_way()
+            records = answer[5]
+            if not has_records(answer) or (records.keep if are_few else records.is_resident)():
+                continue
+            try:
+                await self.broker.threads.reading(records.prefetch)
+            except KafkaError as error:
+                records.release()
+                self.replace(number, failed(error.code))
 
     def _is_enough(self) -> bool:
         """Whether to answer now: enough is there, something is wrong, or waiting is futile."""
@@ -338,9 +335,9 @@ class Fetch:
 
     # -- waiting ------------------------------------------------------------------------
 
-    def _begin_to_wait(self) -> Work[None]:
+    async def _begin_to_wait(self) -> None:
         self.release()  # what is read when it is woken begins with this
-        yield from self.enter(self._min_bytes - self.reading.read_bytes)
+        await self.enter(self._min_bytes - self.reading.read_bytes)
         self._is_waiting = True
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self.request.max_wait_ms / 1000, self.wake)
@@ -374,51 +371,6 @@ class Fetch:
         if not isinstance(parts, Later):
             self._settle(parts)
 
-    # -- what takes longer --------------------------------------------------------------
-
-    def _go_on_in_task(self, work: Work[bool] | None, writing: Work[Parts] | None = None) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._finish(work, writing))
-
-    async def _finish(self, work: Work[bool] | None, writing: Work[Parts] | None) -> None:
-        try:
-            if writing is None:
-                await self._finish_reading(work)
-                if not self._is_enough():
-                    await self.broker.turns.run(self._begin_to_wait())
-                    return
-                await self._warm()
-                writing = self.write()
-            parts = await self.broker.turns.run(writing)
-        except Exception as error:  # noqa: BLE001  as above
-            self.fail(error)
-        else:
-            self._settle(parts)
-
-    async def _finish_reading(self, work: Work[bool] | None) -> None:
-        while not await self.broker.turns.run(work or self._read_all()):
-            work = None
-            try:
-                partition, wanted = self.wanted_next()
-            except KafkaError:
-                continue  # as the next look will find
-            answer = await self.broker.threads.reading(_look, self.reading, partition, wanted)
-            self.reading.take(answer)
-            self.put_cold(answer)
-
-    async def _warm(self) -> None:
-        """Read into memory all that is to be sent."""
-        pace = Pace()
-        for number, answer in enumerate(self.answers):
-            await pace.give_way()
-            records = answer[5]
-            if not has_records(answer) or records.is_resident():
-                continue
-            try:
-                await self.broker.threads.reading(records.prefetch)
-            except KafkaError as error:
-                records.release()
-                self.replace(number, failed(error.code))
-
     # -- the end ------------------------------------------------------------------------
 
     def release(self) -> None:
@@ -433,23 +385,21 @@ class Fetch:
             return
         if self._timer is not None:
             self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None  # what cancels it holds all that it had in hand
+        if self._going_on is not None:
+            self._going_on.cancel()
+            self._going_on = None  # what cancels it holds all that it had in hand
         self._is_waiting = False
         self.leave()
         self.end(is_answered=False)
 
     def end(self, *, is_answered: bool = True) -> None:
-        """End the fetch. Large things are freed in turns."""
+        """End the fetch."""
         if not self._is_over:
             self._is_over = True
             self.over(is_answered=is_answered)
             # Slices that are not sent are closed by their last user: perhaps a thread
             # that still reads one.
-            answers, self.answers = self.answers, []
-            if max(len(answers), self._size) > _FREED_AT_ONCE_MAX:
-                self.broker.turns.start(_forget(answers, self.request))
+            self.answers = []
 
     def _settle(self, parts: Parts | None, error: Exception | None = None) -> None:
         self.end()
@@ -474,14 +424,6 @@ class Fetch:
             self._settle(None, MalformedMessage(f"fetch v{header.api_version} failed: {error}"))
         else:
             self._settle(self.writer.frame(header.correlation_id, 0, [], error=code.value))
-
-
-def _forget(answers: list[Answer], request: FetchRequest) -> Work[None]:
-    yield from let_go(answers)
-    for _, parts in request.topics:
-        yield
-        yield from let_go(parts)
-    yield from let_go(request.topics, request.forgotten)
 
 
 def _look(reading: PartitionRead, partition: Replica, wanted: Wanted) -> Answer:

@@ -15,7 +15,7 @@ from drumlin.broker.fetch_sessions.partition_read import has_records, sent_to_fo
 from drumlin.broker.fetch_sessions.sessions import NO_SESSION
 from drumlin.broker.fetching.fetch import STEP, Fetch
 from drumlin.broker.loop.garbage import settled
-from drumlin.turns import Work, let_go, listed, to_end
+from drumlin.turns import give_way
 from drumlin.wire.by_hand.fetch_answer import NOTHING, Joined
 from drumlin.wire.error_codes import KafkaError
 
@@ -59,7 +59,7 @@ class SessionFetch(Fetch):
 
         request_size: how many partitions the request names or forgets.
         """
-        super().__init__(context, request, request_size)
+        super().__init__(context, request)
         self._session: Session | None = created
         self._waits_for: Session | None = None  # it is in the queue of this one
         self._is_incremental = created is None
@@ -160,26 +160,17 @@ class SessionFetch(Fetch):
         assert self._session is not None
         return self._session
 
-    def prepare(self) -> Work[None]:
+    async def prepare(self) -> None:
         session = self._the_session
         log_dirs, self._looked_through_for = self._looked_through_for, None
         if log_dirs is not None:
-            yield from session.look_through(log_dirs, for_stable=self.for_stable)
+            await session.look_through(log_dirs, for_stable=self.for_stable)
         if self._request_size:
-            yield from session.follow(self.request.topics, self.request.forgotten)
+            await session.follow(self.request.topics, self.request.forgotten)
             self._request_size = 0
             self.broker.fetch_sessions.recount(session)
             if self._is_incremental and not len(session):
                 self.broker.fetch_sessions.close(session.id)
-        self._take_items(session)
-
-    def prepare_now(self) -> None:
-        if self._request_size or self._looked_through_for is not None:
-            to_end(self.prepare())
-        else:
-            self._take_items(self._the_session)
-
-    def _take_items(self, session: Session) -> None:
         self._items = settled(list(session.dirty))
         self._gained = 0
 
@@ -254,11 +245,10 @@ class SessionFetch(Fetch):
 
     # -- waiting ------------------------------------------------------------------------
 
-    def enter(self, needed: int) -> Work[None]:
+    async def enter(self, needed: int) -> None:
         self._needed = needed
         if self._gained >= needed:
             self.wake()
-        yield from ()
 
     def leave(self) -> None:
         self._needed = 0
@@ -274,7 +264,10 @@ class SessionFetch(Fetch):
 
     # -- answering ----------------------------------------------------------------------
 
-    def write_now(self) -> Parts:
+    async def write(self) -> Parts:
+        return await self._write_in_turns() if self._is_large else self._write_at_once()
+
+    def _write_at_once(self) -> Parts:
         writer, pieces, topics = self.writer, list[Any](), 0
         for topic, news in groupby(self._news.items(), _topic_of):
             told = list(news)
@@ -288,26 +281,25 @@ class SessionFetch(Fetch):
             correlation_id, topics, pieces, session_id=session_id, endpoints=endpoints
         )
 
-    def write(self) -> Work[Parts]:
+    async def _write_in_turns(self) -> Parts:
         writer, joined = self.writer, Joined()
-        news = yield from listed(self._news.items())
+        news = list(self._news.items())
         topics = at = 0
         while at < len(news):
             topic, end = news[at][0].topic, at
             while end < len(news) and news[end][0].topic == topic:
                 end += 1
                 if end % STEP == 0:
-                    yield
+                    await give_way()
             topics += 1
             pieces: list[Any] = [writer.topic(topic, end - at)]
             for first in range(at, end, STEP):
                 self._write_some(pieces, news[first : min(end, first + STEP)])
                 joined.add(pieces)
                 pieces = []
-                yield
+                await give_way()
             joined.add([writer.topic_end])
             at = end
-        yield from let_go(news)
         correlation_id = self.context.header.correlation_id
         session_id = self._told_session_id()
         return writer.frame_of(correlation_id, topics, joined, session_id, self.endpoints())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from drumlin.broker.fetch_sessions.partition_read import sent_to_follower
 from drumlin.broker.fetching.fetch import STEP, Fetch
 from drumlin.replication.waiting_room import Waiter
-from drumlin.turns import Work, let_go
+from drumlin.turns import give_way
 from drumlin.wire.by_hand.fetch_answer import NOTHING, Joined
 from drumlin.wire.error_codes import KafkaError
 
@@ -33,7 +33,7 @@ class PlainFetch(Fetch):
 
     def __init__(self, context: RequestContext, request: FetchRequest, amount: int) -> None:
         """`amount`: how many partitions the request names."""
-        super().__init__(context, request, amount)
+        super().__init__(context, request)
         self._amount = amount
         self._items: list[tuple[bytes, Wanted]] = []
         self._rooms: list[WaitingRoom] = []
@@ -46,17 +46,17 @@ class PlainFetch(Fetch):
     def is_empty(self) -> bool:
         return not self._amount
 
-    def prepare(self) -> Work[None]:
+    async def prepare(self) -> None:
         if self._items:  # from the pass before
+            return
+        if not self._is_large:
+            topics = self.request.topics
+            self._items = [(topic, wanted) for topic, parts in topics for wanted in parts]
             return
         for topic, parts in self.request.topics:
             for first in range(0, len(parts), STEP):
                 self._items += [(topic, wanted) for wanted in parts[first : first + STEP]]
-                yield
-
-    def prepare_now(self) -> None:
-        topics = self.request.topics
-        self._items = [(topic, wanted) for topic, parts in topics for wanted in parts]
+                await give_way()
 
     def amount(self) -> int:
         return self._amount
@@ -100,13 +100,9 @@ class PlainFetch(Fetch):
     def replace(self, number: int, answer: Answer) -> None:
         self.answers[number] = answer
 
-    def over(self, *, is_answered: bool) -> None:  # noqa: ARG002
-        if self._amount > _AT_ONCE:
-            self.broker.turns.start(let_go(self._items))
-
     # -- waiting ------------------------------------------------------------------------
 
-    def enter(self, needed: int) -> Work[None]:
+    async def enter(self, needed: int) -> None:
         waiter = self._waiter = Waiter(needed, self.wake)
         for number, ((topic, wanted), answer) in enumerate(
             zip(self._items, self.answers, strict=True)
@@ -123,7 +119,7 @@ class PlainFetch(Fetch):
             ):
                 waiter.disturb()  # as it would have been, had it been there already
             if number % STEP == STEP - 1:
-                yield
+                await give_way()
 
     def leave(self) -> None:
         rooms, self._rooms = self._rooms, []
@@ -131,7 +127,7 @@ class PlainFetch(Fetch):
         if waiter is None:
             return
         if len(rooms) > _AT_ONCE:
-            self.broker.turns.start(_leave(waiter, rooms))
+            self.broker.background.spawn(_leave(waiter, rooms))
         else:
             for room in rooms:
                 room.leave(waiter)
@@ -145,7 +141,7 @@ class PlainFetch(Fetch):
             for number, wanted in enumerate(parts, at):
                 sent_to_follower(found.get(wanted[0]), self.answers[number])
 
-    def write_now(self) -> Parts:
+    def _write_at_once(self) -> Parts:
         writer, answers = self.writer, iter(self.answers)
         pieces: list[Any] = []
         topics, at = self.request.topics, 0
@@ -158,7 +154,9 @@ class PlainFetch(Fetch):
         correlation_id = self.context.header.correlation_id
         return writer.frame(correlation_id, len(topics), pieces, endpoints=self.endpoints())
 
-    def write(self) -> Work[Parts]:
+    async def write(self) -> Parts:
+        if not self._is_large:
+            return self._write_at_once()
         writer, answers = self.writer, iter(self.answers)
         joined = Joined()
         topics, at = self.request.topics, 0
@@ -171,14 +169,14 @@ class PlainFetch(Fetch):
                 writer.partitions(pieces, zip(step, answers, strict=False))
                 joined.add(pieces)
                 pieces = []
-                yield
+                await give_way()
             joined.add([writer.topic_end])
         correlation_id = self.context.header.correlation_id
         return writer.frame_of(correlation_id, len(topics), joined, endpoints=self.endpoints())
 
 
-def _leave(waiter: Waiter, rooms: list[WaitingRoom]) -> Work[None]:
+async def _leave(waiter: Waiter, rooms: list[WaitingRoom]) -> None:
     for number, room in enumerate(rooms):
         room.leave(waiter)
         if number % STEP == STEP - 1:
-            yield
+            await give_way()

@@ -11,16 +11,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.garbage import settled
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
-from drumlin.distinct import Distinct, Growing
+from drumlin.distinct import counted
 from drumlin.metadata.names import INTERNAL_TOPICS
-from drumlin.turns import Work, let_go, listed, side_by_side
+from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
@@ -47,7 +47,7 @@ async def handle(
     context: RequestContext,
     request: AddPartitionsToTxnRequest,
     shape: Shape,
-) -> AddPartitionsToTxnResponse | Work[AddPartitionsToTxnResponse]:
+) -> AddPartitionsToTxnResponse:
     if request.transactions is None:
         codes = await _add(
             context,
@@ -57,7 +57,7 @@ async def handle(
             request.v3_and_below_topics,
             client_version=CLASSIC_VERSION,
         )
-        return _respond(shape, codes)
+        return await _respond(shape, codes)
 
     async def answer(each: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         codes = await _add(
@@ -72,7 +72,7 @@ async def handle(
         return shape(
             "AddPartitionsToTxnResult",
             transactional_id=each.transactional_id,
-            topic_results=await context.broker.turns.run(_topics(shape, codes)),
+            topic_results=await _topics(shape, codes),
         )
 
     # Side by side, as each may wait for replicas.
@@ -95,8 +95,7 @@ async def _add(
     client_version: int,
     verify_only: bool = False,
 ) -> Codes:
-    turns = context.broker.turns
-    wanted, refused = await turns.run(_sort(context, topics))
+    wanted, refused = await _sort(context, topics)
     if refused:
         return refused
     codes = await context.broker.transactions.add_partitions(
@@ -107,26 +106,20 @@ async def _add(
         verify_only=verify_only,
         client_version=client_version,
     )
-    return await turns.run(listed(_told(context.version, codes)))
-
-
-def _told(
-    version: int, codes: dict[TopicPartition, ErrorCode]
-) -> Iterator[tuple[TopicPartition, ErrorCode]]:
+    told = []
     for each, code in codes.items():
-        is_unknown = code is ErrorCode.producer_fenced and version < _FENCED_FROM
-        yield each, ErrorCode.invalid_producer_epoch if is_unknown else code
+        is_unknown = code is ErrorCode.producer_fenced and context.version < _FENCED_FROM
+        told.append((each, ErrorCode.invalid_producer_epoch if is_unknown else code))
+        await give_way()
+    return told
 
 
-def _sort(
+async def _sort(
     context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic]
-) -> Work[tuple[list[TopicPartition], Codes]]:
+) -> tuple[list[TopicPartition], Codes]:
     """The partitions to add, each once; or the codes to answer if none may be added."""
     has_partition = context.broker.metadata.image.has_partition_of
-    named: Distinct[TopicPartition] = Distinct()
-    for topic in topics:
-        yield
-        yield from named.add((topic.name, index) for index in topic.partitions)
+    named = await counted((topic.name, index) for topic in topics for index in topic.partitions)
     codes: list[ErrorCode] = []
     refusal = ErrorCode.none
     for name, index in named:
@@ -138,36 +131,32 @@ def _sort(
             if refusal is ErrorCode.none:
                 refusal = code
         codes.append(code)
-        yield
-    wanted, refused = [], []
+        await give_way()
     if refusal is ErrorCode.none:
-        wanted = yield from listed(named)
-    else:
-        refused = yield from _not_added(named, codes, refusal)
-    yield from named.let_go()
-    return wanted, refused
+        return list(named), []
+    return [], await _not_added(named, codes, refusal)
 
 
-def _not_added(
+async def _not_added(
     named: Iterable[TopicPartition], codes: list[ErrorCode], refusal: ErrorCode
-) -> Work[Codes]:
+) -> Codes:
     """The codes when some partitions are refused: the others are not attempted."""
     told = []
     for each, code in zip(named, codes, strict=True):
         told.append((each, refusal if code is refusal else ErrorCode.operation_not_attempted))
-        yield
+        await give_way()
     return told
 
 
-def _respond(shape: Shape, codes: Codes) -> Work[AddPartitionsToTxnResponse]:
-    topics = yield from _topics(shape, codes)
+async def _respond(shape: Shape, codes: Codes) -> AddPartitionsToTxnResponse:
+    topics = await _topics(shape, codes)
     return shape(
         "AddPartitionsToTxnResponse", throttle_time=ZERO, results_by_topic_v3_and_below=topics
     )
 
 
-def _topics(shape: Shape, codes: Codes) -> Work[tuple[AddPartitionsToTxnTopicResult, ...]]:
-    by_topic: Growing[str, list[AddPartitionsToTxnPartitionResult]] = Growing()
+async def _topics(shape: Shape, codes: Codes) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+    by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for (topic, index), code in codes:
         by_topic.setdefault(topic, []).append(
             shape(
@@ -176,12 +165,10 @@ def _topics(shape: Shape, codes: Codes) -> Work[tuple[AddPartitionsToTxnTopicRes
                 partition_error_code=code,
             )
         )
-        yield
+        await give_way()
     topics = []
     for name, results in by_topic.items():
         told = settled(tuple(results))
         topics.append(shape("AddPartitionsToTxnTopicResult", name=name, results_by_partition=told))
-        yield
-    yield from let_go(codes)
-    yield from by_topic.let_go()
+        await give_way()
     return settled(tuple(topics))

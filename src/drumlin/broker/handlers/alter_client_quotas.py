@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.quotas import check_alteration
-from drumlin.distinct import Growing
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 _Entity = tuple[tuple[str, str | None], ...]
 
 
-def handle(
+async def handle(
     _: RequestContext, request: AlterClientQuotasRequest, shape: Shape
-) -> Work[AlterClientQuotasResponse]:
-    outcomes: Growing[_Entity, KafkaError | None] = Growing()
+) -> AlterClientQuotasResponse:
+    outcomes: dict[_Entity, KafkaError | None] = {}
     for entry in request.entries:
-        names = yield from _names(entry.entity)
+        names = await _names(entry.entity)
         entity = tuple(sorted(names.items()))
         if entity in outcomes:
             message = "an entity is named more than once"
@@ -39,22 +38,21 @@ def handle(
             continue
         outcomes[entity] = None
         try:
-            yield from check_alteration(names, entry.ops)
+            await check_alteration(names, entry.ops)
         except KafkaError as refusal:
             outcomes[entity] = refusal.with_traceback(None)  # it would refer to this very frame
     entries = []
     for entity, error in outcomes.items():
         entries.append(_entry(shape, entity, error))
-        yield
-    yield from outcomes.let_go()
+        await give_way()
     return shape("AlterClientQuotasResponse", throttle_time=ZERO, entries=tuple(entries))
 
 
-def _names(entity: tuple[Named, ...]) -> Work[dict[str, str | None]]:
+async def _names(entity: tuple[Named, ...]) -> dict[str, str | None]:
     names: dict[str, str | None] = {}
     for each in entity:
         names[each.entity_type] = each.entity_name
-        yield
+        await give_way()
     return names
 
 

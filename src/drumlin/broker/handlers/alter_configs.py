@@ -37,5 +37,5 @@ async def handle(
         alteration = replacement(broker, resource, configs)
         await alter_or_check(broker, resource, alteration, configs, request.validate_only)
 
-    responses = await answer_each(broker, request.resources, shape, alter)
+    responses = await answer_each(request.resources, shape, alter)
     return shape("AlterConfigsResponse", throttle_time=ZERO, responses=responses)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import PartitionId
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -39,7 +39,7 @@ _TOGETHER: Final = 500
 async def handle(
     context: RequestContext, request: AlterPartitionReassignmentsRequest, shape: Shape
 ) -> AlterPartitionReassignmentsResponse:
-    pace, told = Pace(), []
+    told = []
     may_change_factor: bool = getattr(request, "allow_replication_factor_change", True)
     code = ErrorCode.request_timed_out if request.timeout <= ZERO else ErrorCode.none
     for topic in request.topics:
@@ -51,10 +51,10 @@ async def handle(
             else:
                 refused = KafkaError(code)
                 results += (_result(shape, each.partition_index, refused) for each in some)
-            await pace.give_way()
+            await give_way()
         answer = shape("ReassignableTopicResponse", name=topic.name, partitions=tuple(results))
         told.append(answer)
-        await pace.give_way()
+        await give_way()
     return shape(
         "AlterPartitionReassignmentsResponse",
         throttle_time=ZERO,

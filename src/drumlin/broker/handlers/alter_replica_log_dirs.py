@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.distinct import Growing
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     )
 
 
-def handle(
+async def handle(
     context: RequestContext, request: AlterReplicaLogDirsRequest, shape: Shape
-) -> Work[AlterReplicaLogDirsResponse]:
-    results: Growing[str, list[AlterReplicaLogDirPartitionResult]] = Growing()
+) -> AlterReplicaLogDirsResponse:
+    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for wanted in request.dirs:
         for topic in wanted.topics:
             told = results.setdefault(topic.name, [])
@@ -37,14 +36,14 @@ def handle(
                         "AlterReplicaLogDirPartitionResult", partition_index=index, error_code=code
                     )
                 )
-                yield
-            yield
+                await give_way()
+            await give_way()
     topics = []
     for name, partitions in results.items():
         topics.append(
             shape("AlterReplicaLogDirTopicResult", topic_name=name, partitions=tuple(partitions))
         )
-        yield
+        await give_way()
     return shape("AlterReplicaLogDirsResponse", throttle_time=ZERO, results=tuple(topics))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.groups.share.messages import TopicOutcome
-from drumlin.turns import Work, let_go
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -25,13 +25,12 @@ if TYPE_CHECKING:
 async def handle(
     context: RequestContext, request: AlterShareGroupOffsetsRequest, shape: Shape
 ) -> AlterShareGroupOffsetsResponse:
-    turns, code, message = context.broker.turns, ErrorCode.none, None
+    code, message = ErrorCode.none, None
     responses: tuple[AlterShareGroupOffsetsResponseTopic, ...] = ()
     try:
-        wanted = await turns.run(_wanted(request))
+        wanted = await _wanted(request)
         outcomes = await context.broker.share_groups.alter_offsets(request.group_id, wanted)
-        responses = await turns.run(_topics(shape, outcomes))
-        await turns.run(let_go(outcomes, wanted))
+        responses = await _topics(shape, outcomes)
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
     return shape(
@@ -43,21 +42,21 @@ async def handle(
     )
 
 
-def _wanted(request: AlterShareGroupOffsetsRequest) -> Work[list[tuple[str, dict[int, int]]]]:
+async def _wanted(request: AlterShareGroupOffsetsRequest) -> list[tuple[str, dict[int, int]]]:
     """Start offsets by topic and partition; a topic may be named twice."""
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         of_topic = wanted.setdefault(topic.topic_name, {})
-        yield
+        await give_way()
         for each in topic.partitions:
             of_topic[each.partition_index] = each.start_offset
-            yield
+            await give_way()
     return list(wanted.items())
 
 
-def _topics(
+async def _topics(
     shape: Shape, outcomes: Iterable[TopicOutcome]
-) -> Work[tuple[AlterShareGroupOffsetsResponseTopic, ...]]:
+) -> tuple[AlterShareGroupOffsetsResponseTopic, ...]:
     topics = []
     for outcome in outcomes:
         partitions = []
@@ -70,7 +69,7 @@ def _topics(
                     error_message=None if error is None else error.message or error.code.name,
                 )
             )
-            yield
+            await give_way()
         topics.append(
             shape(
                 "AlterShareGroupOffsetsResponseTopic",
@@ -79,5 +78,5 @@ def _topics(
                 partitions=tuple(partitions),
             )
         )
-        yield
+        await give_way()
     return tuple(topics)

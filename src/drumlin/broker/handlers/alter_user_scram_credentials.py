@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import refuse_deletion, refuse_upsertion
-from drumlin.distinct import Growing
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -20,16 +19,16 @@ if TYPE_CHECKING:
     )
 
 
-def handle(
+async def handle(
     _: RequestContext, request: AlterUserScramCredentialsRequest, shape: Shape
-) -> Work[AlterUserScramCredentialsResponse]:
-    errors: Growing[str, KafkaError] = Growing()  # the first of each user
+) -> AlterUserScramCredentialsResponse:
+    errors: dict[str, KafkaError] = {}  # the first of each user
     for deletion in request.deletions:
         errors.setdefault(deletion.name, refuse_deletion(deletion.name, deletion.mechanism))
-        yield
+        await give_way()
     for each in request.upsertions:
         errors.setdefault(each.name, refuse_upsertion(each.name, each.mechanism, each.iterations))
-        yield
+        await give_way()
     results = []
     for user, error in errors.items():
         results.append(
@@ -40,6 +39,5 @@ def handle(
                 error_message=error.message,
             )
         )
-        yield
-    yield from errors.let_go()
+        await give_way()
     return shape("AlterUserScramCredentialsResponse", throttle_time=ZERO, results=tuple(results))

@@ -36,7 +36,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _PRODUCE_ADVERTISED_FROM: Final = 0
 
 
-def handle(
+async def handle(
     context: RequestContext, request: ApiVersionsRequest, shape: Shape
 ) -> ApiVersionsResponse:
     if context.version >= 3:

@@ -17,7 +17,7 @@ from drumlin.coordination.groups.consumer.assignment import preferred_assignor
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member
 from drumlin.distinct import each_once
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -37,19 +37,19 @@ _CONSUMER: Final = 1
 _TRIES: Final = 3
 
 
-def handle(
+async def handle(
     context: RequestContext, request: ConsumerGroupDescribeRequest, shape: Shape
-) -> Work[ConsumerGroupDescribeResponse]:
+) -> ConsumerGroupDescribeResponse:
     operations = authorized_operations(request)
-    groups = yield from each_once(
+    groups = await each_once(
         request.group_ids, lambda group_id: _describe(context, group_id, operations, shape)
     )
     return shape("ConsumerGroupDescribeResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
-def _describe(
+async def _describe(
     context: RequestContext, group_id: str, operations: int, shape: Shape, tries_left: int = _TRIES
-) -> Work[DescribedGroup]:
+) -> DescribedGroup:
     try:
         if _PROTOCOL not in context.broker.config.group_coordinator_rebalance_protocols:
             raise KafkaError(ErrorCode.unsupported_version)
@@ -61,10 +61,10 @@ def _describe(
         return refusal
     revision, members = group.revision, []
     for member in list(group.members.values()):
-        members.append((yield from _member(shape, group, member)))
-        yield
+        members.append(await _member(shape, group, member))
+        await give_way()
     if tries_left and group.revision != revision:
-        again = yield from _describe(context, group_id, operations, shape, tries_left - 1)
+        again = await _describe(context, group_id, operations, shape, tries_left - 1)
         return again
     return shape(
         "DescribedGroup",
@@ -80,14 +80,14 @@ def _describe(
     )
 
 
-def _member(shape: Shape, group: ConsumerGroup, member: Member) -> Work[DescribedMember]:
+async def _member(shape: Shape, group: ConsumerGroup, member: Member) -> DescribedMember:
     said = member.subscription
     has: dict[UUID, set[int]] = {}
     for partitions in (member.progress.assigned, member.progress.revoking):
         for topic_id, epochs in partitions.items():
             has.setdefault(topic_id, set()).update(epochs)
-    held = yield from _assignment(shape, group, has)
-    target = yield from _assignment(shape, group, group.targets.get(member.member_id, {}))
+    held = await _assignment(shape, group, has)
+    target = await _assignment(shape, group, group.targets.get(member.member_id, {}))
     return shape(
         "Member",
         member_id=member.member_id,
@@ -104,9 +104,9 @@ def _member(shape: Shape, group: ConsumerGroup, member: Member) -> Work[Describe
     )
 
 
-def _assignment(
+async def _assignment(
     shape: Shape, group: ConsumerGroup, partitions: Mapping[UUID, Iterable[int]]
-) -> Work[Assignment]:
+) -> Assignment:
     topics = []
     for topic_id, indexes in list(partitions.items()):
         topic = group.context.topics.by_id(topic_id)
@@ -119,5 +119,5 @@ def _assignment(
                     partitions=tuple(sorted(indexes)),
                 )
             )
-        yield
+        await give_way()
     return shape("Assignment", topic_partitions=tuple(topics))

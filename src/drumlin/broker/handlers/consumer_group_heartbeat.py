@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
-from drumlin.broker.context import Answer, Awaited, RequestContext, Waiting
+from drumlin.broker.context import RequestContext
+from drumlin.broker.loop.later import Later, waiting
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.every_kind.subscription_limit import check_named
 from drumlin.coordination.shards.pending_answer import Pending
-from drumlin.turns import Work, to_end
+from drumlin.turns import give_way
 from drumlin.wire.by_hand.heartbeat_response import unchanged_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, EncodedBody, Shape
@@ -36,46 +37,24 @@ if TYPE_CHECKING:
 
     from drumlin.broker.parts.parts import BrokerData
 
+_Answer: TypeAlias = "ConsumerGroupHeartbeatResponse | EncodedBody"
+
 _PROTOCOL: Final = "consumer"
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NOT_GIVEN_MS: Final = -1
 _MEMBER_MAKES_ID: Final = 1
-#: How many topics, or partitions of one topic, of a member's owned partitions are read without
-#: yielding, and how many topics of its assignment are written.
+#: How many of a member's owned partitions are read without giving way.
 _AT_ONCE_MAX: Final = 500
 #: More than one member ever owns: the set that holds them grows, and is freed, in one go.
 _OWNED_MAX: Final = 50_000
 
 
-def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest, shape: Shape) -> Answer:
+async def handle(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest, shape: Shape
+) -> _Answer | Later[_Answer]:
     topics = request.topic_partitions
-    if topics is None:
-        return _beat(context, request, shape, None)
-    if not topics:
-        return _beat(context, request, shape, {})
-    return _beat_in_turns(context, request, shape, topics)
-
-
-def _beat_in_turns(
-    context: RequestContext,
-    request: ConsumerGroupHeartbeatRequest,
-    shape: Shape,
-    topics: Sequence[TopicPartitions],
-) -> Work[ConsumerGroupHeartbeatResponse | EncodedBody | Waiting]:
     try:
-        owned = yield from _owned(topics)
-    except KafkaError as error:
-        return _refusal(shape, error)
-    return _beat(context, request, shape, owned)
-
-
-def _beat(
-    context: RequestContext,
-    request: ConsumerGroupHeartbeatRequest,
-    shape: Shape,
-    owned: Partitions | None,
-) -> ConsumerGroupHeartbeatResponse | EncodedBody | Waiting:
-    try:
+        owned = None if topics is None else await _owned(topics)
         check_named(request.subscribed_topic_names)
         if not _is_served(context.broker):
             raise KafkaError(ErrorCode.unsupported_version)
@@ -83,9 +62,7 @@ def _beat(
         written = context.broker.groups.consumer_heartbeat(request.group_id, heartbeat)
     except KafkaError as error:
         return _refusal(shape, error)
-    if written.done() and len(written.result().assignment or ()) <= _AT_ONCE_MAX:
-        return to_end(_response(shape, written.result()))
-    return Waiting(_respond(shape, written))
+    return waiting(_respond(shape, written))
 
 
 def _is_served(broker: BrokerData) -> bool:
@@ -114,7 +91,7 @@ def _read(
     )
 
 
-def _owned(topics: Sequence[TopicPartitions]) -> Work[Partitions]:
+async def _owned(topics: Sequence[TopicPartitions]) -> Partitions:
     """
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -131,31 +108,29 @@ def _owned(topics: Sequence[TopicPartitions]) -> Work[Partitions]:
             indexes = owned.setdefault(topic.topic_id, set())
             for first in range(0, len(topic.partitions), _AT_ONCE_MAX):
                 indexes.update(topic.partitions[first : first + _AT_ONCE_MAX])
-                yield
-        yield
+                await give_way()
+        await give_way()
     partitions: dict[UUID, frozenset[int]] = {}
     while owned:
         topic_id, indexes = owned.popitem()
         partitions[topic_id] = frozenset(indexes)
-        yield
+        await give_way()
     return partitions
 
 
-async def _respond(shape: Shape, written: Pending[HeartbeatAnswer]) -> Awaited:
+async def _respond(shape: Shape, written: Pending[HeartbeatAnswer]) -> _Answer:
     try:
-        answer = await written
+        return await _response(shape, await written)
     except KafkaError as error:
         return _refusal(shape, error)
-    work = _response(shape, answer)
-    return work if len(answer.assignment or ()) > _AT_ONCE_MAX else to_end(work)
 
 
-def _response(
+async def _response(
     shape: Shape, answer: HeartbeatAnswer
-) -> Work[ConsumerGroupHeartbeatResponse | EncodedBody]:
+) -> ConsumerGroupHeartbeatResponse | EncodedBody:
     assignment = None
     if answer.assignment is not None:
-        assignment = yield from _assignment(shape, answer.assignment)
+        assignment = await _assignment(shape, answer.assignment)
     else:
         packed = unchanged_response(answer.member_id, answer.epoch, answer.heartbeat_interval_ms)
         if packed is not None:
@@ -172,13 +147,13 @@ def _response(
     )
 
 
-def _assignment(shape: Shape, partitions: Partitions) -> Work[Assignment]:
+async def _assignment(shape: Shape, partitions: Partitions) -> Assignment:
     topics = []
     for topic_id, indexes in partitions.items():
         topics.append(
             shape("TopicPartitions", topic_id=topic_id, partitions=tuple(sorted(indexes)))
         )
-        yield
+        await give_way()
     return shape("Assignment", topic_partitions=tuple(topics))
 
 

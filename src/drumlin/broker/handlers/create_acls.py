@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acl_elements import check_elements
 from drumlin.broker.rights.unsecured import no_acls
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from kio.schema.create_acls.v3.response import CreateAclsResponse
 
 
-def handle(_: RequestContext, request: CreateAclsRequest, shape: Shape) -> Work[CreateAclsResponse]:
+async def handle(_: RequestContext, request: CreateAclsRequest, shape: Shape) -> CreateAclsResponse:
     for each in request.creations:
         check_elements(
             each.resource_type, each.resource_pattern_type, each.operation, each.permission_type
         )
-        yield
+        await give_way()
     refused = no_acls()
     result = shape("AclCreationResult", error_code=refused.code, error_message=refused.message)
     results = (result,) * len(request.creations)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _WITH_OWNER: Final = 3
 
 
-def handle(
+async def handle(
     context: RequestContext, request: CreateDelegationTokenRequest, shape: Shape
 ) -> CreateDelegationTokenResponse:
     requester_type, requester_name = ANONYMOUS

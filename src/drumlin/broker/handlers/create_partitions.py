@@ -18,7 +18,7 @@ from drumlin.broker.topics.topics import (
     check_added_total,
     plan_partitions,
 )
-from drumlin.turns import Work, side_by_side
+from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -37,13 +37,13 @@ async def handle(
     context: RequestContext, request: CreatePartitionsRequest, shape: Shape
 ) -> CreatePartitionsResponse:
     broker = context.broker
-    single, refused = await broker.turns.run(_sort(shape, request.topics))
+    single, refused = await _sort(shape, request.topics)
     try:
         if request.timeout <= ZERO:
             raise KafkaError(ErrorCode.request_timed_out)
-        await broker.turns.run(check_added_total(broker, map(_growth, single)))
+        await check_added_total(broker, map(_growth, single))
     except KafkaError as error:
-        results = refused + await broker.turns.run(_refuse(shape, single, error))
+        results = refused + await _refuse(shape, single, error)
         return _respond(shape, results)
 
     async def grow(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
@@ -58,25 +58,25 @@ def _respond(
     return shape("CreatePartitionsResponse", throttle_time=ZERO, results=tuple(results))
 
 
-def _sort(
+async def _sort(
     shape: Shape, topics: Sequence[CreatePartitionsTopic]
-) -> Work[tuple[list[CreatePartitionsTopic], list[CreatePartitionsTopicResult]]]:
+) -> tuple[list[CreatePartitionsTopic], list[CreatePartitionsTopicResult]]:
     """The topics that the request names once, and the answers for the others."""
     named: Counter[str] = Counter()
     for topic in topics:
         named[topic.name] += 1
-        yield
+        await give_way()
     refusal = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
     refused = []
     for name, count in named.items():
         if count > 1:
             refused.append(_result(shape, name, refusal))
-        yield
+        await give_way()
     single = []
     for topic in topics:
         if named[topic.name] == 1:
             single.append(topic)
-        yield
+        await give_way()
     return single, refused
 
 
@@ -85,13 +85,13 @@ def _growth(topic: CreatePartitionsTopic) -> Growth:
     return Growth(topic.name, topic.count, assigned)
 
 
-def _refuse(
+async def _refuse(
     shape: Shape, topics: Sequence[CreatePartitionsTopic], error: KafkaError
-) -> Work[list[CreatePartitionsTopicResult]]:
+) -> list[CreatePartitionsTopicResult]:
     results = []
     for topic in topics:
         results.append(_result(shape, topic.name, error))
-        yield
+        await give_way()
     return results
 
 

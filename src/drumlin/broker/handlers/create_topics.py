@@ -25,7 +25,7 @@ from drumlin.broker.topics.topics import (
     create_topic,
     plan_topic,
 )
-from drumlin.turns import Work, let_go, side_by_side
+from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -51,52 +51,50 @@ class _Sorted(NamedTuple):
 
 async def handle(
     context: RequestContext, request: CreateTopicsRequest, shape: Shape
-) -> Work[CreateTopicsResponse]:
-    turns = context.broker.turns
-    wanted = await turns.run(_sort(request.topics))
+) -> CreateTopicsResponse:
+    wanted = await _sort(request.topics)
     try:
         if request.timeout <= ZERO:
             raise KafkaError(ErrorCode.request_timed_out)
         check_partition_total(context.broker, wanted.wishes)
     except KafkaError as error:
-        await turns.run(let_go(wanted.wishes))
-        return _respond(shape, (), wanted.names, error)
+        return await _respond(shape, (), wanted.names, error)
     # All are checked against the existing topics only: names within one request may collide.
-    plans = await turns.run(_plan_all(context, wanted.wishes))
+    plans = await _plan_all(context, wanted.wishes)
 
     async def create(planned: tuple[str, TopicPlan | KafkaError]) -> CreatableTopicResult:
         return await _create(context, shape, *planned, request.validate_only)
 
     results = await side_by_side(create, plans)
     refusal = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
-    return _respond(shape, results, wanted.duplicates, refusal)
+    return await _respond(shape, results, wanted.duplicates, refusal)
 
 
-def _respond(
+async def _respond(
     shape: Shape, results: Sequence[CreatableTopicResult], refused: Sequence[str], error: KafkaError
-) -> Work[CreateTopicsResponse]:
+) -> CreateTopicsResponse:
     topics = list(results)
     for name in refused:
         topics.append(_failed(shape, name, error))
-        yield
+        await give_way()
     return shape("CreateTopicsResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
-def _sort(topics: Sequence[CreatableTopic]) -> Work[_Sorted]:
+async def _sort(topics: Sequence[CreatableTopic]) -> _Sorted:
     named: Counter[str] = Counter()
     for topic in topics:
         named[topic.name] += 1
-        yield
+        await give_way()
     wishes = []
     for topic in topics:
         if named[topic.name] == 1:
             wishes.append(_wish(topic))
-        yield
+        await give_way()
     duplicates = []
     for name, count in named.items():
         if count > 1:
             duplicates.append(name)
-        yield
+        await give_way()
     return _Sorted(wishes, duplicates, list(named))
 
 
@@ -112,13 +110,13 @@ def _wish(topic: CreatableTopic) -> TopicWish:
     )
 
 
-def _plan_all(
+async def _plan_all(
     context: RequestContext, wishes: Sequence[TopicWish]
-) -> Work[list[tuple[str, TopicPlan | KafkaError]]]:
+) -> list[tuple[str, TopicPlan | KafkaError]]:
     plans = []
     for wish in wishes:
         plans.append((wish.name, _plan(context, wish)))
-        yield
+        await give_way()
     return plans
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acl_elements import check_elements
 from drumlin.broker.rights.unsecured import no_acls
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kio.schema.delete_acls.v3.response import DeleteAclsResponse
 
 
-def handle(_: RequestContext, request: DeleteAclsRequest, shape: Shape) -> Work[DeleteAclsResponse]:
+async def handle(_: RequestContext, request: DeleteAclsRequest, shape: Shape) -> DeleteAclsResponse:
     for each in request.filters:
         check_elements(
             each.resource_type_filter,
@@ -25,7 +25,7 @@ def handle(_: RequestContext, request: DeleteAclsRequest, shape: Shape) -> Work[
             each.operation,
             each.permission_type,
         )
-        yield
+        await give_way()
     refused = no_acls()
     result = shape(
         "DeleteAclsFilterResult",

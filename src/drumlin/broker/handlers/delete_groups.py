@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.distinct import distinct
-from drumlin.turns import Pace
+from drumlin.distinct import counted
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -22,17 +22,15 @@ async def handle(
     context: RequestContext, request: DeleteGroupsRequest, shape: Shape
 ) -> DeleteGroupsResponse:
     broker = context.broker
-    wanted = await broker.turns.run(distinct(request.groups_names))
-    results, pace = [], Pace()
-    for group_id in wanted:
+    results = []
+    for group_id in await counted(request.groups_names):
         try:
             if broker.share_groups.is_share_group(group_id):
                 code = await broker.share_groups.delete(group_id)
             else:
-                code = await (await broker.turns.run(broker.groups.delete(group_id)))
+                code = await (await broker.groups.delete(group_id))
         except KafkaError as error:
             code = error.code
         results.append(shape("DeletableGroupResult", group_id=group_id, error_code=code))
-        await pace.give_way()
-    await broker.turns.run(wanted.let_go())
+        await give_way()
     return shape("DeleteGroupsResponse", throttle_time=ZERO, results=tuple(results))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import INTERNAL_TOPICS
-from drumlin.turns import Pace, Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -30,13 +30,12 @@ TopicPartition = tuple[str, int]
 
 async def handle(
     context: RequestContext, request: DeleteRecordsRequest, shape: Shape
-) -> Work[DeleteRecordsResponse]:
+) -> DeleteRecordsResponse:
     wanted: dict[str, dict[int, int]] = {}
-    pace = Pace()
     for topic in request.topics:
         for each in topic.partitions:
             wanted.setdefault(topic.name, {})[each.partition_index] = each.offset
-            await pace.give_way()
+            await give_way()
     outcomes: dict[TopicPartition, Partition | ErrorCode] = {}
     deleting: dict[TopicPartition, asyncio.Future[None]] = {}
     for name, offsets in wanted.items():
@@ -47,7 +46,7 @@ async def handle(
                     deleting[name, index] = partition.deleted_everywhere()
             except KafkaError as error:
                 outcomes[name, index] = error.code
-            await pace.give_way()
+            await give_way()
     if deleting:
         await asyncio.wait(deleting.values(), timeout=request.timeout.total_seconds())
         for key, future in deleting.items():
@@ -55,15 +54,15 @@ async def handle(
                 outcomes[key] = ErrorCode.request_timed_out
             elif isinstance(failure := future.exception(), KafkaError):
                 outcomes[key] = failure.code
-            await pace.give_way()
-    return _respond(shape, wanted, outcomes)
+            await give_way()
+    return await _respond(shape, wanted, outcomes)
 
 
-def _respond(
+async def _respond(
     shape: Shape,
     wanted: Mapping[str, Iterable[int]],
     outcomes: Mapping[TopicPartition, Partition | ErrorCode],
-) -> Work[DeleteRecordsResponse]:
+) -> DeleteRecordsResponse:
     topics = []
     for name, indexes in wanted.items():
         partitions = []
@@ -82,9 +81,9 @@ def _respond(
                     error_code=code,
                 )
             )
-            yield
+            await give_way()
         topics.append(shape("DeleteRecordsTopicResult", name=name, partitions=tuple(partitions)))
-        yield
+        await give_way()
     return shape("DeleteRecordsResponse", throttle_time=ZERO, topics=tuple(topics))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.groups.share.messages import Deleted
-from drumlin.turns import Work, let_go
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -26,7 +26,7 @@ async def handle(
     try:
         names = (topic.topic_name for topic in request.topics)
         deleted = await context.broker.share_groups.delete_offsets(request.group_id, names)
-        responses = await context.broker.turns.run(_told(shape, deleted))
+        responses = await _told(shape, deleted)
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
     return shape(
@@ -38,7 +38,7 @@ async def handle(
     )
 
 
-def _told(shape: Shape, deleted: Deleted) -> Work[tuple[DeleteShareGroupOffsetsResponseTopic, ...]]:
+async def _told(shape: Shape, deleted: Deleted) -> tuple[DeleteShareGroupOffsetsResponseTopic, ...]:
     topics = []
     for name, (topic_id, error) in deleted.items():
         topics.append(
@@ -50,6 +50,5 @@ def _told(shape: Shape, deleted: Deleted) -> Work[tuple[DeleteShareGroupOffsetsR
                 error_message=None if error is None else error.message or error.code.name,
             )
         )
-        yield
-    yield from let_go(deleted)
+        await give_way()
     return tuple(topics)

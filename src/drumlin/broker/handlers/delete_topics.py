@@ -7,14 +7,14 @@ Version notes: 3 adds TOPIC_DELETION_DISABLED; 5 adds messages; 6 takes topic id
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.distinct import Distinct, distinct
+from drumlin.distinct import counted
 from drumlin.metadata.image import ClusterImage
-from drumlin.turns import Work, let_go, side_by_side
+from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -57,15 +57,14 @@ _DELETION_DISABLED_FROM: Final = 3
 async def handle(
     context: RequestContext, request: DeleteTopicsRequest, shape: Shape
 ) -> DeleteTopicsResponse:
-    turns, image = context.broker.turns, context.broker.metadata.image
-    refused, targets = await turns.run(_sorted(image, request, _refusal(context, request)))
+    image = context.broker.metadata.image
+    refused, targets = await _sorted(image, request, _refusal(context, request))
 
     async def delete(target: _Target) -> DeletableTopicResult:
         return await _delete(context, shape, target)
 
-    results = await turns.run(_refusals(shape, refused))
+    results = await _refusals(shape, refused)
     results += await side_by_side(delete, targets)
-    await turns.run(let_go(targets))
     return shape("DeleteTopicsResponse", throttle_time=ZERO, responses=tuple(results))
 
 
@@ -86,9 +85,9 @@ def _named(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, UUID | No
     return ((name, None) for name in request.topic_names)
 
 
-def _sorted(
+async def _sorted(
     image: ClusterImage, request: DeleteTopicsRequest, refusal: _Failure | None
-) -> Work[tuple[list[_Target], list[_Target]]]:
+) -> tuple[list[_Target], list[_Target]]:
     """The topics to refuse, those that the request names wrongly first; and those to delete."""
     refused: list[_Target] = []
     names: list[str] = []
@@ -103,25 +102,25 @@ def _sorted(
             names.append(name)
         elif topic_id is not None:
             ids.append(topic_id)
-        yield
-    by_name, by_id = (yield from distinct(names)), (yield from distinct(ids))
-    targets = yield from _those_there(image, by_name, by_id, refused)
-    yield from by_name.let_go()
-    yield from by_id.let_go()
-    yield from let_go(names, ids)
+        await give_way()
+    by_name, by_id = await counted(names), await counted(ids)
+    targets = await _those_there(image, by_name, by_id, refused)
     return refused, targets
 
 
-def _those_there(
-    image: ClusterImage, by_name: Distinct[str], by_id: Distinct[UUID], refused: list[_Target]
-) -> Work[list[_Target]]:
+async def _those_there(
+    image: ClusterImage,
+    by_name: Mapping[str, int],
+    by_id: Mapping[UUID, int],
+    refused: list[_Target],
+) -> list[_Target]:
     """The topics to delete; those that do not exist are added to `refused`."""
     targets: list[_Target] = []
     taken_by_name = set()
-    for name in by_name:
-        yield
+    for name, times in by_name.items():
+        await give_way()
         topic = image.topics.get(name)
-        if by_name.times(name) > 1:
+        if times > 1:
             refused.append(_Target(name, None, _REPEATED))
         elif topic is None:
             refused.append(_Target(name, None, _UNKNOWN))
@@ -130,21 +129,20 @@ def _those_there(
             taken_by_name.add(topic.topic_id)
         else:
             targets.append(_Target(name, topic.topic_id, is_named=True))
-    for topic_id in by_id:
-        yield
-        if by_id.times(topic_id) > 1:
+    for topic_id, times in by_id.items():
+        await give_way()
+        if times > 1:
             refused.append(_Target(None, topic_id, _REPEATED))
         elif topic_id not in taken_by_name:
             targets.append(_Target(image.topic_name(topic_id), topic_id))
     return targets
 
 
-def _refusals(shape: Shape, refused: list[_Target]) -> Work[list[DeletableTopicResult]]:
+async def _refusals(shape: Shape, refused: list[_Target]) -> list[DeletableTopicResult]:
     results = []
     for each in refused:
         results.append(_result(shape, each, each.failure))
-        yield
-    yield from let_go(refused)
+        await give_way()
     return results
 
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 
 
-def handle(_: RequestContext, request: DescribeAclsRequest, shape: Shape) -> DescribeAclsResponse:
+async def handle(
+    _: RequestContext, request: DescribeAclsRequest, shape: Shape
+) -> DescribeAclsResponse:
     check_elements(
         request.resource_type_filter,
         request.pattern_type_filter,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.quotas import check_filter
-from drumlin.turns import Work
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -18,12 +17,12 @@ if TYPE_CHECKING:
     from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse
 
 
-def handle(
+async def handle(
     _: RequestContext, request: DescribeClientQuotasRequest, shape: Shape
-) -> Work[DescribeClientQuotasResponse]:
+) -> DescribeClientQuotasResponse:
     error: KafkaError | None = None
     try:
-        yield from check_filter(request.components)
+        await check_filter(request.components)
     except KafkaError as mistake:
         error = mistake
     return shape(

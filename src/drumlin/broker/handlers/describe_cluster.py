@@ -25,7 +25,7 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-def handle(
+async def handle(
     context: RequestContext, request: DescribeClusterRequest, shape: Shape
 ) -> DescribeClusterResponse:
     wanted = getattr(request, "endpoint_type", _BROKERS)

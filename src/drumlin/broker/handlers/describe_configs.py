@@ -29,10 +29,10 @@ from drumlin.broker.configs.config_entries import (
 )
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop import loggers
-from drumlin.distinct import distinct
+from drumlin.distinct import counted
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -55,31 +55,31 @@ _ENTRIES_MIN: Final = 4
 _UNKNOWN_TYPE: Final = "the request names a resource of a type that does not exist"
 
 
-def handle(
+async def handle(
     context: RequestContext, request: DescribeConfigsRequest, shape: Shape
-) -> Work[DescribeConfigsResponse]:
+) -> DescribeConfigsResponse:
     refusal: KafkaError | None = None
     for each in request.resources:
         if each.resource_type not in _TYPES:
             refusal = KafkaError(ErrorCode.invalid_request, _UNKNOWN_TYPE)
-        yield
+        await give_way()
     if refusal is None:
-        results = yield from _describe_all(context, request, shape)
+        results = await _describe_all(context, request, shape)
     else:
         results = []
         for each in request.resources:
             results.append(_result(shape, each, (), refusal))
-            yield
+            await give_way()
     return shape("DescribeConfigsResponse", throttle_time=ZERO, results=tuple(results))
 
 
-def _describe_all(
+async def _describe_all(
     context: RequestContext, request: DescribeConfigsRequest, shape: Shape
-) -> Work[list[DescribeConfigsResult]]:
+) -> list[DescribeConfigsResult]:
     room = _ENTRIES_MAX
     results = []
     for resource in request.resources:
-        yield
+        await give_way()
         try:
             if room <= 0:
                 message = (
@@ -90,12 +90,11 @@ def _describe_all(
         except KafkaError as error:
             results.append(_result(shape, resource, (), error))
             continue
-        wanted = yield from distinct(resource.configuration_keys or ())
+        wanted = await counted(resource.configuration_keys or ())
         shown = [entry for entry in entries if not wanted or entry.name in wanted]
         room -= max(len(shown), _ENTRIES_MIN)
         configs = [_config(request, shape, entry) for entry in shown]
         results.append(_result(shape, resource, configs, None))
-        yield from wanted.let_go()
     return results
 
 

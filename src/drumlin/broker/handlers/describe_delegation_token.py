@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kio.schema.describe_delegation_token.v3.response import DescribeDelegationTokenResponse
 
 
-def handle(
+async def handle(
     _: RequestContext, __: DescribeDelegationTokenRequest, shape: Shape
 ) -> DescribeDelegationTokenResponse:
     return shape(

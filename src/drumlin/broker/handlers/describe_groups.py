@@ -16,7 +16,7 @@ from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.membership import Member
 from drumlin.coordination.groups.every_kind.states import GroupState
 from drumlin.distinct import each_once
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -33,19 +33,19 @@ _NOT_FOUND_IS_AN_ERROR: Final = 6
 _TRIES: Final = 3
 
 
-def handle(
+async def handle(
     context: RequestContext, request: DescribeGroupsRequest, shape: Shape
-) -> Work[DescribeGroupsResponse]:
+) -> DescribeGroupsResponse:
     operations = authorized_operations(request)
-    groups = yield from each_once(
+    groups = await each_once(
         request.groups, lambda group_id: _describe(context, group_id, operations, shape)
     )
     return shape("DescribeGroupsResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
-def _describe(
+async def _describe(
     context: RequestContext, group_id: str, operations: int, shape: Shape, tries_left: int = _TRIES
-) -> Work[DescribedGroup]:
+) -> DescribedGroup:
     try:
         group = context.broker.groups.classic_group(group_id)
     except KafkaError as error:
@@ -62,9 +62,9 @@ def _describe(
             error_message=error.message,
         )
     was = group.state, group.generation_id
-    members = yield from _members(shape, group)
+    members = await _members(shape, group)
     if tries_left and was != (group.state, group.generation_id):
-        again = yield from _describe(context, group_id, operations, shape, tries_left - 1)
+        again = await _describe(context, group_id, operations, shape, tries_left - 1)
         return again
     is_stable = group.state is GroupState.STABLE
     return _described(
@@ -103,11 +103,11 @@ def _described(
     )
 
 
-def _members(shape: Shape, group: Group) -> Work[tuple[DescribedGroupMember, ...]]:
+async def _members(shape: Shape, group: Group) -> tuple[DescribedGroupMember, ...]:
     members = []
     for member in list(group.membership.members.values()):
         members.append(_member(shape, group, member))
-        yield
+        await give_way()
     return tuple(members)
 
 

@@ -15,9 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.distinct import Distinct
 from drumlin.storage.directory.log_directory import LogDirectory
-from drumlin.turns import Work, let_go
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
@@ -32,15 +31,15 @@ if TYPE_CHECKING:
 _UNKNOWN_BYTES: Final = -1
 
 #: Topic -> partitions asked for.
-_Wanted = dict[str, Distinct[int]]
+_Wanted = dict[str, set[int]]
 
 
 async def handle(
     context: RequestContext, request: DescribeLogDirsRequest, shape: Shape
-) -> Work[DescribeLogDirsResponse]:
+) -> DescribeLogDirsResponse:
     directories = context.broker.logs.directories
     volumes = [await _volume(context, directory) for directory in directories]
-    return _respond(context, request, shape, dict(zip(directories, volumes, strict=True)))
+    return await _respond(context, request, shape, dict(zip(directories, volumes, strict=True)))
 
 
 async def _volume(context: RequestContext, directory: LogDirectory) -> os.statvfs_result | None:
@@ -53,27 +52,24 @@ async def _volume(context: RequestContext, directory: LogDirectory) -> os.statvf
         return None
 
 
-def _respond(
+async def _respond(
     context: RequestContext,
     request: DescribeLogDirsRequest,
     shape: Shape,
     volumes: Mapping[LogDirectory, os.statvfs_result | None],
-) -> Work[DescribeLogDirsResponse]:
+) -> DescribeLogDirsResponse:
     logs = context.broker.logs
     wanted: _Wanted | None = None
     if request.topics is not None:
         wanted = {}
         for topic in request.topics:
-            of_topic = wanted.get(topic.topic)
-            if of_topic is None:
-                of_topic = wanted[topic.topic] = Distinct()
-            yield from of_topic.add(topic.partitions)
-            yield
+            wanted.setdefault(topic.topic, set()).update(topic.partitions)
+            await give_way()
     found: dict[LogDirectory, dict[str, list[DescribeLogDirsPartition]]] = {
         each: {} for each in volumes
     }
     for log in list(context.broker.logs):
-        yield
+        await give_way()
         if wanted is not None and log.partition not in wanted.get(log.topic, ()):
             continue
         found[log.log_directory].setdefault(log.topic, []).append(
@@ -96,13 +92,10 @@ def _respond(
                     is_future_key=True,
                 )
             )
-        yield
-    for of_topic in (wanted or {}).values():
-        yield from of_topic.let_go()
-    yield from let_go(wanted or {})
+        await give_way()
     results = []
     for each in volumes:
-        result = yield from _result(
+        result = await _result(
             shape, each, volumes[each], found[each], is_cordoned=logs.is_cordoned(each)
         )
         results.append(result)
@@ -114,18 +107,18 @@ def _respond(
     )
 
 
-def _result(
+async def _result(
     shape: Shape,
     directory: LogDirectory,
     volume: os.statvfs_result | None,
     topics: Mapping[str, Sequence[DescribeLogDirsPartition]],
     *,
     is_cordoned: bool,
-) -> Work[DescribeLogDirsResult]:
+) -> DescribeLogDirsResult:
     told = []
     for name, partitions in topics.items():
         told.append(shape("DescribeLogDirsTopic", name=name, partitions=tuple(partitions)))
-        yield
+        await give_way()
     return shape(
         "DescribeLogDirsResult",
         error_code=ErrorCode.none if volume else ErrorCode.kafka_storage_error,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import check_topic_name
 from drumlin.storage.producers.producer_entry import ProducerEntry
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 _NO_TRANSACTION: Final = -1
 
 
-def handle(
+async def handle(
     context: RequestContext, request: DescribeProducersRequest, shape: Shape
-) -> Work[DescribeProducersResponse]:
+) -> DescribeProducersResponse:
     topics = []
     answered: set[tuple[str, int]] = set()
     for topic in request.topics:
         partitions = []
         for index in topic.partition_indexes:
-            yield
+            await give_way()
             if (topic.name, index) in answered:
                 continue
             answered.add((topic.name, index))
-            partitions.append((yield from _partition(context, shape, topic.name, index)))
+            partitions.append(await _partition(context, shape, topic.name, index))
         topics.append(shape("TopicResponse", name=topic.name, partitions=tuple(partitions)))
-        yield
+        await give_way()
     return shape("DescribeProducersResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
-def _partition(
+async def _partition(
     context: RequestContext, shape: Shape, topic: str, index: int
-) -> Work[PartitionResponse]:
+) -> PartitionResponse:
     code, message = ErrorCode.none, None
     producers: list[ProducerState] = []
     try:
@@ -58,7 +58,7 @@ def _partition(
         replica.check_readable()
         for entry in replica.active_producers():
             producers.append(_producer(shape, entry))
-            yield
+            await give_way()
     except KafkaError as error:
         code, message = error.code, error.message
     return shape(

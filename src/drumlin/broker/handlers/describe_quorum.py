@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import NO_LEADER, ClusterImage
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 
@@ -32,9 +32,9 @@ _TOPIC: Final = "__cluster_metadata"
 _UNKNOWN: Final = -1
 
 
-def handle(
+async def handle(
     context: RequestContext, request: DescribeQuorumRequest, shape: Shape
-) -> Work[DescribeQuorumResponse]:
+) -> DescribeQuorumResponse:
     image = context.broker.metadata.image
     asked = [
         (each.topic_name, [part.partition_index for part in each.partitions[:2]])
@@ -47,9 +47,9 @@ def handle(
         for each in topic.partitions:
             told = _quorum(shape, image) if is_known else _no_partition(shape, each.partition_index)
             partitions.append(told)
-            yield
+            await give_way()
         topics.append(shape("TopicData", topic_name=topic.topic_name, partitions=tuple(partitions)))
-        yield
+        await give_way()
     has_controller = is_known and image.controller_id != NO_LEADER
     nodes = (
         (shape("Node", node_id=image.controller_id, listeners=()),)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareState
-from drumlin.turns import Pace, side_by_side
+from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -38,18 +38,17 @@ _NO_TOPIC: Final = UUID(int=0)
 async def handle(
     context: RequestContext, request: DescribeShareGroupOffsetsRequest, shape: Shape
 ) -> DescribeShareGroupOffsetsResponse:
-    pace = Pace()
     counts: Counter[str] = Counter()
     for each in request.groups:
         counts[each.group_id] += 1
-        await pace.give_way()
+        await give_way()
     named: dict[object, DescribeShareGroupOffsetsRequestGroup] = {}
     for number, each in enumerate(request.groups):
         # What is said again is answered once. To compare what says very much takes long.
         is_compared = counts[each.group_id] > 1 and _says_little(each)
         named[each if is_compared else (each.group_id, number)] = each
-        await pace.give_way()
-    groups = [await _group(context, shape, pace, each) for each in named.values()]
+        await give_way()
+    groups = [await _group(context, shape, each) for each in named.values()]
     return shape("DescribeShareGroupOffsetsResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
@@ -61,12 +60,12 @@ def _says_little(wanted: DescribeShareGroupOffsetsRequestGroup) -> bool:
 
 
 async def _group(
-    context: RequestContext, shape: Shape, pace: Pace, wanted: DescribeShareGroupOffsetsRequestGroup
+    context: RequestContext, shape: Shape, wanted: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
     group_id = wanted.group_id
     code, message = ErrorCode.none, None
     topics: list[DescribeShareGroupOffsetsResponseTopic] = []
-    await pace.give_way()
+    await give_way()
     try:
         asked: Iterable[tuple[str, Sequence[int]]]
         if wanted.topics is None:
@@ -74,7 +73,7 @@ async def _group(
         else:
             asked = ((each.topic_name, each.partitions) for each in wanted.topics)
         for name, partitions in asked:
-            topics.append(await _topic(context, shape, pace, group_id, name, partitions))
+            topics.append(await _topic(context, shape, group_id, name, partitions))
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
     return shape(
@@ -89,14 +88,13 @@ async def _group(
 async def _topic(
     context: RequestContext,
     shape: Shape,
-    pace: Pace,
     group_id: str,
     name: str,
     partitions: Sequence[int],
 ) -> DescribeShareGroupOffsetsResponseTopic:
     topic = context.broker.metadata.image.topics.get(name)
     topic_id = _NO_TOPIC if topic is None else topic.topic_id
-    await pace.give_way()
+    await give_way()
     # Side by side, as coordinators and leaders may be on other brokers.
     described = await side_by_side(
         lambda each: _partition(context, shape, group_id, name, topic_id, each), partitions

@@ -16,10 +16,10 @@ from uuid import UUID
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.garbage import settled
 from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, leadership
-from drumlin.distinct import distinct
+from drumlin.distinct import counted
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -44,25 +44,24 @@ class _Cursor(NamedTuple):
     partition_index: int
 
 
-def handle(
+async def handle(
     context: RequestContext, request: DescribeTopicPartitionsRequest, shape: Shape
-) -> Work[DescribeTopicPartitionsResponse]:
+) -> DescribeTopicPartitionsResponse:
     image = context.broker.metadata.image
     asked: Iterator[str] = (topic.name for topic in request.topics)
-    names = yield from distinct(asked)
+    names = await counted(asked)
     start = request.cursor
     if start is not None and _points_nowhere(start, names):
-        return (yield from _refuse(shape, request.topics, ErrorCode.invalid_request))
+        return await _refuse(shape, request.topics, ErrorCode.invalid_request)
     if not names:
-        names = yield from distinct(image.topics)
+        names = await counted(image.topics)
     if "" in names and start is None:
-        return (yield from _refuse(shape, request.topics, ErrorCode.unknown_server_error))
+        return await _refuse(shape, request.topics, ErrorCode.unknown_server_error)
     limit = min(
         context.broker.config.max_request_partition_size_limit, request.response_partition_limit
     )
-    in_order = yield from _sorted(names, "" if start is None else start.topic_name)
-    topics, cursor = yield from _page(context, shape, in_order, start, max(limit, 1))
-    yield from names.let_go()
+    in_order = await _sorted(names, "" if start is None else start.topic_name)
+    topics, cursor = await _page(context, shape, in_order, start, max(limit, 1))
     return shape(
         "DescribeTopicPartitionsResponse",
         throttle_time=ZERO,
@@ -71,13 +70,13 @@ def handle(
     )
 
 
-def _sorted(names: Iterable[str], start: str = "") -> Work[Iterator[str]]:
+async def _sorted(names: Iterable[str], start: str = "") -> Iterator[str]:
     """The names from `start` on: sorted some at a time, and merged as they are asked for."""
     runs = []
     left = iter(names)
     while some := list(islice(left, _AT_ONCE)):
         runs.append(sorted(name for name in some if name >= start))
-        yield
+        await give_way()
     return heapq.merge(*runs)
 
 
@@ -85,12 +84,12 @@ def _points_nowhere(start: Cursor, names: Container[str]) -> bool:
     return start.partition_index < 0 or bool(names and start.topic_name not in names)
 
 
-def _page(
+async def _page(
     context: RequestContext, shape: Shape, names: Iterable[str], start: Cursor | None, limit: int
-) -> Work[tuple[list[DescribeTopicPartitionsResponseTopic], _Cursor | None]]:
+) -> tuple[list[DescribeTopicPartitionsResponseTopic], _Cursor | None]:
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
-        yield
+        await give_way()
         if limit == 0:
             return topics, _Cursor(name, 0)
         topic = context.broker.metadata.image.topics.get(name)
@@ -102,7 +101,7 @@ def _page(
         described = []
         for each in partitions:
             described.append(_partition(context, shape, name, each))
-            yield
+            await give_way()
         topics.append(_topic(shape, name, topic.topic_id, described))
         following = first + len(partitions)
         if following < len(topic.partitions):
@@ -157,13 +156,13 @@ def _missing(shape: Shape, name: str) -> DescribeTopicPartitionsResponseTopic:
     return _topic(shape, name, None, (), code)
 
 
-def _refuse(
+async def _refuse(
     shape: Shape, wanted: Iterable[TopicRequest], code: ErrorCode
-) -> Work[DescribeTopicPartitionsResponse]:
+) -> DescribeTopicPartitionsResponse:
     topics = []
     for each in wanted:
         topics.append(_topic(shape, each.name, None, (), code, OPERATIONS_NOT_ASKED))
-        yield
+        await give_way()
     return shape(
         "DescribeTopicPartitionsResponse",
         throttle_time=ZERO,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import each_once
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
-def handle(
+async def handle(
     context: RequestContext, request: DescribeTransactionsRequest, shape: Shape
-) -> Work[DescribeTransactionsResponse]:
-    states = yield from each_once(
+) -> DescribeTransactionsResponse:
+    states = await each_once(
         request.transactional_ids, lambda each: _describe(context, shape, each)
     )
     return shape(
@@ -32,9 +32,9 @@ def handle(
     )
 
 
-def _describe(
+async def _describe(
     context: RequestContext, shape: Shape, transactional_id: str
-) -> Work[TransactionState]:
+) -> TransactionState:
     try:
         metadata = context.broker.transactions.describe(transactional_id)
     except KafkaError as error:
@@ -52,11 +52,11 @@ def _describe(
     topics: dict[str, list[int]] = {}
     for topic, index in list(metadata.partitions):
         topics.setdefault(topic, []).append(index)
-        yield
+        await give_way()
     told = []
     for topic, indexes in sorted(topics.items()):
         told.append(shape("TopicData", topic=topic, partitions=tuple(sorted(indexes))))
-        yield
+        await give_way()
     return shape(
         "TransactionState",
         error_code=ErrorCode.none,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import no_credential
-from drumlin.distinct import distinct
-from drumlin.turns import Work
+from drumlin.distinct import counted
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -24,15 +24,14 @@ if TYPE_CHECKING:
     )
 
 
-def handle(
+async def handle(
     _: RequestContext, request: DescribeUserScramCredentialsRequest, shape: Shape
-) -> Work[DescribeUserScramCredentialsResponse]:
-    users = yield from distinct(each.name for each in request.users or ())
+) -> DescribeUserScramCredentialsResponse:
+    users = await counted(each.name for each in request.users or ())
     results = []
-    for user in users:
-        results.append(_result(shape, user, users.times(user) > 1))
-        yield
-    yield from users.let_go()
+    for user, times in users.items():
+        results.append(_result(shape, user, times > 1))
+        await give_way()
     return shape(
         "DescribeUserScramCredentialsResponse",
         throttle_time=ZERO,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import NO_LEADER, PartitionId
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -46,7 +46,7 @@ async def handle(
     elif election_type not in (_PREFERRED, _UNCLEAN):
         message = f"there is no type of election {election_type}"
         refusal = KafkaError(ErrorCode.invalid_request, message)
-    pace, results = Pace(), []
+    results = []
     for name, indexes in _wanted(context, request, is_unclean=is_unclean):
         told: list[PartitionResult] = []
         left = iter(indexes)
@@ -57,10 +57,10 @@ async def handle(
             for index, error in found:
                 if not (is_all and error and error.code is ErrorCode.election_not_needed):
                     told.append(_result(shape, index, error))
-            await pace.give_way()
+            await give_way()
         answer = shape("ReplicaElectionResult", topic=name, partition_result=tuple(told))
         results.append(answer)
-        await pace.give_way()
+        await give_way()
     return shape(
         "ElectLeadersResponse",
         throttle_time=ZERO,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kio.schema.expire_delegation_token.v2.response import ExpireDelegationTokenResponse
 
 
-def handle(
+async def handle(
     _: RequestContext, __: ExpireDelegationTokenRequest, shape: Shape
 ) -> ExpireDelegationTokenResponse:
     return shape(

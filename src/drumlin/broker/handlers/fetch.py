@@ -24,14 +24,14 @@ from drumlin.wire.error_codes import KafkaError, MalformedMessage
 
 if TYPE_CHECKING:
     from drumlin.broker.context import RequestContext
-    from drumlin.broker.loop.later import Parts
+    from drumlin.broker.loop.later import LaterParts, Parts
 
 _TOPIC_IDS_FROM: Final = 13
 #: Larger requests are read in a thread: they would take more than a turn of the loop.
 _READ_APART_BYTES: Final = 32 * 1024
 
 
-def answer(context: RequestContext, frame: memoryview) -> Parts | Later:
+def answer(context: RequestContext, frame: memoryview) -> Parts | LaterParts:
     """
     Raises:
         MalformedMessage: the frame is not a Fetch request.
@@ -75,11 +75,11 @@ class _LargeFetch:
         self._context = context
         self._fetch: Fetch | None = None
         self._task = asyncio.get_running_loop().create_task(self._run(frame))
-        self.later = Later(give_up=self._give_up)
+        self.later: LaterParts = Later(give_up=self._give_up)
 
     async def _run(self, frame: memoryview) -> None:
         context, broker = self._context, self._context.broker
-        parts: Parts | Later
+        parts: Parts | LaterParts
         try:
             async with broker.fetch_sessions.reading_large:
                 request, size = await broker.threads.making(_read, context, frame)

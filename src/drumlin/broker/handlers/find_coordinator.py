@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.state.state import is_coordinator_key
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -63,9 +63,9 @@ async def handle(
             host=found.host,
             port=found.port,
         )
-    coordinators, pace = [], Pace()
+    coordinators = []
     for key in request.coordinator_keys:
-        await pace.give_way()
+        await give_way()
         found = await _find(context, key_type, key)
         coordinators.append(
             shape(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kio.schema.heartbeat.v4.request import HeartbeatRequest
 
 
-def handle(context: RequestContext, request: HeartbeatRequest, shape: Shape) -> EncodedBody:
+async def handle(context: RequestContext, request: HeartbeatRequest, shape: Shape) -> EncodedBody:
     code = ErrorCode.none
     try:
         context.broker.groups.heartbeat(

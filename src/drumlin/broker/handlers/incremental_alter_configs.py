@@ -50,7 +50,7 @@ async def handle(
         keys = [each.key for each in changes if each.operation is not Operation.DELETE]
         await alter_or_check(broker, resource, alteration, keys, request.validate_only)
 
-    responses = await answer_each(broker, request.resources, shape, alter)
+    responses = await answer_each(request.resources, shape, alter)
     return shape("IncrementalAlterConfigsResponse", throttle_time=ZERO, responses=responses)
 
 

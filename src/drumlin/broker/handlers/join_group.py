@@ -13,10 +13,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.context import RequestContext
+from drumlin.broker.loop.later import Later, waiting
 from drumlin.coordination.groups.every_kind.messages import NO_MEMBER_ID, JoinAnswer, JoinRequest
 from drumlin.coordination.shards.pending_answer import Pending
-from drumlin.turns import Work, to_end
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -31,17 +32,16 @@ _REBALANCE_TIMEOUT_FROM: Final = 1
 _REQUIRES_KNOWN_MEMBER_ID: Final = 4
 _PROTOCOL_NAME_IS_NULLABLE: Final = 7
 _CAN_SKIP_ASSIGNMENT: Final = 9
-#: How many members are encoded for the leader in one turn of the loop.
-_MEMBERS_AT_ONCE: Final = 500
 #: Each join compares the protocols of all members. A member normally has one or two.
 _PROTOCOLS_MAX: Final = 100
 
 
-def handle(
+async def handle(
     context: RequestContext, request: JoinGroupRequest, shape: Shape
-) -> JoinGroupResponse | Work[JoinGroupResponse] | Waiting:
+) -> JoinGroupResponse | Later[JoinGroupResponse]:
     if len(request.protocols) > _PROTOCOLS_MAX:
-        return _response(shape, JoinAnswer(ErrorCode.invalid_request, request.member_id))
+        refused = JoinAnswer(ErrorCode.invalid_request, request.member_id)
+        return await _response(shape, refused)
     rebalance_timeout = request.rebalance_timeout
     if context.version < _REBALANCE_TIMEOUT_FROM:
         rebalance_timeout = request.session_timeout
@@ -63,24 +63,15 @@ def handle(
     except KafkaError as error:
         is_of_another_kind = error.code is ErrorCode.inconsistent_group_protocol
         member_id = NO_MEMBER_ID if is_of_another_kind else request.member_id
-        return _response(shape, JoinAnswer(error.code, member_id))
-    if answer.done():
-        return _response(shape, answer.result())
-    return Waiting(_respond(shape, answer))
+        return await _response(shape, JoinAnswer(error.code, member_id))
+    return waiting(_respond(shape, answer))
 
 
-async def _respond(
-    shape: Shape, answer: Pending[JoinAnswer]
-) -> JoinGroupResponse | Work[JoinGroupResponse]:
-    return _response(shape, await answer)
+async def _respond(shape: Shape, answer: Pending[JoinAnswer]) -> JoinGroupResponse:
+    return await _response(shape, await answer)
 
 
-def _response(shape: Shape, answer: JoinAnswer) -> JoinGroupResponse | Work[JoinGroupResponse]:
-    making = _making(shape, answer)
-    return making if len(answer.members) > _MEMBERS_AT_ONCE else to_end(making)
-
-
-def _making(shape: Shape, answer: JoinAnswer) -> Work[JoinGroupResponse]:
+async def _response(shape: Shape, answer: JoinAnswer) -> JoinGroupResponse:
     members = []
     for member in answer.members:
         members.append(
@@ -91,7 +82,7 @@ def _making(shape: Shape, answer: JoinAnswer) -> Work[JoinGroupResponse]:
                 metadata=member.metadata,
             )
         )
-        yield
+        await give_way()
     protocol_name = answer.protocol_name
     if shape.version < _PROTOCOL_NAME_IS_NULLABLE:
         protocol_name = protocol_name or ""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.context import Answer, RequestContext, Waiting
+from drumlin.broker.context import RequestContext
+from drumlin.broker.loop.later import Later, waiting
 from drumlin.coordination.groups.every_kind.messages import LeavingMember
 from drumlin.coordination.shards.pending_answer import Pending
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -29,33 +30,33 @@ if TYPE_CHECKING:
 _LEAVING_TOGETHER: Final = 50
 
 
-def handle(context: RequestContext, request: LeaveGroupRequest, shape: Shape) -> Answer:
+async def handle(
+    context: RequestContext, request: LeaveGroupRequest, shape: Shape
+) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
     if request.members is None:
         leaving = [LeavingMember(request.member_id)]
     elif len(request.members) > _LEAVING_TOGETHER:
-        return _leave_in_pieces(context, shape, request.group_id, request.members)
+        return await _leave_in_pieces(context, shape, request.group_id, request.members)
     else:
         leaving = _members(request.members)
     try:
         answer = context.broker.groups.leave(request.group_id, leaving)
     except KafkaError as error:
         return _response(shape, leaving, [], error.code)
-    if answer.done():
-        return _response(shape, leaving, answer.result(), ErrorCode.none)
-    return Waiting(_respond(shape, leaving, answer))
+    return waiting(_respond(shape, leaving, answer))
 
 
 async def _leave_in_pieces(
     context: RequestContext, shape: Shape, group_id: str, members: Sequence[MemberIdentity]
 ) -> LeaveGroupResponse:
     told: list[MemberResponse] = []
-    pace, code = Pace(), ErrorCode.none
+    code = ErrorCode.none
     try:
         for first in range(0, len(members), _LEAVING_TOGETHER):
             leaving = _members(members[first : first + _LEAVING_TOGETHER])
             codes = await context.broker.groups.leave(group_id, leaving)
             told += _told(shape, leaving, codes)
-            await pace.give_way()
+            await give_way()
     except KafkaError as error:
         told, code = [], error.code
     return shape("LeaveGroupResponse", throttle_time=ZERO, error_code=code, members=tuple(told))

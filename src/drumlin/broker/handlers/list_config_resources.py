@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.configs.config_changes import BROKER_LOGGER, CLIENT_METRICS
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import ClusterImage, ResourceType
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 _TYPES: Final = (*ResourceType, BROKER_LOGGER, CLIENT_METRICS)
 
 
-def handle(
+async def handle(
     context: RequestContext, request: ListConfigResourcesRequest, shape: Shape
-) -> Work[ListConfigResourcesResponse]:
+) -> ListConfigResourcesResponse:
     wanted = request.resource_types
     types = {CLIENT_METRICS} if wanted is None else set(wanted) or set(_TYPES)
     code, resources = ErrorCode.none, []
@@ -38,7 +38,7 @@ def handle(
                 resources.append(
                     shape("ConfigResource", resource_name=name, resource_type=resource_type)
                 )
-                yield
+                await give_way()
     else:
         code = ErrorCode.unsupported_version
     return shape(

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.distinct import distinct
-from drumlin.turns import Work
+from drumlin.distinct import counted
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
     from kio.schema.list_groups.v5.response import ListGroupsResponse
 
 
-def handle(
+async def handle(
     context: RequestContext, request: ListGroupsRequest, shape: Shape
-) -> Work[ListGroupsResponse]:
-    states = yield from distinct(
-        each.strip().lower() for each in getattr(request, "states_filter", ())
-    )
-    types = yield from distinct(each.lower() for each in getattr(request, "types_filter", ()))
+) -> ListGroupsResponse:
+    states = await counted(each.strip().lower() for each in getattr(request, "states_filter", ()))
+    types = await counted(each.lower() for each in getattr(request, "types_filter", ()))
     code, groups = ErrorCode.none, []
     try:
         groups = context.broker.groups.groups()
@@ -44,7 +42,5 @@ def handle(
                     group_type=kind,
                 )
             )
-        yield
-    yield from states.let_go()
-    yield from types.let_go()
+        await give_way()
     return shape("ListGroupsResponse", throttle_time=ZERO, error_code=code, groups=tuple(listed))

@@ -12,13 +12,13 @@ A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
 from drumlin.replication.partition import Partition
 from drumlin.replication.replica import NO_LEADER_EPOCH
-from drumlin.turns import Work, to_end
+from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.exact_from import EXACT_FROM, EXACT_FROM_VERSION_MIN
 from drumlin.wire.messages import ZERO, Shape
@@ -62,9 +62,9 @@ class _Found(NamedTuple):
 _NOTHING: Final = _Found()
 
 
-def handle(
+async def handle(
     context: RequestContext, request: ListOffsetsRequest, shape: Shape
-) -> Work[ListOffsetsResponse | Awaitable[ListOffsetsResponse]]:
+) -> ListOffsetsResponse:
     # Each topic and partition is answered once, however often it is named.
     asked: dict[str, dict[int, ListOffsetsPartition | None]] = {}
     is_known = True
@@ -77,12 +77,12 @@ def handle(
                 is_known = is_known and part.timestamp in _KNOWN
                 if part.timestamp == EXACT_FROM:
                     _settle(context, topic.name, index)
-            yield
+            await give_way()
     work = _respond(context, request, shape, asked)
     if is_known:
-        return (yield from work)
+        return await work
     # Searching by time reads the log, and changes nothing, so a thread may do it.
-    return context.broker.threads.reading(to_end, work)
+    return await context.broker.threads.reading(to_end, work)
 
 
 def _settle(context: RequestContext, topic: str, index: int) -> None:
@@ -92,9 +92,9 @@ def _settle(context: RequestContext, topic: str, index: int) -> None:
         partition.settle_exact_states()
 
 
-def _respond(
+async def _respond(
     context: RequestContext, request: ListOffsetsRequest, shape: Shape, asked: _Asked
-) -> Work[ListOffsetsResponse]:
+) -> ListOffsetsResponse:
     isolation_level = getattr(request, "isolation_level", 0)
     topics = []
     for name, parts in asked.items():
@@ -115,7 +115,7 @@ def _respond(
                     leader_epoch=found.leader_epoch,
                 )
             )
-            yield
+            await give_way()
         topics.append(shape("ListOffsetsTopicResponse", name=name, partitions=tuple(answers)))
     return shape("ListOffsetsResponse", throttle_time=ZERO, topics=tuple(topics))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from drumlin.metadata.image import PartitionState, TopicState
 
 
-def handle(
+async def handle(
     context: RequestContext, request: ListPartitionReassignmentsRequest, shape: Shape
-) -> Work[ListPartitionReassignmentsResponse]:
+) -> ListPartitionReassignmentsResponse:
     topics = context.broker.metadata.image.topics
     told: list[OngoingTopicReassignment] = []
     if request.topics is None:
         for topic in list(topics.values()):
-            yield from _tell(shape, told, topic, topic.partitions)
+            await _tell(shape, told, topic, topic.partitions)
     else:
         for wanted in request.topics:
             known = topics.get(wanted.name)
-            yield
+            await give_way()
             if known is not None:
                 states = (known.partition(index) for index in wanted.partition_indexes)
-                yield from _tell(shape, told, known, states)
+                await _tell(shape, told, known, states)
     return shape(
         "ListPartitionReassignmentsResponse",
         throttle_time=ZERO,
@@ -48,12 +48,12 @@ def handle(
     )
 
 
-def _tell(
+async def _tell(
     shape: Shape,
     told: list[OngoingTopicReassignment],
     topic: TopicState,
     states: Iterable[PartitionState | None],
-) -> Work[None]:
+) -> None:
     partitions: list[OngoingPartitionReassignment] = []
     for each in states:
         if each is not None and each.is_reassigned:
@@ -66,7 +66,7 @@ def _tell(
                     removing_replicas=each.removing,
                 )
             )
-        yield
+        await give_way()
     if partitions:
         ongoing = shape("OngoingTopicReassignment", name=topic.name, partitions=tuple(partitions))
         told.append(ongoing)

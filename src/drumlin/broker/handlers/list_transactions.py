@@ -7,7 +7,7 @@ RE2's syntax that the whole id must match). Unknown states are listed in the ans
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Container
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
@@ -15,8 +15,8 @@ from drumlin.coordination.regexes import compile_regex, matches, takes_long
 from drumlin.coordination.transactions.list_filter import ListFilter
 from drumlin.coordination.transactions.states import BY_LABEL, TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
-from drumlin.distinct import distinct
-from drumlin.turns import Work
+from drumlin.distinct import counted
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 _LONG_MATCHES_S: Final = 10.0
 
 
-def handle(
+async def handle(
     context: RequestContext, request: ListTransactionsRequest, shape: Shape
-) -> Work[ListTransactionsResponse | Awaitable[ListTransactionsResponse]]:
+) -> ListTransactionsResponse:
     unknown, states = list[str](), set[TransactionState]()
     for each in request.state_filters:
         if each in BY_LABEL:
             states.add(BY_LABEL[each])
         else:
             unknown.append(each)
-        yield
-    producer_ids = yield from distinct(request.producer_id_filters)
+        await give_way()
+    producer_ids = await counted(request.producer_id_filters)
     code, found, left = ErrorCode.none, list["ToldTransaction"](), list[Transaction]()
     pattern = getattr(request, "transactional_id_pattern", None)
     compiled: Any = None
@@ -54,14 +54,13 @@ def handle(
                     left.append(transaction)
                 elif compiled is None or matches(compiled, name):
                     found.append(_told(shape, transaction))
-            yield
+            await give_way()
     except KafkaError as error:
         code, found = error.code, []
         if code is ErrorCode.coordinator_load_in_progress:
             unknown = []  # Apache Kafka does not examine the filters in this case
-    yield from producer_ids.let_go()
     if left:
-        return _match_and_respond(context, shape, unknown, found, compiled, left)
+        return await _match_and_respond(context, shape, unknown, found, compiled, left)
     return _respond(shape, code, unknown, found)
 
 

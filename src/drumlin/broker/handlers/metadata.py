@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
-from drumlin.broker.context import Answer, RequestContext
+from drumlin.broker.context import RequestContext
 from drumlin.broker.parts.cluster_view import (
     CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED,
@@ -30,7 +30,7 @@ from drumlin.broker.parts.cluster_view import (
 from drumlin.broker.topics.topics import PARTITIONS_PER_REQUEST_MAX, create_automatically
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
-from drumlin.turns import Work, to_end
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape, encoded
 from drumlin.wire.schema.parts import EncodedItems
@@ -43,8 +43,6 @@ Key = TypeVar("Key", str, UUID)
 _log = logging.getLogger(__name__)
 
 _BY_ID_FROM_VERSION: Final = 12
-#: How many names are looked up within a turn.
-_FEW: Final = 500
 _CREATED_AT_A_TIME: Final = 50
 
 
@@ -58,35 +56,22 @@ class _Plan:
     refusal: ErrorCode | None = None
 
 
-def handle(context: RequestContext, request: MetadataRequest, shape: Shape) -> Answer:
+async def handle(
+    context: RequestContext, request: MetadataRequest, shape: Shape
+) -> MetadataResponse:
     wanted = request.topics
     if wanted is None or (context.version == 0 and not wanted):
         topics = list(context.broker.metadata.image.topics.values())
-        return _respond(context, request, shape, _Plan(topics))
-    if len(wanted) > _FEW:
-        return _plan_and_respond(context, request, shape)
-    return _carry_out(context, request, shape, to_end(_plan(context, wanted)))
-
-
-async def _plan_and_respond(
-    context: RequestContext, request: MetadataRequest, shape: Shape
-) -> Work[MetadataResponse]:
-    plan = await context.broker.turns.run(_plan(context, request.topics or ()))
-    answer = _carry_out(context, request, shape, plan)
-    return await answer if isinstance(answer, Awaitable) else answer
-
-
-def _carry_out(
-    context: RequestContext, request: MetadataRequest, shape: Shape, plan: _Plan
-) -> Work[MetadataResponse] | Awaitable[Work[MetadataResponse]]:
+        return await _respond(context, request, shape, _Plan(topics))
+    plan = await _plan(context, wanted)
     if plan.refusal is not None:
-        return _refuse(shape, request.topics or (), plan.refusal)
+        return await _refuse(shape, wanted, plan.refusal)
     if plan.missing and _may_create(context, request):
-        return _create_and_respond(context, request, shape, plan)
-    return _respond(context, request, shape, plan)
+        await _create(context, plan.missing)
+    return await _respond(context, request, shape, plan)
 
 
-def _plan(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> Work[_Plan]:
+async def _plan(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> _Plan:
     ids: dict[UUID, None] = {}
     names: dict[str, None] = {}
     is_nameless = False
@@ -98,21 +83,21 @@ def _plan(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> Wo
             is_nameless = True
         else:
             names[each.name] = None
-        yield
+        await give_way()
     refusal = _refusal(context.version, has_id=bool(ids), is_nameless=is_nameless)
     if refusal is not None:
         return _Plan(refusal=refusal)
     image = context.broker.metadata.image
     if ids:
-        topics, unknown_ids = yield from _look_up(ids, image.topics_by_id)
+        topics, unknown_ids = await _look_up(ids, image.topics_by_id)
         return _Plan(topics, unknown_ids=unknown_ids)
-    topics, missing = yield from _look_up(names, image.topics)
+    topics, missing = await _look_up(names, image.topics)
     return _Plan(topics, missing=missing)
 
 
-def _look_up(
+async def _look_up(
     keys: Iterable[Key], known: Mapping[Key, TopicState]
-) -> Work[tuple[list[TopicState], list[Key]]]:
+) -> tuple[list[TopicState], list[Key]]:
     """The topics, and the keys of those that are missing."""
     topics: list[TopicState] = []
     missing: list[Key] = []
@@ -122,7 +107,7 @@ def _look_up(
             missing.append(key)
         else:
             topics.append(topic)
-        yield
+        await give_way()
     return topics, missing
 
 
@@ -133,9 +118,9 @@ def _refusal(version: int, *, has_id: bool, is_nameless: bool) -> ErrorCode | No
     return ErrorCode.unknown_server_error if is_nameless and not has_id else None
 
 
-def _refuse(
+async def _refuse(
     shape: Shape, wanted: Sequence[MetadataRequestTopic], code: ErrorCode
-) -> Work[MetadataResponse]:
+) -> MetadataResponse:
     topics = []
     for each in wanted:
         topic = shape(
@@ -148,7 +133,7 @@ def _refuse(
             topic_authorized_operations=OPERATIONS_NOT_ASKED,
         )
         topics.append(topic)
-        yield
+        await give_way()
     return shape(
         "MetadataResponse",
         throttle_time=ZERO,
@@ -166,10 +151,8 @@ def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
     return allowed and context.broker.config.auto_create_topics_enable
 
 
-async def _create_and_respond(
-    context: RequestContext, request: MetadataRequest, shape: Shape, plan: _Plan
-) -> Work[MetadataResponse]:
-    wanted = plan.missing[:PARTITIONS_PER_REQUEST_MAX]
+async def _create(context: RequestContext, missing: Sequence[str]) -> None:
+    wanted = missing[:PARTITIONS_PER_REQUEST_MAX]
     for first in range(0, len(wanted), _CREATED_AT_A_TIME):
         names = filter(_is_valid, wanted[first : first + _CREATED_AT_A_TIME])
         outcomes = await asyncio.gather(
@@ -180,7 +163,6 @@ async def _create_and_respond(
                 _log.info("a topic asked for by name was not created: %s", outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
-    return _respond(context, request, shape, plan)
 
 
 def _is_valid(name: str) -> bool:
@@ -191,28 +173,28 @@ def _is_valid(name: str) -> bool:
     return True
 
 
-def _respond(
+async def _respond(
     context: RequestContext, request: MetadataRequest, shape: Shape, plan: _Plan
-) -> Work[MetadataResponse]:
+) -> MetadataResponse:
     image = context.broker.metadata.image
     with_operations = getattr(request, "include_topic_authorized_operations", False)
     variant = context.broker.topic_pieces.variant(shape, with_operations=with_operations)
     pieces = []
     for topic_id in plan.unknown_ids:
         pieces.append(_error(shape, ErrorCode.unknown_topic_id, None, topic_id))
-        yield
+        await give_way()
     for topic in plan.topics:
         piece = variant.ready(topic)
         if piece is None:
-            piece = yield from variant.encode(topic)
+            piece = await variant.encode(topic)
         pieces.append(piece)
-        yield
+        await give_way()
     for name in plan.missing:
         code = ErrorCode.unknown_topic_or_partition
         if not _is_valid(name):
             code = ErrorCode.invalid_topic_exception
         pieces.append(_error(shape, code, name, None, with_operations=with_operations))
-        yield
+        await give_way()
     asked_cluster = getattr(request, "include_cluster_authorized_operations", False)
     return shape(
         "MetadataResponse",

@@ -16,7 +16,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from drumlin.broker.context import Answer, RequestContext, Waiting
+from drumlin.broker.context import RequestContext
+from drumlin.broker.loop.later import Later, waiting
 from drumlin.broker.several_apis.committable_offsets import (
     SortedOut,
     Unread,
@@ -26,8 +27,7 @@ from drumlin.broker.several_apis.committable_offsets import (
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.shards.pending_answer import Written
 from drumlin.metadata.image import TopicState
-from drumlin.turns import Work, let_go
-from drumlin.wire.by_hand.commit_request import CommitRequest, read_commit_request
+from drumlin.wire.by_hand.commit_request import read_commit_request
 from drumlin.wire.by_hand.commit_response import commit_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import EncodedBody, Shape
@@ -37,61 +37,50 @@ if TYPE_CHECKING:
 
 _GROUP_ID_NOT_FOUND: Final = 9
 _TOPIC_IDS_FROM: Final = 10
-_FORGOTTEN_AT_ONCE_MAX: Final = 1000
 
 
 def parse(_version: int, frame: memoryview, position: int) -> Unread:
-    """It is read in turns, by `handle`."""
+    """`handle` reads it, and gives way."""
     return Unread(frame, position)
 
 
-def handle(context: RequestContext, request: Unread, shape: Shape) -> Answer:
-    return few_at_a_time(context, request, _work(context, request, shape.version))
+async def handle(
+    context: RequestContext, request: Unread, shape: Shape
+) -> EncodedBody | Later[EncodedBody]:
+    return await few_at_a_time(context, request, _commit(context, request, shape.version))
 
 
-def _work(context: RequestContext, request: Unread, version: int) -> Work[EncodedBody | Waiting]:
-    asked = yield from read_commit_request(version, *request)
+async def _commit(
+    context: RequestContext, request: Unread, version: int
+) -> EncodedBody | Later[EncodedBody]:
+    asked = await read_commit_request(version, *request)
     find = partial(_find_topic, context.broker)
-    sorted_out = yield from sort_out(asked.topics, find, by_id=version >= _TOPIC_IDS_FROM)
+    sorted_out = await sort_out(asked.topics, find, by_id=version >= _TOPIC_IDS_FROM)
     codes: Iterable[ErrorCode] = ()
     if sorted_out.accepted:
         commit = Commit(*asked[:-1], sorted_out.accepted, version)
         try:
-            written = yield from context.broker.groups.commit(commit)
+            written = await context.broker.groups.commit(commit)
         except KafkaError as error:
             codes = _failed(version, error)
         else:
-            if not written.done():
-                return Waiting(_respond(context, asked, sorted_out, written))
-            codes = written.result()
-    return (yield from _told(version, asked, sorted_out, codes))
+            return waiting(_respond(version, sorted_out, written))
+    return await _told(version, sorted_out, codes)
 
 
 async def _respond(
-    context: RequestContext,
-    asked: CommitRequest,
-    sorted_out: SortedOut,
-    written: Written[list[ErrorCode]],
+    version: int, sorted_out: SortedOut, written: Written[list[ErrorCode]]
 ) -> EncodedBody:
     codes: Iterable[ErrorCode]
     try:
         codes = await written
     except KafkaError as error:
-        codes = _failed(context.version, error)
-    return await context.broker.turns.run(_told(context.version, asked, sorted_out, codes))
+        codes = _failed(version, error)
+    return await _told(version, sorted_out, codes)
 
 
-def _told(
-    version: int, asked: CommitRequest, sorted_out: SortedOut, codes: Iterable[ErrorCode]
-) -> Work[EncodedBody]:
-    """The answer. Very many topics of the request are freed in turns."""
-    results = yield from sorted_out.results(codes)
-    body = yield from commit_response(version, results)
-    if len(asked.topics) > _FORGOTTEN_AT_ONCE_MAX:
-        yield from let_go(results)
-        yield from sorted_out.let_go()
-        yield from let_go(asked.topics)
-    return body
+async def _told(version: int, sorted_out: SortedOut, codes: Iterable[ErrorCode]) -> EncodedBody:
+    return await commit_response(version, await sorted_out.results(codes))
 
 
 def _find_topic(

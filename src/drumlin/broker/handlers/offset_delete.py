@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.turns import Work, let_go
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -29,19 +29,19 @@ _Unknown = list[tuple[str, tuple[int, ErrorCode] | None]]
 
 async def handle(
     context: RequestContext, request: OffsetDeleteRequest, shape: Shape
-) -> Work[OffsetDeleteResponse]:
-    unknown, known = await context.broker.turns.run(_sort(context, request.topics))
+) -> OffsetDeleteResponse:
+    unknown, known = await _sort(context, request.topics)
     try:
         deleting = context.broker.groups.delete_offsets(request.group_id, list(known))
-        codes = await (await context.broker.turns.run(deleting))
+        codes = await (await deleting)
     except KafkaError as error:
-        return _response(shape, error.code, ())
-    return _respond(request, shape, unknown, known, codes)
+        return await _response(shape, error.code, ())
+    return await _respond(request, shape, unknown, known, codes)
 
 
-def _sort(
+async def _sort(
     context: RequestContext, topics: Iterable[OffsetDeleteRequestTopic]
-) -> Work[tuple[_Unknown, _Codes]]:
+) -> tuple[_Unknown, _Codes]:
     """The partitions that do not exist, and those that do: each once, however often named."""
     image = context.broker.metadata.image
     unknown: _Unknown = []
@@ -56,60 +56,58 @@ def _sort(
                 unknown.append((topic.name, (index, ErrorCode.unknown_topic_or_partition)))
             else:
                 known[topic.name, index] = ErrorCode.none
-            yield
+            await give_way()
     return unknown, known
 
 
-def _respond(
+async def _respond(
     request: OffsetDeleteRequest,
     shape: Shape,
     unknown: _Unknown,
     code_of: _Codes,
     codes: Sequence[ErrorCode],
-) -> Work[OffsetDeleteResponse]:
+) -> OffsetDeleteResponse:
     """`codes`: one for each partition that exists, in order."""
     for each, code in zip(code_of, codes, strict=True):
         if code is not ErrorCode.none:
             code_of[each] = code
-        yield
+        await give_way()
     found = []
     for topic in request.topics:
-        results = yield from _results_of(topic, code_of)
+        results = await _results_of(topic, code_of)
         if results:
             found.append((topic.name, results))
-    topics = (yield from _together(unknown, found)) if unknown else found
-    answer = yield from _response(shape, ErrorCode.none, topics)
-    yield from let_go(unknown, code_of)
-    return answer
+    topics = await _together(unknown, found) if unknown else found
+    return await _response(shape, ErrorCode.none, topics)
 
 
-def _results_of(topic: OffsetDeleteRequestTopic, code_of: _Codes) -> Work[_Results]:
+async def _results_of(topic: OffsetDeleteRequestTopic, code_of: _Codes) -> _Results:
     results: _Results = []
     for part in topic.partitions:
         code = code_of.get((topic.name, part.partition_index))
         if code is not None:
             results.append((part.partition_index, code))
-        yield
+        await give_way()
     return results
 
 
-def _together(
+async def _together(
     unknown: Iterable[tuple[str, tuple[int, ErrorCode] | None]],
     found: Iterable[tuple[str, _Results]],
-) -> Work[Iterable[tuple[str, _Results]]]:
+) -> Iterable[tuple[str, _Results]]:
     topics: dict[str, _Results] = {}
     for name, result in unknown:
         topics.setdefault(name, []).extend([] if result is None else [result])
-        yield
+        await give_way()
     for name, results in found:
         topics.setdefault(name, []).extend(results)
-        yield
+        await give_way()
     return topics.items()
 
 
-def _response(
+async def _response(
     shape: Shape, code: ErrorCode, topics: Iterable[tuple[str, _Results]]
-) -> Work[OffsetDeleteResponse]:
+) -> OffsetDeleteResponse:
     answers = []
     for name, results in topics:
         partitions = []
@@ -117,7 +115,7 @@ def _response(
             partitions.append(
                 shape("OffsetDeleteResponsePartition", partition_index=index, error_code=result)
             )
-            yield
+            await give_way()
         answers.append(shape("OffsetDeleteResponseTopic", name=name, partitions=tuple(partitions)))
-        yield
+        await give_way()
     return shape("OffsetDeleteResponse", error_code=code, throttle_time=ZERO, topics=tuple(answers))

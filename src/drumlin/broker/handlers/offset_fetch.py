@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from drumlin.broker.context import Answer, RequestContext
+from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.garbage import settled
-from drumlin.distinct import Distinct, distinct
-from drumlin.turns import Work, let_go
+from drumlin.distinct import counted
+from drumlin.turns import give_way
 from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET, pack_partitions
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
@@ -64,69 +64,63 @@ class _Topic:
         return EncodedItems(self._pieces, self._count)
 
 
-def handle(context: RequestContext, request: OffsetFetchRequest, shape: Shape) -> Answer:
-    if context.broker.groups.has_unconfirmed:
-        return _wait_and_respond(context, request, shape)
-    return _respond(context, request, shape)
-
-
-async def _wait_and_respond(
+async def handle(
     context: RequestContext, request: OffsetFetchRequest, shape: Shape
-) -> Work[OffsetFetchResponse]:
-    try:
-        await context.broker.groups.all_confirmed()
-    except KafkaError as refusal:
-        return _respond(context, request, shape, refusal)
-    return _respond(context, request, shape)
+) -> OffsetFetchResponse:
+    refusal = None
+    if context.broker.groups.has_unconfirmed:
+        try:
+            await context.broker.groups.all_confirmed()
+        except KafkaError as error:
+            refusal = error
+    return await _respond(context, request, shape, refusal)
 
 
-def _respond(
+async def _respond(
     context: RequestContext,
     request: OffsetFetchRequest,
     shape: Shape,
-    refusal: KafkaError | None = None,
-) -> Work[OffsetFetchResponse]:
+    refusal: KafkaError | None,
+) -> OffsetFetchResponse:
     """`refusal`: an error that is the answer for all groups."""
     if request.groups is None:
-        return (yield from _one_group(context, request, shape, refusal))
+        return await _one_group(context, request, shape, refusal)
     by_id = context.version >= _TOPIC_IDS
     groups = []
-    for group in (yield from _unlike(request.groups)):
+    for group in await _unlike(request.groups):
         answer = _group_by_ids if by_id else _group_by_names
-        groups.append((yield from answer(context, group, shape, refusal, request.require_stable)))
+        groups.append(await answer(context, group, shape, refusal, request.require_stable))
     return shape("OffsetFetchResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
-def _unlike(groups: Sequence[Any]) -> Work[list[Any]]:
+async def _unlike(groups: Sequence[Any]) -> list[Any]:
     """The groups without those that repeat an earlier one."""
-    ids = yield from distinct(group.group_id for group in groups)
-    said_before: Distinct[object] = Distinct()
+    times = await counted(group.group_id for group in groups)
+    said_before: set[object] = set()
     found: list[Any] = []
     for group in groups:
-        if ids.times(group.group_id) > 1:  # what else it says is compared as plain tuples: quick
+        if times[group.group_id] > 1:  # what else it says is compared as plain tuples: quick
             topics = []
             for topic in group.topics or ():
                 topics.append((topic.topic_id, topic.name, topic.partition_indexes))
-                yield
+                await give_way()
             member = group.member_id, group.member_epoch
             said = (group.group_id, group.topics is None, tuple(topics), member)
-            yield from said_before.add((said,))
-            if said_before.times(said) > 1:
+            if said in said_before:
                 continue
+            said_before.add(said)
         found.append(group)
-        yield
-    yield from ids.let_go()
-    yield from said_before.let_go()
+        await give_way()
     return found
 
 
-def _committed(
+async def _committed(
     context: RequestContext,
     group: _Group,
     asked: Asked,
     stable: bool,
     refusal: KafkaError | None,
-) -> Work[list[_Topic]]:
+) -> list[_Topic]:
     """
     Raises:
         KafkaError: the group is not available, or refuses.
@@ -145,20 +139,20 @@ def _committed(
             found.append(_Topic(piece.topic))
         packed = pack_partitions(context.version, *piece[2:])
         found[-1].add(packed, len(piece.partitions))
-        yield
+        await give_way()
     return found
 
 
-def _one_group(
+async def _one_group(
     context: RequestContext, request: OffsetFetchRequest, shape: Shape, refusal: KafkaError | None
-) -> Work[OffsetFetchResponse]:
+) -> OffsetFetchResponse:
     code = ErrorCode.none
     topics: tuple[OffsetFetchResponseTopic, ...] = ()
-    asked = yield from _asked(request)
+    asked = await _asked(request)
     try:
         stable = getattr(request, "require_stable", False)
-        fetched = yield from _committed(context, request, asked, stable, refusal)
-        topics = yield from _told(
+        fetched = await _committed(context, request, asked, stable, refusal)
+        topics = await _told(
             fetched,
             lambda each: shape(
                 "OffsetFetchResponseTopic", name=each.name, partitions=each.partitions()
@@ -167,36 +161,35 @@ def _one_group(
     except KafkaError as error:
         code = error.code
         if context.version < _GROUP_ERROR:
-            topics = yield from _failed_topics(shape, request, code)
-    yield from let_go(asked or [])
+            topics = await _failed_topics(shape, request, code)
     return shape("OffsetFetchResponse", throttle_time=ZERO, topics=topics, error_code=code)
 
 
-def _asked(
+async def _asked(
     request: OffsetFetchRequest | OffsetFetchRequestGroup,
-) -> Work[list[tuple[str, Sequence[int]]] | None]:
+) -> list[tuple[str, Sequence[int]]] | None:
     if request.topics is None:
         return None
     asked: list[tuple[str, Sequence[int]]] = []
     for topic in request.topics:
         asked.append((topic.name, topic.partition_indexes))
-        yield
+        await give_way()
     return asked
 
 
-def _group_by_names(
+async def _group_by_names(
     context: RequestContext,
     group: OffsetFetchRequestGroup,
     shape: Shape,
     refusal: KafkaError | None,
     stable: bool,
-) -> Work[OffsetFetchResponseGroup]:
+) -> OffsetFetchResponseGroup:
     code = ErrorCode.none
     topics: tuple[OffsetFetchResponseTopics, ...] = ()
-    asked = yield from _asked(group)
+    asked = await _asked(group)
     try:
-        fetched = yield from _committed(context, group, asked, stable, refusal)
-        topics = yield from _told(
+        fetched = await _committed(context, group, asked, stable, refusal)
+        topics = await _told(
             fetched,
             lambda each: shape(
                 "OffsetFetchResponseTopics", name=each.name, partitions=each.partitions()
@@ -204,19 +197,18 @@ def _group_by_names(
         )
     except KafkaError as error:
         code = error.code
-    yield from let_go(asked or [])
     return shape(
         "OffsetFetchResponseGroup", group_id=group.group_id, topics=topics, error_code=code
     )
 
 
-def _group_by_ids(
+async def _group_by_ids(
     context: RequestContext,
     group: OffsetFetchRequestGroup,
     shape: Shape,
     refusal: KafkaError | None,
     stable: bool,
-) -> Work[OffsetFetchResponseGroup]:
+) -> OffsetFetchResponseGroup:
     image = context.broker.metadata.image
     asked: list[tuple[str, Sequence[int]]] | None = None
     unknown: list[OffsetFetchResponseTopics] = []
@@ -225,14 +217,14 @@ def _group_by_ids(
         for topic in group.topics:
             name = image.topic_name(topic.topic_id)
             if name is None:
-                unknown.append((yield from _unknown_topic(shape, topic)))
+                unknown.append(await _unknown_topic(shape, topic))
             else:
                 asked.append((name, topic.partition_indexes))
-            yield
+            await give_way()
     code = ErrorCode.none
     topics: list[OffsetFetchResponseTopics] = []
     try:
-        fetched = yield from _committed(context, group, asked, stable, refusal)
+        fetched = await _committed(context, group, asked, stable, refusal)
         for each in fetched:
             state = image.topics.get(each.name)
             if state is not None:
@@ -244,12 +236,10 @@ def _group_by_ids(
                         partitions=partitions,
                     )
                 )
-            yield
-        yield from let_go(fetched)
+            await give_way()
         topics += unknown
     except KafkaError as error:
         code = error.code
-    yield from let_go(asked or [])
     return shape(
         "OffsetFetchResponseGroup",
         group_id=group.group_id,
@@ -258,40 +248,37 @@ def _group_by_ids(
     )
 
 
-def _told(fetched: list[_Topic], tell: Callable[[_Topic], Told]) -> Work[tuple[Told, ...]]:
+async def _told(fetched: list[_Topic], tell: Callable[[_Topic], Told]) -> tuple[Told, ...]:
     topics = []
     for each in fetched:
         topics.append(tell(each))
-        yield
-    yield from let_go(fetched)
+        await give_way()
     return settled(tuple(topics))
 
 
-def _failed(version: int, partitions: Sequence[int], code: ErrorCode) -> Work[EncodedItems]:
+async def _failed(version: int, partitions: Sequence[int], code: ErrorCode) -> EncodedItems:
     packed = []
     for first in range(0, len(partitions), _AT_ONCE):
         some = partitions[first : first + _AT_ONCE]
         count = len(some)
         packed.append(pack_partitions(version, some, [NO_OFFSET] * count, None, [code] * count))
-        yield
+        await give_way()
     return EncodedItems(packed, len(partitions))
 
 
-def _unknown_topic(
+async def _unknown_topic(
     shape: Shape, topic: OffsetFetchRequestTopics
-) -> Work[OffsetFetchResponseTopics]:
-    partitions = yield from _failed(
-        shape.version, topic.partition_indexes, ErrorCode.unknown_topic_id
-    )
+) -> OffsetFetchResponseTopics:
+    partitions = await _failed(shape.version, topic.partition_indexes, ErrorCode.unknown_topic_id)
     return shape("OffsetFetchResponseTopics", topic_id=topic.topic_id, partitions=partitions)
 
 
-def _failed_topics(
+async def _failed_topics(
     shape: Shape, request: OffsetFetchRequest, code: ErrorCode
-) -> Work[tuple[OffsetFetchResponseTopic, ...]]:
+) -> tuple[OffsetFetchResponseTopic, ...]:
     topics = []
     for topic in request.topics or ():
-        partitions = yield from _failed(shape.version, topic.partition_indexes, code)
+        partitions = await _failed(shape.version, topic.partition_indexes, code)
         topics.append(shape("OffsetFetchResponseTopic", name=topic.name, partitions=partitions))
-        yield
+        await give_way()
     return tuple(topics)

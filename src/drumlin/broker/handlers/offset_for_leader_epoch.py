@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     )
 
 
-def handle(
+async def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest, shape: Shape
-) -> Work[OffsetForLeaderEpochResponse]:
+) -> OffsetForLeaderEpochResponse:
     topics = []
     for topic in request.topics:
         partitions = []
         for wanted in topic.partitions:
             partitions.append(_answer(context, shape, topic.topic, wanted))
-            yield
+            await give_way()
         topics.append(
             shape("OffsetForLeaderTopicResult", topic=topic.topic, partitions=tuple(partitions))
         )
-        yield
+        await give_way()
     return shape("OffsetForLeaderEpochResponse", throttle_time=ZERO, topics=tuple(topics))
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.loop.later import Later, Parts, when_done
+from drumlin.broker.loop.later import LaterParts, Parts, begun
 from drumlin.broker.producing.produce_appends import ProduceAppends
 from drumlin.wire.by_hand.produce_request import (
     ManyPartitions,
@@ -33,16 +33,16 @@ _AT_ONCE_MAX: Final = 200
 _PARTITIONS_MAX: Final = 20_000
 
 
-def answer(context: RequestContext, frame: memoryview) -> Parts | Later | None:
+def answer(context: RequestContext, frame: memoryview) -> Parts | LaterParts | None:
     header = context.header
     try:
         request = read_produce_request(header.api_version, frame, header.size, _AT_ONCE_MAX)
     except ManyPartitions:
-        return when_done(_answer_many(context, frame))
+        return begun(_answer_many(context, frame))
     return ProduceAppends(context, request).start()
 
 
-async def _answer_many(context: RequestContext, frame: memoryview) -> Parts | None:
+async def _answer_many(context: RequestContext, frame: memoryview) -> Parts | LaterParts | None:
     appends = await context.broker.threads.making(_read_many, context, frame)
     return await appends.append_in_turns()
 

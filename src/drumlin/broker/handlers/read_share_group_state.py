@@ -11,7 +11,7 @@ from uuid import UUID
 from drumlin.broker.context import RequestContext
 from drumlin.broker.several_apis.share_state_requests import Fields, answer_partitions
 from drumlin.metadata.rules.claims import may_lead
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -28,7 +28,7 @@ _BLANK: Final[Fields] = {"state_epoch": 0, "start_offset": 0, "state_batches": (
 async def handle(
     context: RequestContext, request: ReadShareGroupStateRequest, shape: Shape
 ) -> ReadShareGroupStateResponse:
-    share_state, pace = context.broker.share_state, Pace()
+    share_state = context.broker.share_state
     image = context.broker.metadata.image
 
     async def read(topic_id: UUID, wanted: PartitionData) -> Fields:
@@ -41,7 +41,7 @@ async def handle(
         batches = []
         for batch in state.batches:  # there may be thousands
             batches.append(shape("StateBatch", **batch._asdict()))
-            await pace.give_way()
+            await give_way()
         return {
             "state_epoch": state.state_epoch,
             "start_offset": state.start_offset,

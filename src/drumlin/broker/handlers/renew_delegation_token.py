@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
 
 
-def handle(
+async def handle(
     _: RequestContext, __: RenewDelegationTokenRequest, shape: Shape
 ) -> RenewDelegationTokenResponse:
     return shape(

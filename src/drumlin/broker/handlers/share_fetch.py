@@ -1,6 +1,6 @@
 """ShareFetch (key 78), versions 1-2: records for a member of a share group (KIP-932).
 
-- A member opens a share session with epoch 0 and ends it with -1; see `shares/sessions.py`.
+- A member opens a share session with epoch 0 and ends it with -1: `share_partitions/sessions.py`.
 - It may acknowledge records that it acquired before; these are answered when they are written.
 - Acquired records are locked for `acquisition_lock_timeout`; they are sent as slices of the log.
 - If there is no room for a session, it is refused after `max_wait`, not at once.
@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.context import RequestContext
+from drumlin.broker.loop.later import Later, waiting
 from drumlin.broker.parts.leader_hints import LeaderHints
 from drumlin.broker.share_fetch.acknowledgements import (
     Acknowledging,
@@ -21,7 +22,6 @@ from drumlin.broker.share_fetch.acknowledgements import (
     Answers,
     acknowledgements,
     begin_to_acknowledge,
-    forget,
 )
 from drumlin.broker.share_fetch.answers import current_leader, share_answer
 from drumlin.broker.share_fetch.fetch import ShareFetch
@@ -33,7 +33,7 @@ from drumlin.broker.share_partitions.sessions import (
     SessionPartition,
 )
 from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Limits
-from drumlin.turns import Work, let_go, to_end
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -42,12 +42,11 @@ if TYPE_CHECKING:
     from kio.schema.share_fetch.v2.response import PartitionData, ShareFetchResponse
 
 _RENEW_FROM: Final = 2
-#: Partitions in the answer, and ranges of records: more are put together in turns, and encoded in
-#: a thread.
-_TOLD_AT_ONCE_MAX: Final = 200
 
 
-def handle(context: RequestContext, request: ShareFetchRequest, shape: Shape) -> Work[Waiting]:
+async def handle(
+    context: RequestContext, request: ShareFetchRequest, shape: Shape
+) -> ShareFetchResponse | Later[ShareFetchResponse]:
     member = member_of(request)
     says_renew = getattr(request, "is_renew_ack", False)
     if says_renew and (
@@ -55,20 +54,18 @@ def handle(context: RequestContext, request: ShareFetchRequest, shape: Shape) ->
     ):
         raise KafkaError(ErrorCode.invalid_request, "a request that renews fetches nothing")
     mode = _acquire_mode(request)
-    said = yield from acknowledgements(request.topics)
-    named = yield from _named(request.topics, lambda each: each.partition_index)
-    forgotten = yield from _named(request.forgotten_topics_data, lambda each: each)
+    said = await acknowledgements(request.topics)
+    named = await _named(request.topics, lambda each: each.partition_index)
+    forgotten = await _named(request.forgotten_topics_data, lambda each: each)
     try:
-        partitions = yield from _continue_session(
+        partitions = await _continue_session(
             context, request, member, named, forgotten, acknowledges=bool(said)
         )
     except KafkaError as error:
-        yield from forget(said)
-        yield from let_go(named, forgotten)
         if error.code is ErrorCode.share_session_limit_reached:
-            return Waiting(_refuse_later(context, error, request.max_wait.total_seconds()))
+            return waiting(_refuse_later(context, error, request.max_wait.total_seconds()))
         raise
-    begun = yield from begin_to_acknowledge(
+    begun = await begin_to_acknowledge(
         context.broker.shares,
         member,
         said,
@@ -84,21 +81,19 @@ def handle(context: RequestContext, request: ShareFetchRequest, shape: Shape) ->
         max_bytes=request.max_bytes,
         max_wait_s=request.max_wait.total_seconds(),
     )
-    yield from forget(said)
-    yield from let_go(named, forgotten)
-    return Waiting(_respond(context, request, shape, member, fetch, begun))
+    return waiting(_respond(context, request, shape, member, fetch, begun))
 
 
-def _named(
+async def _named(
     topics: Iterable[Any], index_of: Callable[[Any], int]
-) -> Work[dict[SessionPartition, None]]:
+) -> dict[SessionPartition, None]:
     """Each partition once, in the order of the request."""
     named: dict[SessionPartition, None] = {}
     for topic in topics:
-        yield
+        await give_way()
         for each in topic.partitions:
             named[SessionPartition(topic.topic_id, index_of(each))] = None
-            yield
+            await give_way()
     return named
 
 
@@ -109,7 +104,7 @@ def _acquire_mode(request: ShareFetchRequest) -> AcquireMode:
         raise KafkaError(ErrorCode.invalid_request, "no such acquire mode") from None
 
 
-def _continue_session(
+async def _continue_session(
     context: RequestContext,
     request: ShareFetchRequest,
     member: Member,
@@ -117,7 +112,7 @@ def _continue_session(
     forgotten: Collection[SessionPartition],
     *,
     acknowledges: bool,
-) -> Work[list[SessionPartition]]:
+) -> list[SessionPartition]:
     """The partitions that the member's session fetches; none with its last request."""
     shares, epoch = context.broker.shares, request.share_session_epoch
     if epoch == FINAL_EPOCH:
@@ -126,13 +121,10 @@ def _continue_session(
     if epoch == INITIAL_EPOCH:
         limit = context.broker.config.group_share_max_share_sessions
         number = id(context.connection)
-        former = shares.sessions.partitions_of(member)
         session = shares.sessions.open(member, named, number, limit, acknowledges=acknowledges)
         shares.watch(context.connection)
-        yield from let_go(former)
-        yield
     else:
-        session = yield from shares.sessions.go_on(member, epoch, named, forgotten)
+        session = await shares.sessions.go_on(member, epoch, named, forgotten)
     return session.in_turn(epoch)
 
 
@@ -148,7 +140,7 @@ async def _respond(
     member: Member,
     fetch: ShareFetch,
     begun: Acknowledging,
-) -> ShareFetchResponse | Work[ShareFetchResponse]:
+) -> ShareFetchResponse:
     await fetch.run()
     acknowledged = await begun.answers()
     shares = context.broker.shares
@@ -159,31 +151,25 @@ async def _respond(
     if request.share_session_epoch == INITIAL_EPOCH and not fetch.given:
         named += fetch.partitions  # the first answer names all partitions of the session
     hints = LeaderHints(context.broker, context.listener)
-    work = _told(shape, named, fetch, acknowledged, lock_duration_s, hints)
-    told = len(named) + sum(len(each.acquired) for each in fetch.given.values())
-    return work if told > _TOLD_AT_ONCE_MAX else to_end(work)
+    return await _told(shape, named, fetch, acknowledged, lock_duration_s, hints)
 
 
-def _told(
+async def _told(
     shape: Shape,
     named: list[SessionPartition],
     fetch: ShareFetch,
     acknowledged: Answers,
     lock_duration_s: float,
     hints: LeaderHints,
-) -> Work[ShareFetchResponse]:
-    """The answer; empties `fetch` on the way, as freeing very much at once takes long."""
+) -> ShareFetchResponse:
     partitions: dict[SessionPartition, PartitionData] = {}
     for shared in named:
         if shared not in partitions:
             partitions[shared] = _partition(shape, shared, fetch, acknowledged, hints)
-        yield
-    told = partitions.items()
-    answer: ShareFetchResponse = yield from share_answer(
-        shape, "ShareFetchResponse", lock_duration_s, told, hints
+        await give_way()
+    answer: ShareFetchResponse = await share_answer(
+        shape, "ShareFetchResponse", lock_duration_s, partitions.items(), hints
     )
-    yield from let_go(named, partitions, acknowledged)
-    yield from fetch.let_go()
     return answer
 
 

@@ -8,7 +8,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.several_apis.group_descriptions import authorized_operations, refused_group
 from drumlin.coordination.groups.share.messages import DescribedMember
 from drumlin.distinct import each_once
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 _ASSIGNOR: Final = "simple"
 
 
-def handle(
+async def handle(
     context: RequestContext, request: ShareGroupDescribeRequest, shape: Shape
-) -> Work[ShareGroupDescribeResponse]:
+) -> ShareGroupDescribeResponse:
     operations = authorized_operations(request)
-    groups = yield from each_once(
+    groups = await each_once(
         request.group_ids, lambda group_id: _describe(context, shape, group_id, operations)
     )
     return shape("ShareGroupDescribeResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
-def _describe(
+async def _describe(
     context: RequestContext, shape: Shape, group_id: str, operations: int
-) -> Work[DescribedGroup]:
+) -> DescribedGroup:
     try:
         group = context.broker.share_groups.group(group_id)
     except KafkaError as error:
@@ -48,7 +48,7 @@ def _describe(
     members = []
     for each in described:
         members.append(_member(context, shape, each))
-        yield
+        await give_way()
     return shape(
         "DescribedGroup",
         error_code=ErrorCode.none,

@@ -17,7 +17,7 @@ from drumlin.coordination.groups.share.messages import (
     ShareHeartbeatAnswer,
 )
 from drumlin.coordination.groups.share.records import Assignment
-from drumlin.turns import Work, to_end
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -27,13 +27,11 @@ if TYPE_CHECKING:
     from kio.schema.share_group_heartbeat.v1.response import ShareGroupHeartbeatResponse
 
 _NOTHING: Final = ShareHeartbeatAnswer("", 0)
-#: How many topics of a member's assignment are written without yielding.
-_AT_ONCE_MAX: Final = 500
 
 
 async def handle(
     context: RequestContext, request: ShareGroupHeartbeatRequest, shape: Shape
-) -> ShareGroupHeartbeatResponse | Work[ShareGroupHeartbeatResponse]:
+) -> ShareGroupHeartbeatResponse:
     topics = request.subscribed_topic_names
     try:
         _check(request)
@@ -47,9 +45,8 @@ async def handle(
         )
         answer = await context.broker.share_groups.heartbeat(request.group_id, heartbeat)
     except KafkaError as error:
-        return to_end(_answered(shape, _NOTHING, error))
-    work = _answered(shape, answer, None)
-    return work if len(answer.assignment or ()) > _AT_ONCE_MAX else to_end(work)
+        return await _answered(shape, _NOTHING, error)
+    return await _answered(shape, answer, None)
 
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
@@ -72,12 +69,12 @@ def _check(request: ShareGroupHeartbeatRequest) -> None:
         raise KafkaError(ErrorCode.invalid_request, problem)
 
 
-def _answered(
+async def _answered(
     shape: Shape, answer: ShareHeartbeatAnswer, error: KafkaError | None
-) -> Work[ShareGroupHeartbeatResponse]:
+) -> ShareGroupHeartbeatResponse:
     assignment = None
     if answer.assignment is not None:
-        assignment = yield from _assignment(shape, answer.assignment)
+        assignment = await _assignment(shape, answer.assignment)
     return shape(
         "ShareGroupHeartbeatResponse",
         throttle_time=ZERO,
@@ -90,9 +87,9 @@ def _answered(
     )
 
 
-def _assignment(shape: Shape, assignment: Assignment) -> Work[ToldAssignment]:
+async def _assignment(shape: Shape, assignment: Assignment) -> ToldAssignment:
     topics = []
     for topic_id, partitions in assignment.items():
         topics.append(shape("TopicPartitions", topic_id=topic_id, partitions=partitions))
-        yield
+        await give_way()
     return shape("Assignment", topic_partitions=tuple(topics))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.context import RequestContext
+from drumlin.broker.loop.later import Later, waiting
 from drumlin.coordination.groups.every_kind.messages import SyncAnswer, SyncRequest
 from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 _PROTOCOL_IS_MANDATORY: Final = 5
 
 
-def handle(
+async def handle(
     context: RequestContext, request: SyncGroupRequest, shape: Shape
-) -> SyncGroupResponse | Waiting:
+) -> SyncGroupResponse | Later[SyncGroupResponse]:
     protocol_type = getattr(request, "protocol_type", None)
     protocol_name = getattr(request, "protocol_name", None)
     if context.version >= _PROTOCOL_IS_MANDATORY and None in (protocol_type, protocol_name):
@@ -42,9 +43,7 @@ def handle(
         answer = context.broker.groups.sync(request.group_id, sync)
     except KafkaError as error:
         return _response(shape, SyncAnswer(error.code))
-    if answer.done():
-        return _response(shape, answer.result())
-    return Waiting(_respond(shape, answer))
+    return waiting(_respond(shape, answer))
 
 
 async def _respond(shape: Shape, answer: Pending[SyncAnswer]) -> SyncGroupResponse:

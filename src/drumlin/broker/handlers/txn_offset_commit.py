@@ -12,13 +12,12 @@ TRANSACTION_ABORTABLE, and 5 adds the partition to the transaction (KIP-890).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from drumlin.broker.context import Answer, RequestContext
+from drumlin.broker.context import RequestContext
 from drumlin.broker.producing.transaction_checks import ask_coordinator, not_confirmed
 from drumlin.broker.several_apis.committable_offsets import (
     SortedOut,
@@ -28,11 +27,10 @@ from drumlin.broker.several_apis.committable_offsets import (
 )
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.shards.state_batches import Producer
-from drumlin.distinct import Growing
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import Work, let_go
+from drumlin.turns import give_way
 from drumlin.wire.by_hand.commit_request import TxnCommitRequest, read_txn_commit_request
 from drumlin.wire.by_hand.commit_response import TopicResult, txn_commit_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -45,8 +43,6 @@ _KNOWS_LOADING_FROM: Final = 2
 _ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
 _NO_SEQUENCE: Final = -1
-#: Topics of a request; more are freed in turns.
-_FORGOTTEN_AT_ONCE_MAX: Final = 1000
 
 #: Codes that clients of this API do not expect, and the codes that replace them.
 _TOLD: Final = {
@@ -60,40 +56,38 @@ _TOLD: Final = {
 
 
 def parse(_version: int, frame: memoryview, position: int) -> Unread:
-    """It is read in turns, by `handle`."""
+    """`handle` reads it, and gives way."""
     return Unread(frame, position)
 
 
-def handle(context: RequestContext, request: Unread, shape: Shape) -> Answer:
-    return few_at_a_time(context, request, _work(context, request, shape.version))
+async def handle(context: RequestContext, request: Unread, shape: Shape) -> EncodedBody:
+    return await few_at_a_time(context, request, _work(context, request, shape.version))
 
 
-def _work(
-    context: RequestContext, request: Unread, version: int
-) -> Work[EncodedBody | Awaitable[EncodedBody]]:
-    asked = yield from read_txn_commit_request(version, *request)
-    sorted_out = yield from sort_out(asked.commit.topics, partial(_find_topic, context.broker))
+async def _work(context: RequestContext, request: Unread, version: int) -> EncodedBody:
+    asked = await read_txn_commit_request(version, *request)
+    sorted_out = await sort_out(asked.commit.topics, partial(_find_topic, context.broker))
     if sorted_out.accepted:
-        return _commit(context, asked, sorted_out)
-    return (yield from _answer(version, asked, sorted_out, []))
+        return await _commit(context, asked, sorted_out)
+    return await _answer(version, asked, sorted_out, [])
 
 
 async def _commit(
     context: RequestContext, asked: TxnCommitRequest, sorted_out: SortedOut
 ) -> EncodedBody:
-    groups, turns = context.broker.groups, context.broker.turns
+    groups = context.broker.groups
     producer = Producer(asked.producer_id, asked.producer_epoch)
     commit = Commit(*asked.commit[:-1], sorted_out.accepted, producer=producer)
     try:
         verification = await _verify(context, asked)
-        written = await turns.run(groups.commit_in_transaction(commit, verification))
+        written = await groups.commit_in_transaction(commit, verification)
         codes: list[ErrorCode] | ErrorCode = await written
     except KafkaError as error:
         code = _TOLD.get(error.code, error.code)
         if code is ErrorCode.coordinator_load_in_progress and context.version < _KNOWS_LOADING_FROM:
             code = ErrorCode.coordinator_not_available
         codes = code
-    return await turns.run(_answer(context.version, asked, sorted_out, codes))
+    return await _answer(context.version, asked, sorted_out, codes)
 
 
 def _find_topic(broker: BrokerData, name: str) -> tuple[TopicState | None, ErrorCode]:
@@ -133,34 +127,29 @@ async def _verify(context: RequestContext, request: TxnCommitRequest) -> Verific
     return verification if is_required else NOT_REQUIRED
 
 
-def _answer(
+async def _answer(
     version: int,
     asked: TxnCommitRequest,
     sorted_out: SortedOut,
     codes: list[ErrorCode] | ErrorCode,
-) -> Work[EncodedBody]:
-    """Topics and partitions in the order of the request, each once; what was asked is freed.
+) -> EncodedBody:
+    """Topics and partitions in the order of the request, each once.
 
     `codes`: of the accepted offsets in turn, or of all of them.
     """
-    results: Growing[str | UUID | None, dict[int, ErrorCode]] = Growing()
+    results: dict[str | UUID | None, dict[int, ErrorCode]] = {}
     refused = sorted_out.refused or ()
     for topic in asked.commit.topics:
-        yield
+        await give_way()
         if topic.partitions or topic.topic in refused:
             found = results.setdefault(topic.topic, {})
             found.update(dict.fromkeys(topic.partitions, ErrorCode.unknown_topic_or_partition))
     taken = iter(codes) if isinstance(codes, list) else repeat(codes)
     for offsets in sorted_out.accepted:
         results[offsets.topic].update(zip(offsets.partitions, taken, strict=False))
-        yield
+        await give_way()
     told: list[TopicResult] = []
     for name, each in results.items():
         told.append(TopicResult(name, list(each), list(each.values())))
-        yield
-    yield from results.let_go()
-    body = yield from txn_commit_response(version, told)
-    if len(asked.commit.topics) > _FORGOTTEN_AT_ONCE_MAX:
-        yield from sorted_out.let_go()
-        yield from let_go(told, asked.commit.topics)
-    return body
+        await give_way()
+    return await txn_commit_response(version, told)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.apis.features import UPGRADE, check_update
 from drumlin.broker.context import RequestContext
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _SAFE_DOWNGRADE: Final = 2
 
 
-def handle(
+async def handle(
     _: RequestContext, request: UpdateFeaturesRequest, shape: Shape
-) -> Work[UpdateFeaturesResponse]:
+) -> UpdateFeaturesResponse:
     code, message = ErrorCode.none, None
     for each in request.feature_updates:
         try:
@@ -33,7 +33,7 @@ def handle(
         except KafkaError as error:
             code, message = error.code, error.message
             break
-        yield
+        await give_way()
     results = []
     if code is ErrorCode.none and shape.has("UpdatableFeatureResult"):
         for each in request.feature_updates:
@@ -42,7 +42,7 @@ def handle(
                 "UpdatableFeatureResult", feature=name, error_code=code, error_message="NONE"
             )
             results.append(result)
-            yield
+            await give_way()
     return shape(
         "UpdateFeaturesResponse",
         throttle_time=ZERO,

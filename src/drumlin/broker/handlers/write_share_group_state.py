@@ -12,7 +12,7 @@ from uuid import UUID
 from drumlin.broker.context import RequestContext
 from drumlin.broker.several_apis.share_state_requests import Fields, answer_partitions
 from drumlin.coordination.share.state.state import UNKNOWN_COUNT, ShareState, StateBatch
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _AT_ONCE: Final = 100
 async def handle(
     context: RequestContext, request: WriteShareGroupStateRequest, shape: Shape
 ) -> WriteShareGroupStateResponse:
-    share_state, pace = context.broker.share_state, Pace()
+    share_state = context.broker.share_state
 
     async def write(topic_id: UUID, wanted: PartitionData) -> Fields:
         state = ShareState(
@@ -38,7 +38,7 @@ async def handle(
             wanted.leader_epoch,
             wanted.start_offset,
             getattr(wanted, "delivery_complete_count", UNKNOWN_COUNT),
-            await _batches(wanted.state_batches, pace),
+            await _batches(wanted.state_batches),
         )
         await share_state.write(request.group_id, topic_id, wanted.partition, state)
         return {}
@@ -47,12 +47,12 @@ async def handle(
     return shape("WriteShareGroupStateResponse", results=results)
 
 
-async def _batches(given: Sequence[StateBatchData], pace: Pace) -> tuple[StateBatch, ...]:
+async def _batches(given: Sequence[StateBatchData]) -> tuple[StateBatch, ...]:
     """There may be tens of thousands."""
     batches: list[StateBatch] = []
     for first in range(0, len(given), _AT_ONCE):
         batches += map(_batch, given[first : first + _AT_ONCE])
-        await pace.give_way()
+        await give_way()
     return tuple(batches)
 
 

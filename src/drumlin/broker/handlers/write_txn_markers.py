@@ -14,7 +14,7 @@ Version notes: 2 adds the transaction version of the marker (KIP-890).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -22,16 +22,15 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.hosting.markers import write_markers
 from drumlin.broker.loop.garbage import settled
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
-from drumlin.distinct import Distinct, Growing
+from drumlin.distinct import counted
 from drumlin.metadata.rules.claims import may_coordinate
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
     from kio.schema.write_txn_markers.v2.request import (
         WritableTxnMarker,
-        WritableTxnMarkerTopic,
         WriteTxnMarkersRequest,
     )
     from kio.schema.write_txn_markers.v2.response import (
@@ -46,13 +45,13 @@ _WRITTEN_TOGETHER: Final = 1000
 #: Markers of different producers that are written side by side.
 _MARKERS_TOGETHER: Final = 32
 
-Codes = Growing[TopicPartition, ErrorCode]
+Codes = dict[TopicPartition, ErrorCode]
 
 
 async def handle(
     context: RequestContext, request: WriteTxnMarkersRequest, shape: Shape
-) -> Work[WriteTxnMarkersResponse]:
-    by_producer: Growing[int, Codes] = Growing()
+) -> WriteTxnMarkersResponse:
+    by_producer: dict[int, Codes] = {}
     first = 0
     while first < len(request.markers):
         together = _of_different_producers(request.markers[first : first + _MARKERS_TOGETHER])
@@ -61,10 +60,10 @@ async def handle(
         written = await asyncio.gather(*(_write(context, each) for each in together))
         for marker, codes in zip(together, written, strict=True):
             if marker.producer_id in by_producer:
-                await context.broker.turns.run(_add(codes, by_producer[marker.producer_id]))
+                await _add(codes, by_producer[marker.producer_id])
             elif codes:
                 by_producer[marker.producer_id] = codes
-    return _respond(shape, by_producer)
+    return await _respond(shape, by_producer)
 
 
 def _of_different_producers(markers: Sequence[WritableTxnMarker]) -> list[WritableTxnMarker]:
@@ -78,10 +77,13 @@ def _of_different_producers(markers: Sequence[WritableTxnMarker]) -> list[Writab
 
 
 async def _write(context: RequestContext, marker: WritableTxnMarker) -> Codes:
-    turns, codes = context.broker.turns, Codes()
+    codes: Codes = {}
     is_believed = may_coordinate(context.broker.metadata.image, marker.coordinator_epoch)
-    partitions = await turns.run(_partitions(marker.topics))
-    left = iter(partitions)
+    left = iter(
+        await counted(
+            (topic.name, index) for topic in marker.topics for index in topic.partition_indexes
+        )
+    )
     while some := list(islice(left, _WRITTEN_TOGETHER)):
         part = Marker(
             marker.producer_id,
@@ -92,49 +94,34 @@ async def _write(context: RequestContext, marker: WritableTxnMarker) -> Codes:
             getattr(marker, "transaction_version", 0),
         )
         written = await write_markers(context.broker, part, is_believed=is_believed)
-        for partition, code in written.items():
-            codes[partition] = code
-    if len(partitions) > _WRITTEN_TOGETHER:
-        await turns.run(partitions.let_go())
+        codes |= written
     return codes
 
 
-def _add(codes: Codes, known: Codes) -> Work[None]:
+async def _add(codes: Codes, known: Codes) -> None:
     for partition, code in codes.items():
         known[partition] = code
-        yield
-    yield from codes.let_go()
+        await give_way()
 
 
-def _partitions(topics: Iterable[WritableTxnMarkerTopic]) -> Work[Distinct[TopicPartition]]:
-    partitions: Distinct[TopicPartition] = Distinct()
-    for topic in topics:
-        yield
-        yield from partitions.add((topic.name, index) for index in topic.partition_indexes)
-    return partitions
-
-
-def _respond(shape: Shape, by_producer: Growing[int, Codes]) -> Work[WriteTxnMarkersResponse]:
+async def _respond(shape: Shape, by_producer: Mapping[int, Codes]) -> WriteTxnMarkersResponse:
     results = []
     for producer_id, codes in by_producer.items():
-        results.append((yield from _result(shape, producer_id, codes)))
-        yield
-    yield from by_producer.let_go()
+        results.append(await _result(shape, producer_id, codes))
+        await give_way()
     return shape("WriteTxnMarkersResponse", markers=tuple(results))
 
 
-def _result(shape: Shape, producer_id: int, codes: Codes) -> Work[WritableTxnMarkerResult]:
-    partitions: Growing[str, list[WritableTxnMarkerPartitionResult]] = Growing()
+async def _result(shape: Shape, producer_id: int, codes: Codes) -> WritableTxnMarkerResult:
+    partitions: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
     for (topic, index), code in codes.items():
         partitions.setdefault(topic, []).append(
             shape("WritableTxnMarkerPartitionResult", partition_index=index, error_code=code)
         )
-        yield
+        await give_way()
     topics = []
     for name, results in partitions.items():
         told = settled(tuple(results))
         topics.append(shape("WritableTxnMarkerTopicResult", name=name, partitions=told))
-        yield
-    yield from codes.let_go()
-    yield from partitions.let_go()
+        await give_way()
     return shape("WritableTxnMarkerResult", producer_id=producer_id, topics=settled(tuple(topics)))

@@ -38,7 +38,7 @@ from drumlin.metadata.store.changes import (
 )
 from drumlin.replication.partition import Partition
 from drumlin.storage.recovery.losses import close_losses
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
@@ -126,14 +126,14 @@ class HostedPartitions:
         Before this broker registers: it is not to lead them. Also where the ISR is not known to
         have it, as it may have come in since that was read.
         """
-        found, pace = {}, Pace()
+        found = {}
         for topic in list(self._image.topics.values()):
             for state in topic.partitions:
                 if self._config.node_id in state.replicas and len(state.replicas) > 1:
                     returned = self._returned(topic, state.index)
                     if returned is not None:
                         found[PartitionId(topic.topic_id, state.index)] = returned
-                await pace.give_way()
+                await give_way()
         return found
 
     def _returned(self, topic: TopicState, index: int) -> Returned | None:
@@ -155,14 +155,14 @@ class HostedPartitions:
 
     async def give_up(self, directory: LogDirectory) -> None:
         """Have others lead what is in a log dir that has failed, where they can."""
-        replicated, pace = [], Pace()
+        replicated = []
         for log in self._logs.in_directory(directory):
             self._followers.pause_while_offline(log.topic, log.partition)
             topic = self._image.topics_by_id.get(log.topic_id)
             state = None if topic is None else topic.partition(log.partition)
             if state is not None and self._config.node_id in {*state.isr, *state.elr}:
                 replicated.append(PartitionId(log.topic_id, log.partition))
-            await pace.give_way()
+            await give_way()
         if replicated:
             await self._metadata.leave_isrs(replicated)
 
@@ -185,12 +185,12 @@ class HostedPartitions:
         return is_online
 
     async def _begin_epochs_in(self, directory: LogDirectory) -> None:
-        served, pace = [], Pace()
+        served = []
         for log in self._logs.in_directory(directory):
             partition = self._partitions.find(log.topic, log.partition)
             if partition is not None and partition.log is log:
                 served.append(partition)
-            await pace.give_way()
+            await give_way()
         await self._metadata.advance_leader_epochs(
             {PartitionId(each.topic_id, each.index) for each in served}
         )
@@ -200,7 +200,7 @@ class HostedPartitions:
             state = None if topic is None else topic.partition(partition.index)
             if state is not None:
                 partition.begin_leader_epoch(state)
-            await pace.give_way()
+            await give_way()
         await self._blocking(close_losses, lossy)
 
     async def on_change(self, change: Change) -> None:
@@ -250,9 +250,8 @@ class HostedPartitions:
     ) -> None:
         missing = []
         in_new_epoch: dict[int, PartitionLog] = {}
-        pace = Pace()
         for state in states:
-            await pace.give_way()
+            await give_way()
             partition = self._partitions.find(topic.name, state.index)
             if self._config.node_id not in state.replicas:
                 self._stop(topic.name, state.index)
@@ -413,10 +412,9 @@ class HostedPartitions:
             self._partitions.add_offline(topic.name, state.index)
 
     async def _drop(self, topic: TopicState, *, keeps_records: bool) -> None:
-        pace = Pace()
         for state in topic.partitions:
             self._stop(topic.name, state.index)
-            await pace.give_way()
+            await give_way()
         if not keeps_records:
             for coordinator in self._coordinators.values():
                 coordinator.topic_deleted(topic.name, topic.topic_id)
@@ -425,7 +423,7 @@ class HostedPartitions:
             if log is not None and log.topic_id in (topic.topic_id, _NO_ID):
                 let_go = self._logs.move_aside if keeps_records else self._logs.delete
                 let_go(topic.name, state.index)
-            await pace.give_way()
+            await give_way()
 
     # -- configuration -----------------------------------------------------------------
 
@@ -434,12 +432,11 @@ class HostedPartitions:
         if state is None:
             return
         config = self.log_config(topic)
-        pace = Pace()
         for each in state.partitions:
             log = self._logs.get(topic, each.index)
             if log is not None:
                 log.config = config
-            await pace.give_way()
+            await give_way()
 
     async def _configure_broker(self) -> None:
         take_over_stored_configs(self._config, self._image)

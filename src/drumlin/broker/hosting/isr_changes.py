@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.metadata.image import PartitionId
 from drumlin.replication.repeated_lines import RepeatedLines
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -92,12 +92,12 @@ class IsrChanges:
             answers = await self._metadata.alter_isrs(wishes)
         except KafkaError as error:
             answers = dict.fromkeys(wishes, error)
-        pace, is_refused = Pace(), False
+        is_refused = False
         for key, answer in answers.items():
             if not isinstance(answer, KafkaError):
                 self._count(before[key], len(answer.isr))
             is_refused |= self._take(ids[key], wishes[key], answer)
-            await pace.give_way()
+            await give_way()
         self._wait_if_unknown()
         return is_refused
 

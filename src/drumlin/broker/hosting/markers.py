@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.producers.producer_state import TransactionMarker
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -35,11 +35,10 @@ async def write_markers(
     the in-sync replicas, and for the disk, if a topic has `flush.messages`; but not so long that
     another broker that has asked for the markers gives up.
     """
-    pace = Pace()
     codes: dict[TopicPartition, ErrorCode] = {}
     confirming: dict[TopicPartition, asyncio.Future[None]] = {}
     for key in marker.partitions:
-        await pace.give_way()
+        await give_way()
         if key in codes:
             continue
         try:
@@ -57,7 +56,7 @@ async def write_markers(
         await asyncio.wait(confirming.values(), timeout=timeout_s)
         for key, confirmed in confirming.items():
             codes[key] = _outcome(confirmed)
-            await pace.give_way()
+            await give_way()
     return codes
 
 

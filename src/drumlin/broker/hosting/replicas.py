@@ -19,7 +19,7 @@ from drumlin.replication.fetchers import Fetchers
 from drumlin.replication.followed_partitions import FollowerContext
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.replication.throttle import Throttle
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
@@ -81,16 +81,16 @@ class Replicas:
         Who has asked to be in sync may have been refused, as the news of its broker was not there.
         Where no records come, as too few are in sync, it would not fetch again by itself.
         """
-        partitions, pace = self._broker.partitions, Pace()
+        partitions = self._broker.partitions
         for partition in partitions:
             partition.drop_laggards()
-            await pace.give_way()
+            await give_way()
         for followed in partitions.followed():
             topic = self._image.topics_by_id.get(followed.topic_id)
             state = None if topic is None else topic.partition(followed.index)
             if state is not None and self._broker.node_id not in state.isr:
                 self._fetchers.report_again(followed.topic, followed.index)
-            await pace.give_way()
+            await give_way()
 
     async def balance_leaders(self) -> None:
         """As the controller, have preferred replicas lead where leaders have become uneven."""
@@ -99,7 +99,7 @@ class Replicas:
             return
         percentage = broker.config.leader_imbalance_per_broker_percentage
         uneven = to_be_led_as_preferred(list(image.topics.values()), image.brokers, percentage)
-        partitions = await broker.turns.run(uneven)
+        partitions = await uneven
         if partitions:
             _log.info("%d partitions go back to their preferred leaders", len(partitions))
             await broker.metadata.elect_leaders(partitions, is_unclean=False)

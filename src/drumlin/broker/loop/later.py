@@ -1,9 +1,15 @@
-"""An answer that comes later: the one form of it that a connection knows.
+"""An answer that comes later: the one form of it that handlers and connections know.
 
 The code that owes the answer keeps the `Later` and settles it, once. The connection takes the
-result at that moment, without a turn of the loop in between, unless it has given up. From then on
+result at that moment, without a turn of the loop in between, unless it has given up: so a state
+machine in the midst of a change leaves it to `Wakeups`. From then on
 the `Later` refers to neither of them: in a reference cycle all three might stay for hours
 (`broker/loop/garbage.py`).
+
+Most answers are not later: `begun` takes the first step of a coroutine at once, as the eager tasks
+of Python 3.12 do, and only what waits for something goes on in a task. In the first step there is
+no task yet, or it is somebody else's: what handlers call uses `asyncio.wait`, and neither
+`asyncio.timeout` nor `wait_for`, which would cancel it.
 """
 
 from __future__ import annotations
@@ -11,11 +17,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, cast
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 #: One answer as it is sent: bytes and slices of files, one after the other.
 Parts = list[Any]
 
@@ -23,10 +30,25 @@ Parts = list[Any]
 _GIVEN_UP_PER_TURN: Final = 32
 
 
-class Later:
-    """Settled with parts, None (no answer is wanted) or an exception (the connection ends)."""
+class Later(Generic[T]):
+    """Settled with an answer or with an exception.
 
-    __slots__ = ("_error", "_give_up", "_is_unwanted", "_parts", "_take", "lets_pass", "task")
+    A connection's are `Later[Parts | None]`: None if no answer is wanted; after an exception the
+    connection ends. A handler returns one that is settled with its response, which the router
+    encodes at that moment.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_encode",
+        "_error",
+        "_give_up",
+        "_is_settled",
+        "_is_unwanted",
+        "_take",
+        "lets_pass",
+        "task",
+    )
 
     def __init__(
         self, *, lets_pass: bool = False, give_up: Callable[[], object] | None = None
@@ -38,35 +60,84 @@ class Later:
         """
         self.lets_pass = lets_pass
         self._give_up = give_up
-        self._take: Callable[[Later], object] | None = None
+        self._encode: Callable[[Later[T]], Any] | None = None
+        self._take: Callable[[Later[T]], object] | None = None
         #: What will settle it, if that is a task: a loop keeps none alive.
         self.task: asyncio.Task[None] | None = None
-        self._is_unwanted = False
-        self._parts: Parts | None = None
+        self._is_settled = self._is_unwanted = False
+        self._answer: T | None = None
         self._error: Exception | None = None
 
-    def settle(self, parts: Parts | None, error: Exception | None = None) -> None:
+    def settle(self, answer: T | None, error: Exception | None = None) -> None:
+        encode, self._encode = self._encode, None
+        self._answer, self._error = answer, error
+        if encode is not None and not self._is_unwanted:
+            try:
+                encoded = encode(self)
+            except Exception as failure:  # noqa: BLE001  it is the connection's to tell
+                self._answer, self._error = None, failure
+            else:
+                if isinstance(encoded, Later):  # that takes longer
+                    encoded.when_settled(self.settled_by)
+                    return
+                self._answer, self._error = encoded, None
         take, self._take = self._take, None
         self.task = self._give_up = None
+        self._is_settled = True
         if self._is_unwanted:
-            release(parts)
-            return
-        self._parts, self._error = parts, error
-        if take is not None:
+            release(self._answer)
+            self._answer = self._error = None
+        elif take is not None:
             take(self)
 
-    def when_settled(self, take: Callable[[Later], object]) -> None:
-        """Have `take` called with this once it is settled, which it never is yet."""
-        self._take = take
+    def give_up_by(self, give_up: Callable[[], object]) -> None:
+        """What to call if the peer disconnects before this is settled."""
+        self._give_up = give_up
 
-    def result(self) -> Parts | None:
-        """
+    def settled_by(self, other: Later[Any]) -> None:
+        """Settle this as `other` is settled."""
+        self.settle(other._answer, other._error)
+
+    def encoded_by(self, encode: Callable[[Later[T]], Any]) -> Later[Any]:
+        """The same, settled with what `encode` makes of this once it is settled, or raises."""
+        if self._is_settled:
+            self._is_settled = False
+            self._encode = encode
+            self.settle(self._answer, self._error)
+        else:
+            self._encode = encode
+        return cast("Later[Any]", self)
+
+    @property
+    def is_settled(self) -> bool:
+        return self._is_settled
+
+    def when_settled(self, take: Callable[[Later[T]], object]) -> None:
+        """Have `take` called with this once it is settled: at once if it is."""
+        if self._is_settled:
+            take(self)
+        else:
+            self._take = take
+
+    def result(self) -> T:
+        """The answer, once.
+
         Raises:
             Exception: what it was settled with.
         """
-        if self._error is not None:
-            raise self._error
-        return self._parts
+        answer, error, self._answer, self._error = self._answer, self._error, None, None
+        if error is None:
+            return cast("T", answer)
+        try:
+            raise error
+        finally:
+            del error  # it knows this frame
+
+    async def until_settled(self) -> None:
+        """Wait; it stays settled for whoever takes it then."""
+        settled = asyncio.get_running_loop().create_future()
+        self.when_settled(settled.set_result)
+        await settled
 
     def cancel(self) -> None:
         """The answer is not wanted any more."""
@@ -81,6 +152,10 @@ class Later:
         return give_up
 
 
+#: As connections take it; None: no answer is wanted.
+LaterParts: TypeAlias = Later[Parts | None]
+
+
 class GivingUp:
     """Gives up unwanted answers; if they are very many, some in each turn of the loop.
 
@@ -92,7 +167,7 @@ class GivingUp:
         self._number = 0  # in this turn
         self._goes_on = False
 
-    def add(self, later: Later) -> None:
+    def add(self, later: Later[Any]) -> None:
         """Give up `later` soon."""
         give_up = later.unwanted()
         if give_up is None:
@@ -118,25 +193,97 @@ class GivingUp:
                 _log.exception("a request of a connection that has ended could not be given up")
 
 
-def when_done(answer: Awaitable[Parts | None], *, lets_pass: bool = False) -> Later:
-    """What `answer` returns or raises, in a task of its own."""
+def begun(answer: Coroutine[Any, Any, T | Later[T]], *, lets_pass: bool = False) -> T | Later[T]:
+    """What `answer` returns, if it waits for nothing; else it goes on in a task.
 
-    async def run() -> None:
-        try:
-            parts = await answer
-        except Exception as error:  # noqa: BLE001  it is the connection's to tell
-            later.settle(None, error)
-        else:
-            later.settle(parts)
-
-    task = asyncio.get_running_loop().create_task(run())
-    later = Later(lets_pass=lets_pass, give_up=task.cancel if lets_pass else None)
-    later.task = task
+    Raises:
+        Exception: what it raises before it waits for anything.
+    """
+    try:
+        awaited = answer.send(None)
+    except StopIteration as done:
+        result: T | Later[T] = done.value
+        return result
+    later = Later[T](lets_pass=lets_pass)
+    task = later.task = asyncio.get_running_loop().create_task(_Rest(answer, awaited, later))
+    if lets_pass:
+        later.give_up_by(task.cancel)
     return later
 
 
-def release(parts: Parts | None) -> None:
+def waiting(answer: Coroutine[Any, Any, T | Later[T]]) -> T | Later[T]:
+    """What a handler returns that has made its changes, and awaits nothing but `answer`.
+
+    The connection may start its next request meanwhile, and cancels it when the peer is gone.
+    """
+    return begun(answer, lets_pass=True)
+
+
+class _Rest(Coroutine[Any, Any, None]):
+    """The rest of an answer after its first step: it waits for `awaited`, and settles `later`.
+
+    A coroutine that awaits the other would not do: cancelled before it begins, it drops the other.
+    """
+
+    __slots__ = ("_answer", "_awaited", "_is_begun", "_later")
+
+    def __init__(
+        self, answer: Coroutine[Any, Any, T | Later[T]], awaited: Any, later: Later[T]
+    ) -> None:
+        self._answer = answer
+        self._awaited = awaited
+        self._later = later
+        self._is_begun = False
+
+    def send(self, value: Any) -> Any:
+        if self._is_begun:
+            return self._go_on(self._answer.send, value)
+        return self._begin()  # the task waits for it
+
+    def throw(self, error: Any, *_: Any) -> Any:
+        if not self._is_begun:  # as a task does that is cancelled while it waits
+            awaited = self._begin()
+            if awaited is not None:
+                awaited.cancel()
+        try:
+            return self._go_on(self._answer.throw, error)
+        finally:
+            del error  # it is going to know this frame
+
+    def close(self) -> None:
+        self._answer.close()
+
+    def __await__(self) -> NoReturn:
+        raise TypeError("only a task runs it")
+
+    def _begin(self) -> Any:
+        self._is_begun = True
+        awaited, self._awaited = self._awaited, None
+        return awaited
+
+    def _go_on(self, resume: Callable[[Any], Any], value: Any) -> Any:
+        later = self._later
+        try:
+            return resume(value)
+        except StopIteration as done:
+            found = done.value
+        except Exception as error:  # noqa: BLE001  it is the connection's to tell
+            later.settle(None, error)
+            raise StopIteration from None
+        except BaseException:
+            later.task = None  # which refers to this, and this to it
+            raise
+        finally:
+            del value  # as above
+        if isinstance(found, Later):
+            found.when_settled(later.settled_by)
+        else:
+            later.settle(found)
+        raise StopIteration
+
+
+def release(answer: object) -> None:
     """Release the files in an answer that is not sent."""
-    for part in parts or ():
+    for part in answer if isinstance(answer, list) else ():
         if hasattr(part, "release") and hasattr(part, "fileno"):
             part.release()

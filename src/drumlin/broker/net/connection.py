@@ -23,12 +23,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from drumlin.broker.loop.later import Later, Parts, release
+from drumlin.broker.loop.later import Later, LaterParts, Parts, release
 from drumlin.broker.net.outbox import Outbox, Wanted
 from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.net.request_sizes import request_bytes_max
 from drumlin.peer.connection import Address
-from drumlin.turns import first_turn_ends_at, is_long_turn
+from drumlin.turns import begin_turn, is_long_turn
 from drumlin.wire.error_codes import KafkaError, MalformedMessage
 from drumlin.wire.frames import FrameReader
 
@@ -59,7 +59,7 @@ class Dispatcher(Protocol):
     def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
         """Whether the request can be dispatched; if not, `go_on` is called when it can."""
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Later | None:
+    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | LaterParts | None:
         """Start one request; None if it is not answered.
 
         Raises:
@@ -85,7 +85,7 @@ class _Slot:
         "request_bytes",
     )
 
-    def __init__(self, later: Later | None, request_bytes: int) -> None:
+    def __init__(self, later: LaterParts | None, request_bytes: int) -> None:
         self.later = later
         self.lets_pass = later is not None and later.lets_pass
         self.request_bytes = request_bytes
@@ -216,7 +216,7 @@ class Connection:
     def _start_requests(self) -> None:
         """Start the requests that may start, then send the answers that are ready."""
         try:
-            ends_at = first_turn_ends_at(self._loop)
+            ends_at = begin_turn(self._loop)
             while self._backlog and self._may_start() and time.monotonic() < ends_at:
                 if not self._router.is_prepared(self._backlog[0], self._prepared):
                     self._awaits_preparation = True
@@ -272,18 +272,18 @@ class Connection:
             return True
         return len(slots) < _IN_FLIGHT_MAX and (slots[-1].lets_pass or slots[-1].done)
 
-    def _new_slot(self, later: Later | None, frame: memoryview) -> _Slot:
+    def _new_slot(self, later: LaterParts | None, frame: memoryview) -> _Slot:
         """A place for an answer that is not ready, or whose turn has not come."""
         slot = _Slot(later, len(frame))
         self._in_flight_bytes += len(frame)
         self._slots.append(slot)
         return slot
 
-    def _await(self, later: Later, frame: memoryview) -> None:
+    def _await(self, later: LaterParts, frame: memoryview) -> None:
         later.when_settled(partial(self._settled, self._new_slot(later, frame)))
 
-    def _settled(self, slot: _Slot, later: Later) -> None:
-        """A pending answer is ready."""
+    def _settled(self, slot: _Slot, later: LaterParts) -> None:
+        """A pending answer is ready: perhaps in the midst of another connection's turn."""
         try:
             parts = later.result()
         except MalformedMessage as error:

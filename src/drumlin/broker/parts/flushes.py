@@ -48,7 +48,7 @@ class Flushes:
         """
         if not partition.awaits_replicas:
             return self.flush(partition)
-        replicated = _shared(partition.replicated())
+        replicated = partition.replicated()
         if not partition.is_flush_due:
             return replicated
         both = asyncio.ensure_future(_both(self.flush(partition), replicated))

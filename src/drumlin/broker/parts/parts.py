@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from drumlin.background import Background
     from drumlin.broker.loop.threads import Threads
     from drumlin.broker.parts.change_overs import ChangeOvers
     from drumlin.broker.parts.failed_verifications import FailedVerifications
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from drumlin.metadata.store.store import MetadataStore
     from drumlin.replication.partition_registry import PartitionRegistry
     from drumlin.storage.all_logs.log_directories import LogDirectories
-    from drumlin.turns import Turns
 
 
 class BrokerData(Protocol):
@@ -42,7 +42,7 @@ class BrokerData(Protocol):
     logs: LogDirectories
     partitions: PartitionRegistry
     threads: Threads
-    turns: Turns
+    background: Background
     wakeups: Wakeups
     flushes: Flushes
     change_overs: ChangeOvers

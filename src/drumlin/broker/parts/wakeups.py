@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from drumlin.turns import first_turn_ends_at
+from drumlin.turns import begin_turn
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Wakeups:
         if not self._woken or self._is_finishing:
             return
         self._is_finishing = True
-        ends_at = first_turn_ends_at(asyncio.get_running_loop())
+        ends_at = begin_turn(asyncio.get_running_loop())
         try:
             while self._woken:
                 finish = self._woken.popleft()

@@ -16,7 +16,12 @@ from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.peer.peer_error import PeerError
 from drumlin.together import Together
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from drumlin.wire.schema.declaration import Message
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +88,7 @@ class RemoteTransactions:
                 node_id,
                 "transactions",
                 _API,
-                lambda shape: _request(shape, questions),
+                lambda _: _request(questions),
                 low=_FROM_BROKERS,
             )
         except (PeerError, KafkaError) as error:
@@ -95,22 +100,21 @@ class RemoteTransactions:
         return [_codes(each, told.get(each.transactional_id)) for each in questions]
 
 
-def _request(shape: Shape, questions: Sequence[_Question]) -> object:
+def _request(questions: Sequence[_Question]) -> Message:
     transactions = [
-        shape(
-            "AddPartitionsToTxnTransaction",
+        AddPartitionsToTxnTransaction(
             transactional_id=each.transactional_id,
             producer_id=each.producer_id,
             producer_epoch=each.producer_epoch,
             verify_only=each.verify_only,
             topics=tuple(
-                shape("AddPartitionsToTxnTopic", name=name, partitions=indexes)
+                AddPartitionsToTxnTopic(name=name, partitions=indexes)
                 for name, indexes in by_topic(each.partitions).items()
             ),
         )
         for each in questions
     ]
-    return shape("AddPartitionsToTxnRequest", transactions=tuple(transactions))
+    return AddPartitionsToTxnRequest(transactions=tuple(transactions))
 
 
 def _codes(question: _Question, told: Any) -> _Codes:

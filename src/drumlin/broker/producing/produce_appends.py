@@ -6,15 +6,15 @@ may have been created, deleted or moved, so each is looked up when its turn come
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.loop.later import Later, Parts, when_done
+from drumlin.broker.loop.later import LaterParts, Parts, begun
 from drumlin.broker.parts.leader_hints import MISLED, current_leader, endpoints_of
+from drumlin.broker.producing.confirming import Confirming
 from drumlin.broker.producing.produce_verification import (
     TransactionalPart,
     Unverified,
@@ -33,7 +33,7 @@ from drumlin.records.validation.validation import (
 )
 from drumlin.replication.partition import ACKS_ALL, Partition
 from drumlin.storage.producers.append_result import AppendResult
-from drumlin.turns import TURN_S, Pace, Work, to_end
+from drumlin.turns import TURN_S, give_way, to_end
 from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint
 from drumlin.wire.by_hand.produce_answer import (
     LEADERS_FROM,
@@ -70,13 +70,12 @@ class ProduceAppends:
     __slots__ = (
         "_allows_zstd",
         "_broker",
+        "_confirming",
         "_context",
-        "_flushing",
         "_leaders",
         "_led_of",
         "_outcomes",
         "_parts",
-        "_replicating",
         "_request",
         "_transactional",
         "_verified",
@@ -96,10 +95,7 @@ class ProduceAppends:
         ]
         self._outcomes: list[Outcome] = []  # in the order of the parts
         self._leaders: set[CurrentLeader] = set()  # of which clients are told
-        # What must be done before the answer, by the place of the outcome: for as long as the
-        # client waits, and however long it takes.
-        self._replicating: dict[int, asyncio.Future[None]] = {}
-        self._flushing: dict[int, asyncio.Future[None]] = {}
+        self._confirming: Confirming | None = None  # where something must be waited for
         #: None where no batch says that it is transactional.
         self._transactional: list[TransactionalPart] | None = None
         for _, _, records in self._parts:
@@ -108,35 +104,35 @@ class ProduceAppends:
                 break
         self._verified: Verified | None = None  # likewise
 
-    def start(self) -> Parts | Later | None:
+    def start(self) -> Parts | LaterParts | None:
         """Append all batches; later what takes longer than a turn, or has to wait for something."""
         if self._transactional is not None or self._request.acks not in _ACKS:
             refusal = to_end(self._refusal())
             if refusal is not None:
                 return self._refuse_all(refusal)
             if self._verified is not None and self._verified.asked:
-                return when_done(self._verify_and_append())
+                return begun(self._verify_and_append())
         ends_at = time.monotonic() + TURN_S
         now_ms = self._broker.clock.wall_ms()
         for part in self._parts:
             outcome = self._append_at_once(part, now_ms) if time.monotonic() < ends_at else None
             if outcome is None:
-                return when_done(self._append_rest())
+                return begun(self._append_rest())
             self._outcomes.append(outcome)
-        if self._replicating or self._flushing:
-            return when_done(self._confirm_and_answer(), lets_pass=True)
+        if self._confirming is not None:
+            return self._confirmed_answer()
         return self._answer()
 
-    async def append_in_turns(self) -> Parts | None:
+    async def append_in_turns(self) -> Parts | LaterParts | None:
         """Like `start`, for a request whose partitions take more than a turn."""
-        refusal = await self._broker.turns.run(self._refusal())
+        refusal = await self._refusal()
         if refusal is not None:
             return await self._broker.threads.making(self._refuse_all, refusal)
         if self._verified is not None and self._verified.asked:
             return await self._verify_and_append()
         return await self._append_rest()
 
-    def _refusal(self) -> Work[Refused | None]:
+    async def _refusal(self) -> Refused | None:
         """Why nothing of the request is appended; looks at what is transactional in it."""
         request, transactional = self._request, self._transactional
         if request.acks not in _ACKS:
@@ -147,7 +143,7 @@ class ProduceAppends:
             return Refused(ErrorCode.transactional_id_authorization_failed)
         producers = set()
         for topic, index, records in self._parts:
-            yield
+            await give_way()
             header = header_of(records) if records else None
             if header is None:
                 continue
@@ -160,10 +156,10 @@ class ProduceAppends:
         if len(producers) > 1:
             code = ErrorCode.invalid_producer_id_mapping
             return Refused(code, message="batches of several producers")
-        self._verified = yield from begin(self._broker, self._context.version, transactional)
+        self._verified = await begin(self._broker, self._context.version, transactional)
         return None
 
-    async def _verify_and_append(self) -> Parts | None:
+    async def _verify_and_append(self) -> Parts | LaterParts | None:
         transactional_id, verified = self._request.transactional_id, self._verified
         assert transactional_id is not None
         assert verified is not None
@@ -173,16 +169,15 @@ class ProduceAppends:
 
     # -- appending ---------------------------------------------------------------------
 
-    async def _append_rest(self) -> Parts | None:
+    async def _append_rest(self) -> Parts | LaterParts | None:
         """Append the batches without an outcome: slow checks in threads, the rest in turns."""
-        pace = Pace()
         for part in self._parts[len(self._outcomes) :]:
+            await give_way()
             outcome = self._append_at_once(part, self._broker.clock.wall_ms())
             if outcome is None:
                 outcome = await self._append_when_ready(part)
             self._outcomes.append(outcome)
-            await pace.give_way()
-        return await self._confirm_and_answer()
+        return self._confirmed_answer()
 
     def _append_at_once(self, part: Part, now_ms: int) -> Outcome | None:
         """Append one batch; None, and nothing done, if that has to wait.
@@ -273,40 +268,36 @@ class ProduceAppends:
 
     def _appended(self, partition: Partition, result: AppendResult) -> Outcome:
         if self._request.acks == ACKS_ALL and partition.awaits_replicas:
-            self._replicating[len(self._outcomes)] = partition.replicated()
+            self._confirm().replicate(len(self._outcomes), partition)
         if partition.is_flush_due:
-            self._flushing[len(self._outcomes)] = self._broker.flushes.flush(partition)
+            self._confirm().flush(len(self._outcomes), partition)
         return result.base_offset, result.log_append_time_ms, result.log_start_offset
+
+    def _confirm(self) -> Confirming:
+        if self._confirming is None:
+            self._confirming = Confirming(self._broker)
+        return self._confirming
 
     # -- answering ---------------------------------------------------------------------
 
-    async def _confirm_and_answer(self) -> Parts | None:
-        if self._replicating:
-            await self._confirm(self._replicating, self._request.timeout_ms / 1000)
-        if self._flushing:
-            await self._confirm(self._flushing, None)
+    def _confirmed_answer(self) -> Parts | LaterParts | None:
+        """The answer, once all batches are where they must be."""
+        if self._confirming is None:
+            return begun(self._answer_with({}))
+        return self._confirming.answered(
+            self._request.timeout_ms / 1000, lambda failures: begun(self._answer_with(failures))
+        )
+
+    async def _answer_with(self, failures: Mapping[int, KafkaError]) -> Parts | None:
+        """The answer, with what has become of batches after they were appended."""
+        for place, failure in failures.items():
+            await give_way()
+            self._outcomes[place] = self._refused(failure, None, self._parts[place])
         refused = (each for each in self._outcomes if isinstance(each, Refused))
         told = len(self._outcomes) + sum(len(each.record_errors) for each in refused)
         if told > _TOLD_AT_ONCE_MAX:
             return await self._broker.threads.making(self._answer)
         return self._answer()
-
-    async def _confirm(
-        self, awaited: dict[int, asyncio.Future[None]], timeout_s: float | None
-    ) -> None:
-        await asyncio.wait(awaited.values(), timeout=timeout_s)
-        pace = Pace()
-        for place, future in awaited.items():
-            await pace.give_way()
-            if not future.done():
-                failure = KafkaError(ErrorCode.request_timed_out)
-            elif (error := future.exception()) is None:
-                continue
-            elif isinstance(error, KafkaError):
-                failure = error
-            else:  # what it is, it is not on disk
-                failure = KafkaError(ErrorCode.kafka_storage_error, str(error))
-            self._outcomes[place] = self._refused(failure, None, self._parts[place])
 
     def _refuse_all(self, refusal: Refused) -> Parts | None:
         """Also tells clients that want no answer, if only of what they ask in vain."""

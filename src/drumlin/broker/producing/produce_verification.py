@@ -27,7 +27,7 @@ from drumlin.records.batch.batch import (
 )
 from drumlin.replication.partition import Partition
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import Pace, Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def header_of(records: memoryview) -> BatchHeader | None:
     return header if header.has_producer_id and header.base_sequence >= 0 else None
 
 
-def begin(broker: Coordinators, version: int, parts: Iterable[TransactionalPart]) -> Work[Verified]:
+async def begin(broker: Coordinators, version: int, parts: Iterable[TransactionalPart]) -> Verified:
     """Find out which batches the coordinator must be asked about; see `ask`."""
     is_required = broker.config.transaction_partition_verification_enable
     verified = Verified(is_required=is_required)
@@ -112,7 +112,7 @@ def begin(broker: Coordinators, version: int, parts: Iterable[TransactionalPart]
         return verified
     now_ms = broker.clock.wall_ms()
     for key, partition, header in parts:
-        yield
+        await give_way()
         try:
             verification = partition.begin_verification(
                 header.producer_id,
@@ -139,12 +139,11 @@ async def ask(
     """Ask the coordinator about what `begin` found, and note what it refuses."""
     asked: list[TransactionalPart] = []
     partitions: list[tuple[str, int]] = []
-    pace = Pace()
     for part in parts:
         if part.key in verified.asked:
             asked.append(part)
             partitions.append((part.partition.topic, part.partition.index))
-        await pace.give_way()
+        await give_way()
     codes = await ask_coordinator(
         broker,
         transactional_id,
@@ -154,7 +153,7 @@ async def ask(
         knows_abortable=version >= _ABORTABLE_FROM,
     )
     for part in asked:
-        await pace.give_way()
+        await give_way()
         code = codes[part.partition.topic, part.partition.index]
         if code is not ErrorCode.none:
             verified.refused[part.key] = _told(code, version)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.peers.partitions import AT_ONCE, by_topic
 from drumlin.broker.peers.peers import not_asked
@@ -16,7 +16,12 @@ from drumlin.metadata.image import NO_LEADER
 from drumlin.peer.peer_error import PeerError
 from drumlin.together import Together
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from drumlin.wire.schema.declaration import Message
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
@@ -63,7 +68,7 @@ class LogEnds:
         self, node_id: int, partitions: Sequence[TopicPartition]
     ) -> list[tuple[ErrorCode, int]]:
         response = await self._broker.peers.ask(
-            node_id, "offsets", _API, lambda shape: _request(shape, partitions)
+            node_id, "offsets", _API, lambda _: _request(partitions)
         )
         told = {
             (topic.name, each.partition_index): (each.error_code, each.offset)
@@ -73,20 +78,17 @@ class LogEnds:
         return [told.get(each, _UNKNOWN) for each in partitions]
 
 
-def _request(shape: Shape, partitions: Sequence[TopicPartition]) -> Any:
+def _request(partitions: Sequence[TopicPartition]) -> Message:
     topics = [
-        shape(
-            "ListOffsetsTopic",
+        ListOffsetsTopic(
             name=name,
             partitions=tuple(
-                shape("ListOffsetsPartition", partition_index=index, timestamp=_LATEST)
-                for index in indexes
+                ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes
             ),
         )
         for name, indexes in by_topic(partitions).items()
     ]
-    return shape(
-        "ListOffsetsRequest",
+    return ListOffsetsRequest(
         replica_id=_CONSUMER,
         isolation_level=_READ_UNCOMMITTED,
         topics=tuple(topics),

@@ -18,9 +18,14 @@ from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.metadata.image import NO_LEADER
 from drumlin.peer.peer_error import PeerError
 from drumlin.together import Together
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from drumlin.wire.schema.declaration import Message
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import Coordinators
@@ -62,10 +67,9 @@ class MarkerRoutes:
             for leader, partitions in by_leader.items()
         ]
         own = write_markers(self._broker, marker._replace(partitions=here))
-        pace = Pace()
         for told in await asyncio.gather(own, *elsewhere):
             codes.update(told)
-            await pace.give_way()
+            await give_way()
         return codes
 
     async def close(self) -> None:
@@ -75,7 +79,7 @@ class MarkerRoutes:
         """The partitions by their leaders, and the codes of those that have none."""
         by_leader: dict[int, list[TopicPartition]] = {}
         codes: _Codes = {}
-        topics, pace = self._broker.metadata.image.topics, Pace()
+        topics = self._broker.metadata.image.topics
         for key in marker.partitions:
             topic = topics.get(key[0])
             state = None if topic is None else topic.partition(key[1])
@@ -85,7 +89,7 @@ class MarkerRoutes:
                 codes[key] = ErrorCode.leader_not_available
             else:
                 by_leader.setdefault(state.leader, []).append(key)
-            await pace.give_way()
+            await give_way()
         return by_leader, codes
 
     async def _write_to(self, leader: int, marker: Marker) -> _Codes:
@@ -101,7 +105,7 @@ class MarkerRoutes:
     async def _send(self, node_id: int, markers: Sequence[Marker]) -> list[_Codes]:
         try:
             response = await self._broker.peers.ask(
-                node_id, "markers", _API, lambda shape: _request(shape, markers)
+                node_id, "markers", _API, lambda _: _request(markers)
             )
         except (PeerError, KafkaError) as error:
             _log.debug("markers of %d transactions: %s", len(markers), error)
@@ -110,15 +114,14 @@ class MarkerRoutes:
         return [_codes(each, told.get(each.producer_id)) for each in markers]
 
 
-def _request(shape: Shape, markers: Sequence[Marker]) -> object:
+def _request(markers: Sequence[Marker]) -> Message:
     told = [
-        shape(
-            "WritableTxnMarker",
+        WritableTxnMarker(
             producer_id=each.producer_id,
             producer_epoch=each.producer_epoch,
             transaction_result=each.is_commit,
             topics=tuple(
-                shape("WritableTxnMarkerTopic", name=name, partition_indexes=indexes)
+                WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
                 for name, indexes in by_topic(each.partitions).items()
             ),
             coordinator_epoch=each.coordinator_epoch,
@@ -126,7 +129,7 @@ def _request(shape: Shape, markers: Sequence[Marker]) -> object:
         )
         for each in markers
     ]
-    return shape("WriteTxnMarkersRequest", markers=tuple(told))
+    return WriteTxnMarkersRequest(markers=tuple(told))
 
 
 def _codes(marker: Marker, told: Any) -> _Codes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -14,9 +14,14 @@ from drumlin.coordination.share.state.state import (
     StateBatch,
 )
 from drumlin.peer.peer_error import InvalidResponse
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
+from drumlin.wire.protocol import delete_share_group_state as delete
+from drumlin.wire.protocol import initialize_share_group_state as initialize
+from drumlin.wire.protocol import read_share_group_state as read
+from drumlin.wire.protocol import read_share_group_state_summary as summarize
+from drumlin.wire.protocol import write_share_group_state as write
+from drumlin.wire.schema.declaration import Message
 
 #: Batches that are converted before other work gets its turn.
 _AT_ONCE: Final = 100
@@ -28,7 +33,7 @@ class Call(Protocol):
     @property
     def key(self) -> SharePartitionKey: ...
 
-    def part(self, shape: Shape) -> object:
+    def part(self) -> object:
         """Its part of a request."""
 
 
@@ -37,9 +42,8 @@ class Initialize(NamedTuple):
     state_epoch: int
     start_offset: int
 
-    def part(self, shape: Shape) -> object:
-        return shape(
-            "PartitionData",
+    def part(self) -> object:
+        return initialize.PartitionData(
             partition=self.key.partition,
             state_epoch=self.state_epoch,
             start_offset=self.start_offset,
@@ -50,58 +54,65 @@ class Read(NamedTuple):
     key: SharePartitionKey
     leader_epoch: int
 
-    def part(self, shape: Shape) -> object:
-        return shape("PartitionData", partition=self.key.partition, leader_epoch=self.leader_epoch)
+    def part(self) -> object:
+        return read.PartitionData(partition=self.key.partition, leader_epoch=self.leader_epoch)
 
 
 class Summarize(NamedTuple):
     key: SharePartitionKey
 
-    def part(self, shape: Shape) -> object:
-        return shape("PartitionData", partition=self.key.partition, leader_epoch=NO_EPOCH)
+    def part(self) -> object:
+        return summarize.PartitionData(partition=self.key.partition, leader_epoch=NO_EPOCH)
 
 
 class Delete(NamedTuple):
     key: SharePartitionKey
 
-    def part(self, shape: Shape) -> object:
-        return shape("PartitionData", partition=self.key.partition)
+    def part(self) -> object:
+        return delete.PartitionData(partition=self.key.partition)
 
 
 class Write(NamedTuple):
     key: SharePartitionKey
     state: ShareState
 
-    def part(self, shape: Shape) -> object:
+    def part(self) -> object:
         state = self.state
-        return shape(
-            "PartitionData",
+        return write.PartitionData(
             partition=self.key.partition,
             state_epoch=state.state_epoch,
             leader_epoch=state.leader_epoch,
             start_offset=state.start_offset,
             delivery_complete_count=state.delivery_complete_count,
-            state_batches=tuple([shape("StateBatch", **each._asdict()) for each in state.batches]),
+            state_batches=tuple([write.StateBatch(**each._asdict()) for each in state.batches]),
         )
 
 
-class _Names(NamedTuple):
+class _Messages(NamedTuple):
+    """An API, and what its requests are made of."""
+
     api: str
-    request: str
-    topic: str
+    request: Callable[..., Message]
+    topic: Callable[..., object]
 
 
-_NAMES: Final[dict[type, _Names]] = {
-    Initialize: _Names(
-        "initialize_share_group_state", "InitializeShareGroupStateRequest", "InitializeStateData"
+_MESSAGES: Final[dict[type, _Messages]] = {
+    Initialize: _Messages(
+        "initialize_share_group_state",
+        initialize.InitializeShareGroupStateRequest,
+        initialize.InitializeStateData,
     ),
-    Read: _Names("read_share_group_state", "ReadShareGroupStateRequest", "ReadStateData"),
-    Write: _Names("write_share_group_state", "WriteShareGroupStateRequest", "WriteStateData"),
-    Delete: _Names("delete_share_group_state", "DeleteShareGroupStateRequest", "DeleteStateData"),
-    Summarize: _Names(
+    Read: _Messages("read_share_group_state", read.ReadShareGroupStateRequest, read.ReadStateData),
+    Write: _Messages(
+        "write_share_group_state", write.WriteShareGroupStateRequest, write.WriteStateData
+    ),
+    Delete: _Messages(
+        "delete_share_group_state", delete.DeleteShareGroupStateRequest, delete.DeleteStateData
+    ),
+    Summarize: _Messages(
         "read_share_group_state_summary",
-        "ReadShareGroupStateSummaryRequest",
-        "ReadStateSummaryData",
+        summarize.ReadShareGroupStateSummaryRequest,
+        summarize.ReadStateSummaryData,
     ),
 }
 
@@ -112,20 +123,20 @@ def size_of(call: Call) -> int:
 
 
 def api_of(call: Call) -> str:
-    return _NAMES[type(call)].api
+    return _MESSAGES[type(call)].api
 
 
-def request(shape: Shape, calls: Sequence[Call]) -> object:
+def request(calls: Sequence[Call]) -> Message:
     """One request for questions of the same kind about the same group."""
     by_topic: dict[UUID, list[object]] = {}
     for each in calls:
-        by_topic.setdefault(each.key.topic_id, []).append(each.part(shape))
-    names = _NAMES[type(calls[0])]
+        by_topic.setdefault(each.key.topic_id, []).append(each.part())
+    kind = _MESSAGES[type(calls[0])]
     topics = [
-        shape(names.topic, topic_id=topic_id, partitions=tuple(parts))
+        kind.topic(topic_id=topic_id, partitions=tuple(parts))
         for topic_id, parts in by_topic.items()
     ]
-    return shape(names.request, group_id=calls[0].key.group_id, topics=tuple(topics))
+    return kind.request(group_id=calls[0].key.group_id, topics=tuple(topics))
 
 
 def answers(calls: Iterable[Call], response: Any) -> list[Any]:
@@ -154,10 +165,10 @@ async def state_in(answer: Any) -> ShareState:
     if answer.error_code is not ErrorCode.none:
         raise KafkaError(answer.error_code, answer.error_message or "")
     batches: list[StateBatch] = []
-    told, pace = getattr(answer, "state_batches", ()), Pace()
+    told = getattr(answer, "state_batches", ())
     for first in range(0, len(told), _AT_ONCE):
         batches += map(_batch, told[first : first + _AT_ONCE])
-        await pace.give_way()
+        await give_way()
     return ShareState(
         getattr(answer, "state_epoch", 0),
         getattr(answer, "leader_epoch", NO_EPOCH),

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.invalid_request, message)
 
 
-def check_filter(components: tuple[ComponentData, ...]) -> Work[None]:
+async def check_filter(components: tuple[ComponentData, ...]) -> None:
     """
     Raises:
         KafkaError: no quota can be asked for like that.
@@ -54,12 +54,12 @@ def check_filter(components: tuple[ComponentData, ...]) -> Work[None]:
         if (each.match_type == _EXACT) != (each.match is not None):
             raise _invalid("a name is for an exact match, and for no other")
         seen.add(each.entity_type)
-        yield
+        await give_way()
     if _IP in seen and len(seen) > 1:
         raise _invalid("quotas are for an IP, or for users and client ids")
 
 
-def check_alteration(entity: Mapping[str, str | None], ops: tuple[OpData, ...]) -> Work[None]:
+async def check_alteration(entity: Mapping[str, str | None], ops: tuple[OpData, ...]) -> None:
     """Of one entity: names by type, where None is the default for all of that type.
 
     Raises:
@@ -75,7 +75,7 @@ def check_alteration(entity: Mapping[str, str | None], ops: tuple[OpData, ...]) 
             _check_value(keys, op.key, op.value)
             sets_one = True
         seen.add(op.key)
-        yield
+        await give_way()
     if sets_one:
         message = "quotas are not enforced here: one that is set would have no effect"
         raise KafkaError(ErrorCode.unsupported_version, message)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
-from drumlin.broker.context import Answer, Awaited, RequestContext, Waiting
-from drumlin.distinct import Growing
+from drumlin.broker.context import RequestContext
+from drumlin.broker.loop.later import Later
 from drumlin.metadata.image import TopicState
-from drumlin.turns import Work, let_go
+from drumlin.turns import give_way
 from drumlin.wire.by_hand.commit_request import TopicOffsets, topic_offsets_of
 from drumlin.wire.by_hand.commit_response import TopicResult
 from drumlin.wire.error_codes import ErrorCode
+
+T = TypeVar("T")
 
 #: Larger requests take a hundred times their size as long as they are worked on: few at a time.
 _LARGE_BYTES: Final = 128 * 1024
@@ -30,7 +32,7 @@ class Unread(NamedTuple):
 
 
 #: Partitions, and a code for each of them, by how the request names the topic.
-Refused = Growing[Any, tuple[list[int], list[ErrorCode]]]
+Refused = dict[Any, tuple[list[int], list[ErrorCode]]]
 
 
 class SortedOut(NamedTuple):
@@ -45,13 +47,7 @@ class SortedOut(NamedTuple):
     refused: Refused | None = None
     by_id: bool = False
 
-    def let_go(self) -> Work[None]:
-        """Free all of it, in turns."""
-        yield from let_go(self.accepted)
-        if self.refused is not None:
-            yield from self.refused.let_go()
-
-    def results(self, codes: Iterable[ErrorCode]) -> Work[list[TopicResult]]:
+    async def results(self, codes: Iterable[ErrorCode]) -> list[TopicResult]:
         """The answer, `codes` being those of the accepted offsets in turn.
 
         What was refused comes first, with all other results of its topic.
@@ -61,7 +57,7 @@ class SortedOut(NamedTuple):
         whole: tuple[list[int], list[ErrorCode]] | None = None  # of a topic in several pieces
         for offsets in self.accepted:
             if results:
-                yield
+                await give_way()
             key, partitions = offsets.topic_id if self.by_id else offsets.topic, offsets.partitions
             said = list(islice(taken, len(partitions)))
             if offsets.begins:
@@ -77,41 +73,39 @@ class SortedOut(NamedTuple):
             whole[1].extend(said)
         if self.refused is None:
             return results
-        return (yield from _with_refused(self.refused, results))
+        return await _with_refused(self.refused, results)
 
 
-def _with_refused(refused: Refused, results: list[TopicResult]) -> Work[list[TopicResult]]:
-    told: Refused = Growing()
+async def _with_refused(refused: Refused, results: list[TopicResult]) -> list[TopicResult]:
+    told: Refused = {}
     for key, (absent, codes) in refused.items():
         told[key] = list(absent), list(codes)
-        yield
+        await give_way()
     for key, partitions, some in results:
         known = told.setdefault(key, ([], []))
         known[0].extend(partitions)
         known[1].extend(some or [ErrorCode.none] * len(partitions))
-        yield
+        await give_way()
     every = []
     for key, (absent, codes) in told.items():
         every.append(TopicResult(key, absent, codes))
-        yield
-    yield from told.let_go()
-    yield from let_go(results)
+        await give_way()
     return every
 
 
-def sort_out(
+async def sort_out(
     topics: Sequence[TopicOffsets],
     find: Callable[[Any], tuple[TopicState | None, ErrorCode]],
     *,
     by_id: bool = False,
-) -> Work[SortedOut]:
+) -> SortedOut:
     """`find`: how a request names a topic -> the topic, and the error where one is missing."""
     accepted: list[TopicOffsets] = []
     refused: Refused | None = None
     begins = False
     for number, asked in enumerate(topics):
         if number:
-            yield
+            await give_way()
         begins = begins or asked.begins
         key, partitions = asked.topic_id if by_id else asked.topic, asked.partitions
         state, missing = find(key)
@@ -120,7 +114,7 @@ def sort_out(
         if not partitions or not (min(partitions) >= 0 and max(partitions) < count):
             absent = [each for each in partitions if not 0 <= each < count]
             if absent or state is None:
-                refused = Growing() if refused is None else refused
+                refused = {} if refused is None else refused
                 named, codes = refused.setdefault(key, ([], []))
                 named += absent
                 codes += [missing] * len(absent)
@@ -132,14 +126,12 @@ def sort_out(
     return SortedOut(accepted, refused, by_id)
 
 
-def few_at_a_time(context: RequestContext, request: Unread, work: Work[Answer]) -> Answer:
-    """What the router is to carry on: the work, after that for other requests if it is large."""
-    return _in_line(context, work) if len(request.frame) > _LARGE_BYTES else work
-
-
-async def _in_line(context: RequestContext, work: Work[Answer]) -> Awaited:
+async def few_at_a_time(context: RequestContext, request: Unread, work: Awaitable[T]) -> T:
+    """The answer; the work for it is done after that for other requests, if it is large."""
+    if len(request.frame) <= _LARGE_BYTES:
+        return await work
     async with context.broker.groups.large_commits:
-        answer = await context.broker.turns.run(work)
-        if isinstance(answer, Waiting):
-            return await answer.awaitable
-        return await answer if isinstance(answer, Awaitable) else answer
+        answer = await work
+        if isinstance(answer, Later):
+            await answer.until_settled()
+        return answer

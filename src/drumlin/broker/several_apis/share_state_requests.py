@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from drumlin.broker.loop.garbage import settled
-from drumlin.turns import Pace, side_by_side
+from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -49,8 +49,7 @@ async def answer_partitions(
 
     `blank` are the fields of a partition that has an error.
     """
-    pace = Pace()
-    if not request.group_id or not await _names_partitions(request.topics, pace):
+    if not request.group_id or not await _names_partitions(request.topics):
         return ()
 
     async def answer(place: tuple[UUID, Any]) -> Any:
@@ -74,21 +73,21 @@ async def answer_partitions(
         for first in range(0, len(topic.partitions), _LISTED_AT_ONCE):
             some = topic.partitions[first : first + _LISTED_AT_ONCE]
             places += [(topic_id, each) for each in some]
-            await pace.give_way()
+            await give_way()
     # Side by side, as each may wait for replicas.
     answers = await side_by_side(answer, places, _ASKED_AT_ONCE)
     results, told = [], iter(answers)
     for topic in request.topics:
         partitions = settled(tuple(islice(told, len(topic.partitions))))
         results.append(shape(class_name, topic_id=topic.topic_id, partitions=partitions))
-        await pace.give_way()
+        await give_way()
     return tuple(results)
 
 
-async def _names_partitions(topics: Iterable[Any], pace: Pace) -> bool:
+async def _names_partitions(topics: Iterable[Any]) -> bool:
     """Whether every topic names at least one partition."""
     for topic in topics:
         if not topic.partitions:
             return False
-        await pace.give_way()
+        await give_way()
     return True

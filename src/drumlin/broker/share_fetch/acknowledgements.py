@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from drumlin.broker.share_partitions.delivery import ShareDelivery
 from drumlin.broker.share_partitions.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement, check_request
-from drumlin.turns import Pace, Work, let_go
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What was said of each partition.
@@ -41,7 +41,6 @@ class Acknowledging:
 
     async def answers(self) -> Answers:
         """The answers, once all is written; it is written even if the caller goes away."""
-        pace = Pace()
         while self._writing:  # one by one: to wait for thousands together takes a turn
             shared, task = self._writing.popitem()
             if not task.done():
@@ -49,7 +48,7 @@ class Acknowledging:
             error = task.result()
             if error is not None:
                 self.refuse(shared, error)
-            await pace.give_way()
+            await give_way()
         return self._answers
 
     def take(self, shared: SessionPartition) -> None:
@@ -63,11 +62,11 @@ class Acknowledging:
         self._writing[shared] = task
 
 
-def acknowledgements(topics: Iterable[Any]) -> Work[dict[SessionPartition, list[Acknowledgement]]]:
+async def acknowledgements(topics: Iterable[Any]) -> dict[SessionPartition, list[Acknowledgement]]:
     """What a ShareFetch or ShareAcknowledge request says, where it says anything."""
     said: dict[SessionPartition, list[Acknowledgement]] = {}
     for topic in topics:
-        yield
+        await give_way()
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
                 # Named twice, it counts twice: what is dropped here would be delivered again.
@@ -77,38 +76,33 @@ def acknowledgements(topics: Iterable[Any]) -> Work[dict[SessionPartition, list[
                     batches.append(
                         Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types)
                     )
-                    yield
+                    await give_way()
     return said
 
 
-def forget(said: dict[SessionPartition, list[Acknowledgement]]) -> Work[None]:
-    """Free the acknowledgements, of which one partition may have as many as thousands."""
-    yield from let_go(*said.values(), said)
-
-
-def begin_to_acknowledge(
+async def begin_to_acknowledge(
     delivery: ShareDelivery,
     member: Member,
     said: Acknowledgements,
     *,
     knows_renew: bool,
     says_renew: bool,
-) -> Work[Acknowledging]:
+) -> Acknowledging:
     """Take what a member says, partition by partition, and begin to write it."""
     begun = Acknowledging()
     for shared, batches in said.items():
         begun.take(shared)
         try:
             delivery.check_topic(shared)
-            yield from check_request(batches, knows_renew=knows_renew, says_renew=says_renew)
+            await check_request(batches, knows_renew=knows_renew, says_renew=says_renew)
             delivery.partition_of(shared)
             live = delivery.find(member.group_id, shared)
             if live is None or not live.is_ready:
                 raise KafkaError(ErrorCode.unknown_topic_or_partition, "it has no readers here")
-            change = yield from live.acknowledging(member.member_id, batches)
+            change = await live.acknowledging(member.member_id, batches)
             if change and (writing := live.write(change)) is not None:
                 begun.wait_for(shared, writing)
         except KafkaError as error:
             begun.refuse(shared, error)
-        yield
+        await give_way()
     return begun

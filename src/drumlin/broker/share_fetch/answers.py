@@ -9,7 +9,7 @@ from uuid import UUID
 
 from drumlin.broker.parts.leader_hints import LeaderHints
 from drumlin.broker.share_partitions.sessions import SessionPartition
-from drumlin.turns import Work, let_go
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
@@ -30,13 +30,13 @@ def current_leader(
     return shape("LeaderIdAndEpoch", leader_id=0, leader_epoch=0)
 
 
-def share_answer(
+async def share_answer(
     shape: Shape,
     message: str,
     lock_duration_s: float,
     partitions: Iterable[tuple[SessionPartition, Any]],
     hints: LeaderHints,
-) -> Work[Any]:
+) -> Any:
     """The response, made in turns.
 
     Args:
@@ -48,12 +48,11 @@ def share_answer(
     topics: dict[UUID | None, list[Any]] = {}
     for shared, answer in partitions:
         topics.setdefault(shared.topic_id, []).append(answer)
-        yield
+        await give_way()
     responses = []
     for topic_id, answers in topics.items():
         responses.append(shape(_TOPIC_IN[message], topic_id=topic_id, partitions=tuple(answers)))
-        yield
-    yield from let_go(topics)
+        await give_way()
     return shape(
         message,
         throttle_time=ZERO,

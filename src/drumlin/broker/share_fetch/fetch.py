@@ -20,7 +20,7 @@ from drumlin.coordination.share.delivery.fetched_batches import Acquired, Limits
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting_room import Stay
 from drumlin.storage.segment.file_slice import FileSlice
-from drumlin.turns import Pace, Work, let_go
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ class ShareFetch:
         self._offsets: dict[SessionPartition, int] = {}
         self._ends: dict[SessionPartition, int] = {}
         self._isolation_level = broker.shares.settings(member.group_id).isolation_level
-        self._pace = Pace()
 
     async def run(self) -> None:
         """Until there is something to give, or the time is over."""
@@ -89,11 +88,6 @@ class ShareFetch:
         while not await self._attempt() and not self._is_over:
             await self._wait()
         await self._have_in_memory()
-
-    def let_go(self) -> Work[None]:
-        """Forget all that was found, once it is told."""
-        yield from let_go(self.given, self.errors, self._live, self._read)
-        yield from let_go(self._offsets, self._ends, self.partitions)
 
     # -- share partitions --------------------------------------------------------------
 
@@ -112,7 +106,7 @@ class ShareFetch:
             if begun == _LOADED_AT_ONCE:
                 begun = 0
                 await asyncio.sleep(0)
-            await self._pace.give_way()
+            await give_way()
 
     async def _load_all(self) -> None:
         loading = [live.loaded for live in self._live.values() if not live.loaded.done()]
@@ -122,13 +116,13 @@ class ShareFetch:
                 await asyncio.wait([one], timeout=self._time_left)
                 if self._time_left <= 0:
                     break
-            await self._pace.give_way()
+            await give_way()
         await self._forget_failed()
 
     async def _forget_failed(self) -> None:
         """Note what cannot be read, or not any more."""
         for shared, live in list(self._live.items()):
-            await self._pace.give_way()
+            await give_way()
             error = live.error
             if error is None:
                 if live.is_current:
@@ -184,13 +178,13 @@ class ShareFetch:
         """Read what is in memory; what is not. Others have their turn meanwhile."""
         self._offsets, self._ends = {}, {}
         for shared, live in list(self._live.items()):
-            await self._pace.give_way()
+            await give_way()
             if live.is_ready and (offset := live.next_fetch_offset()) is not None:
                 self._offsets[shared] = offset
         each = self._max_bytes // max(1, len(self._offsets))
         cold: list[_Cold] = []
         for shared, offset in self._offsets.items():
-            await self._pace.give_way()
+            await give_way()
             live = self._live[shared]
             self._ends[shared] = self._end_of(live)
             until = max(live.records.end_offset, offset) + max(1, self._limits.max_records)
@@ -270,7 +264,7 @@ class ShareFetch:
                 del self._read[shared]
                 self.given[shared] = Given(read.trimmed(acquired), acquired)
                 left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
-            await self._pace.give_way()
+            await give_way()
 
     def _end_of(self, live: SharePartitionLeader) -> int:
         return live.partition.readable_end_offset(self._isolation_level)
@@ -289,7 +283,7 @@ class ShareFetch:
                 offset != self._offsets.get(shared) or self._end_of(live) != self._ends.get(shared)
             ):
                 return True
-            await self._pace.give_way()
+            await give_way()
         return False
 
     async def _release(self) -> None:
@@ -297,7 +291,7 @@ class ShareFetch:
         while self._read:
             _, read = self._read.popitem()
             read.slice.release()
-            await self._pace.give_way()
+            await give_way()
 
     # -- waiting -----------------------------------------------------------------------
 
@@ -311,10 +305,9 @@ class ShareFetch:
         try:
             for live in self._live.values():
                 stay.enter(live.room)
-                await self._pace.give_way()
+                await give_way()
             if not await self._has_more_to_try() and not self._is_over:
                 await stay.until_notified(self._time_left)
-                self._pace = Pace()
         finally:
             await stay.leave_in_turns()
 
@@ -332,7 +325,7 @@ class ShareFetch:
     async def _have_in_memory(self) -> None:
         """What is given is sent from memory: pages that are not there are read in a thread."""
         for shared, given in list(self.given.items()):
-            await self._pace.give_way()
+            await give_way()
             if given.records.is_resident():
                 continue
             try:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 from collections.abc import Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.background import Background
@@ -27,15 +25,11 @@ from drumlin.coordination.share.state.state import SharePartitionKey
 from drumlin.metadata.store.changes import Change, PartitionsChanged, TopicDeleted
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting_room import WaitingRoom, wait_in
-from drumlin.turns import Pace, Rounds, Work, is_long_turn, one_turn
+from drumlin.turns import Rest, Rounds, give_way, is_long_turn
 
 if TYPE_CHECKING:
     from drumlin.broker.net.connection import Connection
     from drumlin.broker.parts.parts import Coordinators
-
-#: Share partitions that a member that is gone lets go of in the same turn of the loop, if that is
-#: not over before: of each something may have to be written.
-_RELEASED_AT_ONCE: Final = 16
 
 
 class ShareDelivery:
@@ -150,25 +144,25 @@ class ShareDelivery:
     def on_change(self, change: Change) -> None:
         """What was shared of a topic is gone with it, or belongs to another leader."""
         if isinstance(change, TopicDeleted):
-            self._broker.turns.start(self._drop_topic(change.topic.topic_id))
+            self._retiring.spawn(self._drop_topic(change.topic.topic_id))
         elif isinstance(change, PartitionsChanged) and self._partitions:
             indexes = [each.index for each in change.partitions]
-            self._broker.turns.start(self._drop_moved(change.topic.topic_id, indexes))
+            self._retiring.spawn(self._drop_moved(change.topic.topic_id, indexes))
 
-    def _drop_topic(self, topic_id: UUID) -> Work[None]:
+    async def _drop_topic(self, topic_id: UUID) -> None:
         for group_id in list(self._partitions):
             for live in self._each_of(group_id):
                 if live.key.topic_id == topic_id:
                     self._drop(live)
-                yield
+                await give_way()
 
-    def _drop_moved(self, topic_id: UUID, indexes: list[int]) -> Work[None]:
+    async def _drop_moved(self, topic_id: UUID, indexes: list[int]) -> None:
         for group_id in list(self._partitions):
             for index in indexes:
                 live = self._find(SharePartitionKey(group_id, topic_id, index))
                 if live is not None and not live.is_current:
                     self._drop(live)
-                yield
+                await give_way()
 
     # -- members -----------------------------------------------------------------------
 
@@ -181,14 +175,14 @@ class ShareDelivery:
 
     def _connection_closed(self, number: int) -> None:
         self._watched.discard(number)
-        ending = self._end_all(self.sessions.of_connection(number))
-        if one_turn(ending) is None:
-            self._broker.turns.start(ending)
+        ending = Rest(self._end_all(self.sessions.of_connection(number)))
+        if not ending.begin():
+            self._retiring.spawn(ending.end())
 
-    def _end_all(self, sessions: list[ShareSession]) -> Work[None]:
+    async def _end_all(self, sessions: list[ShareSession]) -> None:
         for session in sessions:
             self.leave(session)
-            yield
+            await give_way()
 
     async def hold_back(self, delay_s: float) -> None:
         """A member that is refused a session waits, so that it does not ask again at once."""
@@ -204,23 +198,20 @@ class ShareDelivery:
         """A member is gone: what it had goes to the others."""
         session = self.sessions.close(member)
         partitions = {} if session is None else session.partitions
-        releasing = self._release(member, self._holding.pop(member, set()), partitions)
-        is_done = False
-        if not is_long_turn(asyncio.get_running_loop()):
-            begun = one_turn(_is_done_at_once(releasing))
-            is_done = begun is not None and begun.result
+        releasing = Rest(self._release(member, self._holding.pop(member, set()), partitions))
+        is_done = not is_long_turn(asyncio.get_running_loop()) and releasing.begin()
         is_last = not self.sessions.has_group(member.group_id)
         if is_last:
             self._settings.pop(member.group_id, None)
         if is_last or not is_done:
             self._retiring.spawn(self._wind_up(member.group_id, releasing))
 
-    def _release(
+    async def _release(
         self,
         member: Member,
         held: set[SharePartitionKey],
         partitions: dict[SessionPartition, None],
-    ) -> Work[None]:
+    ) -> None:
         """Let go of what a member has, then of where it may be waiting; all that is forgotten.
 
         Until it joins again; what it had acquired stays its own until the locks end.
@@ -230,33 +221,32 @@ class ShareDelivery:
             if held:
                 key = held.pop()
                 partitions.pop(SessionPartition(key.topic_id, key.partition), None)
-                yield from self._release_one(member, key)
+                await self._release_one(member, key)
             else:
                 (topic_id, partition), _ = partitions.popitem()
                 if topic_id is not None:
                     key = SharePartitionKey(group_id, topic_id, partition)
-                    yield from self._release_one(member, key)
-            yield
+                    await self._release_one(member, key)
+            await give_way()
 
-    def _release_one(self, member: Member, key: SharePartitionKey) -> Work[None]:
+    async def _release_one(self, member: Member, key: SharePartitionKey) -> None:
         live = self._find(key)
         if live is not None:
-            yield from live.releasing(member.member_id)
+            await live.releasing(member.member_id)
 
-    async def _wind_up(self, group_id: str, releasing: Work[None]) -> None:
+    async def _wind_up(self, group_id: str, releasing: Rest[None]) -> None:
         """Release the rest of what a member had; then drop the partitions without readers."""
-        turns, pace = self._broker.turns, Pace()
-        await turns.run(releasing)
-        unsettled = await turns.run(self._retire(group_id))
+        await releasing
+        unsettled = await self._retire(group_id)
         while unsettled:
             live = unsettled.pop()
             await live.settle()
             if self.sessions.has_group(group_id):
                 return
             self._drop(live)
-            await pace.give_way()
+            await give_way()
 
-    def _retire(self, group_id: str) -> Work[list[SharePartitionLeader]]:
+    async def _retire(self, group_id: str) -> list[SharePartitionLeader]:
         """Drop share partitions without readers; returns those with a write under way."""
         unsettled: list[SharePartitionLeader] = []
         for live in self._each_of(group_id):
@@ -266,7 +256,7 @@ class ShareDelivery:
                 self._drop(live)
             else:
                 unsettled.append(live)
-            yield
+            await give_way()
         return unsettled
 
     # -- the end -----------------------------------------------------------------------
@@ -284,10 +274,3 @@ class ShareDelivery:
             await live.settle()
             self._drop(live)
         await self._retiring.settle()
-
-
-def _is_done_at_once(work: Work[None]) -> Work[bool]:
-    """Begin with it; whether it was so little that it has come to its end."""
-    for _ in islice(work, _RELEASED_AT_ONCE):
-        yield
-    return inspect.getgeneratorstate(work) == inspect.GEN_CLOSED

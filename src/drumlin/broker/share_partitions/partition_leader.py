@@ -29,7 +29,7 @@ from drumlin.coordination.share.state.state import (
     StateBatch,
 )
 from drumlin.replication.partition import Partition
-from drumlin.turns import Rounds, Work, one_turn
+from drumlin.turns import Rounds
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ class SharePartitionLeader:
             self.settings.delivery, start_offset, state.batches, log_end_offset
         )
         # Mostly at once: a member that is answered may rely on the group's start offset.
-        loaded = one_turn(loading)
-        self._records = await self._broker.turns.run(loading) if loaded is None else loaded.result
+        self._records = await loading
         self._records.move_start(self.partition.log_start_offset)
         if is_first:
             # Else `latest` would be chosen again after a pause in which no member had acknowledged
@@ -178,7 +177,7 @@ class SharePartitionLeader:
 
     # -- acknowledging -----------------------------------------------------------------
 
-    def acknowledging(self, member_id: str, batches: Sequence[Acknowledgement]) -> Work[Change]:
+    async def acknowledging(self, member_id: str, batches: Sequence[Acknowledgement]) -> Change:
         """Take what a member says, in turns; it holds once `write` is done with it.
 
         Raises:
@@ -186,7 +185,7 @@ class SharePartitionLeader:
         """
         self._records.move_start(self.partition.log_start_offset)
         try:
-            return (yield from self._records.acknowledging(member_id, batches, self._now))
+            return await self._records.acknowledging(member_id, batches, self._now)
         finally:
             self._schedule()
 
@@ -227,17 +226,17 @@ class SharePartitionLeader:
 
     async def _write_much(self, change: Change) -> KafkaError | None:
         """Like `_write_change`, in turns."""
-        records, turns = self._records, self._broker.turns
+        records = self._records
         try:
-            await self._write(await turns.run(records.stating(change)), None)
+            await self._write(await records.stating(change), None)
         except KafkaError as error:
-            await turns.run(records.rolling_back(change, self._now()))
+            await records.rolling_back(change, self._now())
             self._changed()
             return self._refused(error)
         except BaseException:
             self._take_back(change)
             raise
-        await turns.run(records.committing(change))
+        await records.committing(change)
         self._changed()
         return None
 
@@ -249,9 +248,9 @@ class SharePartitionLeader:
         self._records.roll_back(change, self._now())
         self._changed()
 
-    def releasing(self, member_id: str) -> Work[None]:
+    async def releasing(self, member_id: str) -> None:
         """A member is gone: others get what it had, as soon as that is written."""
-        if self.is_ready and (change := (yield from self._records.releasing(member_id))):
+        if self.is_ready and (change := (await self._records.releasing(member_id))):
             try:
                 writing = self.write(change)
             except KafkaError as error:

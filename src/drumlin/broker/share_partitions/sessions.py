@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.counts import add
-from drumlin.turns import Work, let_go
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 INITIAL_EPOCH: Final = 0
@@ -100,13 +100,13 @@ class ShareSessions:
         self._sessions[member] = session
         return session
 
-    def go_on(
+    async def go_on(
         self,
         member: Member,
         epoch: int,
         added: Collection[SessionPartition] = (),
         forgotten: Collection[SessionPartition] = (),
-    ) -> Work[ShareSession]:
+    ) -> ShareSession:
         """The session in its next epoch, which begins at once in the end.
 
         Raises:
@@ -117,10 +117,10 @@ class ShareSessions:
         former: dict[SessionPartition, None] = {}
         if added or forgotten:
             partitions = session.partitions.copy()
-            yield from _add_all(partitions, added)
+            await _add_all(partitions, added)
             room = len(partitions) - len(session.partitions)
             self._check_room(room)
-            yield from _remove_all(partitions, forgotten)
+            await _remove_all(partitions, forgotten)
             if self._due(member, epoch) is not session:  # others had their turn
                 raise KafkaError(ErrorCode.share_session_not_found)
             self._check_room(room)
@@ -128,7 +128,6 @@ class ShareSessions:
             self._partition_count += len(partitions) - len(former)
             session.partitions = partitions
         session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
-        yield from let_go(former)
         return session
 
     def _due(self, member: Member, epoch: int) -> ShareSession:
@@ -189,17 +188,17 @@ class ShareSessions:
         return [self._sessions[member] for member in self._of_connection.get(connection, ())]
 
 
-def _add_all(
+async def _add_all(
     partitions: dict[SessionPartition, None], added: Iterable[SessionPartition]
-) -> Work[None]:
+) -> None:
     for each in added:
         partitions[each] = None
-        yield
+        await give_way()
 
 
-def _remove_all(
+async def _remove_all(
     partitions: dict[SessionPartition, None], forgotten: Iterable[SessionPartition]
-) -> Work[None]:
+) -> None:
     for each in forgotten:
         partitions.pop(each, None)
-        yield
+        await give_way()

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
+from drumlin.background import Background
 from drumlin.broker.fetch_sessions.sessions import FetchSessions
 from drumlin.broker.hosting.adoption import adopt_logs
 from drumlin.broker.hosting.hosted_partitions import HostedPartitions
@@ -65,7 +66,6 @@ from drumlin.metadata.store.changes import Change, ConfigsChanged
 from drumlin.metadata.store.store import MetadataStore, UnusableMetadata
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.storage.all_logs.log_directories import LogDirectories
-from drumlin.turns import Turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -93,19 +93,17 @@ class Broker:
         self.config, self.clock = config, clock
         self.metadata, self.logs = metadata, logs
         self.partitions = PartitionRegistry(metadata.image.has_partition_of)
-        self.wakeups, self.turns, self.change_overs = Wakeups(), Turns(), ChangeOvers()
+        self.wakeups, self.background, self.change_overs = Wakeups(), Background(), ChangeOvers()
         self.threads, self.failed_verifications = Threads(), FailedVerifications()
         self.flushes = Flushes(self.threads.syncing)
-        self.fetch_sessions = _fetch_sessions(config, clock, self.turns)
+        self.fetch_sessions = _fetch_sessions(config, clock, self.background)
         self.peers = Peers(config, metadata.image, self.threads)
         self.remote_transactions = RemoteTransactions(self.peers)
         self.log_ends, self._marker_routes = LogEnds(self), MarkerRoutes(self)
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
         topics, offsets_topic = ImageTopics(self), state_topic(self, GROUP_METADATA)
         setting_of = partial(group_setting, self)
-        self.groups = GroupCoordinator(
-            config, clock, offsets_topic, topics, setting_of, self.turns, self.producer_ids
-        )
+        self.groups = GroupCoordinator(config, clock, offsets_topic, topics, setting_of)
         self._make_share_coordinators(topics)
         self.transactions = TransactionCoordinator(
             config,
@@ -115,7 +113,6 @@ class Broker:
             self._marker_routes.write,
             metadata.image.has_partition_of,
             metadata.partition_count,
-            self.turns,
         )
         self.topic_pieces, self.shares = TopicPieces(self), ShareDelivery(self)
         self.share_state.when_renewed(self.shares.forget)
@@ -151,12 +148,11 @@ class Broker:
             StateLogs(self, SHARE_GROUP_STATE),
             metadata.image.has_partition,
             metadata.was_deleted,
-            self.turns,
         )
         self._share_routes = ShareStateRoutes(self, self.share_state)
         self.share_states: ShareStates = self._share_routes
         self.share_groups = ShareGroupMembership(
-            self.config, self.groups, self.share_states, topics, self.turns
+            self.config, self.groups, self.share_states, topics
         )
 
     @property
@@ -309,7 +305,8 @@ class Broker:
         await self.endpoints.stop()
         await self.cleaning.stop()
         # Work that needs no connection has nowhere to write any more.
-        await self.turns.run(self.partitions.clear())
+        await self.partitions.clear()
+        await self.background.end()
         self.metadata.register_no_more()
         await self.threads.administering(self.logs.close, self.metadata.broker_epoch)
         await self.metadata.close()
@@ -328,8 +325,8 @@ class Broker:
             _log.warning("not all partitions led here were handed over in %g s", _HAND_OVER_S)
 
 
-def _fetch_sessions(config: BrokerConfig, clock: Clock, turns: Turns) -> FetchSessions:
-    return FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, turns.start)
+def _fetch_sessions(config: BrokerConfig, clock: Clock, background: Background) -> FetchSessions:
+    return FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, background.spawn)
 
 
 def _limits(config: BrokerConfig) -> ConnectionLimits:

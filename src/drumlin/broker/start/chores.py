@@ -62,14 +62,14 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
         "preferred leaders",
         broker.replicas.balance_leaders,
     )
-    cycles.every(_IDLE_MS, "idle logs", lambda: broker.turns.run(logs.release_idle()))
+    cycles.every(_IDLE_MS, "idle logs", logs.release_idle)
     cycles.every(_SECOND_MS, "rolling for compaction", lambda: _roll_overdue(broker))
     cycles.every(_PROBE_MS, "probe", lambda: _probe(broker))
     cycles.every(_SECOND_MS, "failed log dirs", lambda: _give_up_failed(broker))
     cycles.every(
         config.producer_id_expiration_check_interval_ms,
         "producer expiry",
-        lambda: broker.turns.run(logs.expire_producers(config.producer_id_expiration_ms)),
+        lambda: logs.expire_producers(config.producer_id_expiration_ms),
     )
     cycles.every(_SECOND_MS, "clock", lambda: _look_at_clock(broker))
     cycles.every(_SECOND_MS, "idle connections", lambda: broker.server.close_idle(_loop_time()))
@@ -90,11 +90,11 @@ async def _write_checkpoints(broker: Kept) -> None:
 
 async def _retain(broker: Kept) -> None:
     await broker.threads.administering(broker.logs.prepare_retention)
-    await broker.turns.run(broker.logs.delete_old_segments(partial(_note_start, broker)))
+    await broker.logs.delete_old_segments(partial(_note_start, broker))
 
 
 async def _retain_held(broker: Kept) -> None:
-    await broker.turns.run(broker.logs.delete_held_segments(partial(_note_start, broker)))
+    await broker.logs.delete_held_segments(partial(_note_start, broker))
 
 
 def _note_start(broker: Kept, log: PartitionLog) -> None:
@@ -107,12 +107,12 @@ def _note_start(broker: Kept, log: PartitionLog) -> None:
 async def _roll_overdue(broker: Kept) -> None:
     """Roll active segments in time for `max.compaction.lag.ms`."""
     await broker.threads.administering(broker.logs.prepare_rolls)
-    await broker.turns.run(broker.logs.roll_overdue())
+    await broker.logs.roll_overdue()
 
 
 async def _flush(broker: Kept) -> None:
     """Make sealed segments durable, and what `flush.ms` says is due."""
-    for log in await broker.turns.run(broker.logs.logs_to_flush()):
+    for log in await broker.logs.logs_to_flush():
         try:
             await broker.threads.syncing(log.flush)
         except KafkaError:

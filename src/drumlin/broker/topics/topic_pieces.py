@@ -21,7 +21,7 @@ from drumlin.broker.parts.cluster_view import (
 )
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.metadata.store.changes import Change, TopicDeleted
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape, encoded
 from drumlin.wire.schema.parts import EncodedItems
@@ -63,14 +63,14 @@ class TopicVariant:
         kept = self._ready.get(topic.name)
         return kept[1] if kept is not None and kept[0] is topic else None
 
-    def encode(self, topic: TopicState) -> Work[bytes]:
+    async def encode(self, topic: TopicState) -> bytes:
         """Encode the topic; the bytes are kept for the next requests."""
         building = self._building.get(topic.name)
         if building is None or building.topic is not topic:
             building = self._building[topic.name] = _Building(topic)
         while building.piece is None:
             self._go_on(building)
-            yield
+            await give_way()
         return building.piece
 
     def forget(self, name: str) -> None:

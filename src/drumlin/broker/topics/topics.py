@@ -26,7 +26,7 @@ from drumlin.metadata.rules.assignments import (
     spread_replicas,
     start_after,
 )
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class Growth(NamedTuple):
     assigned: int | None
 
 
-def check_added_total(broker: BrokerData, wishes: Iterable[Growth]) -> Work[None]:
+async def check_added_total(broker: BrokerData, wishes: Iterable[Growth]) -> None:
     """Like `check_partition_total`; what `plan_partitions` refuses for its numbers does not count.
 
     Raises:
@@ -223,7 +223,7 @@ def check_added_total(broker: BrokerData, wishes: Iterable[Growth]) -> Work[None
             total += added
         if total > PARTITIONS_PER_REQUEST_MAX:
             raise _too_many()
-        yield
+        await give_way()
 
 
 async def create_automatically(broker: BrokerData, name: str) -> None:

@@ -1,6 +1,6 @@
 """`drumlin cluster adopt`: from one broker to a cluster on ZooKeeper.
 
-Says what is to be done, asks, and has it done by `metadata.moving`, which decides.
+Says what is to be done, asks, and has it done by `metadata.to_zookeeper`, which decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`drumlin cluster`: which commands there are. Each is loaded when it is run."""
+"""`drumlin cluster`: the list of its commands. Each is loaded when it is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a cluster as any admin client sees it: who is alive, and what is amiss.
+"""The health of a cluster as any admin client sees it: live brokers, and what is amiss.
 
 Asks and judges; prints nothing. What one broker answers may lag behind by a moment.
 """
@@ -18,6 +18,10 @@ from drumlin.peer.connection import Address
 from drumlin.peer.peer_error import ConnectionLost, RequestTimeout, UnsupportedByBroker
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.describe_cluster import DescribeClusterRequest
+from drumlin.wire.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from drumlin.wire.protocol.list_partition_reassignments import ListPartitionReassignmentsRequest
+from drumlin.wire.schema.declaration import Message
 
 _TOPIC_RESOURCE: Final = 2
 _MIN_ISR: Final = "min.insync.replicas"
@@ -150,9 +154,8 @@ def _row(topic: str, partition: PartitionView, found: Found) -> dict[str, Any]:
 # -- asking --------------------------------------------------------------------------------------
 
 
-def _describe_cluster(shape: Shape) -> object:
-    return shape(
-        "DescribeClusterRequest",
+def _describe_cluster(_: Shape) -> Message:
+    return DescribeClusterRequest(
         include_cluster_authorized_operations=False,
         include_fenced_brokers=False,
     )
@@ -164,17 +167,16 @@ def _min_isr(cluster: Cluster, topics: Iterable[str]) -> dict[str, int]:
     names = iter(topics)
     while asked := list(itertools.islice(names, _TOPICS_ASKED)):
 
-        def build(shape: Shape, asked: list[str] = asked) -> object:
+        def build(_: Shape, asked: list[str] = asked) -> Message:
             resources = (
-                shape(
-                    "DescribeConfigsResource",
+                DescribeConfigsResource(
                     resource_type=_TOPIC_RESOURCE,
                     resource_name=name,
                     configuration_keys=(_MIN_ISR,),
                 )
                 for name in asked
             )
-            return shape("DescribeConfigsRequest", resources=tuple(resources))
+            return DescribeConfigsRequest(resources=tuple(resources))
 
         for result in cluster.ask_any("describe_configs", build).results:
             for entry in result.configs if result.error_code is ErrorCode.none else ():
@@ -190,8 +192,8 @@ def _reassignments(cluster: Cluster) -> list[dict[str, Any]] | None:
         connection = await cluster.connections.controller()
         return await connection.request("list_partition_reassignments", build)
 
-    def build(shape: Shape) -> object:
-        return shape("ListPartitionReassignmentsRequest", topics=None, timeout=REQUEST_TIMEOUT)
+    def build(_: Shape) -> Message:
+        return ListPartitionReassignmentsRequest(topics=None, timeout=REQUEST_TIMEOUT)
 
     try:
         answer = cluster.run(ask())

@@ -1,4 +1,4 @@
-"""`drumlin cluster describe` and `log-dirs`: who is there, and where logs are kept."""
+"""`drumlin cluster describe` and `log-dirs`: the brokers, and where logs are kept."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from drumlin.cli.terminal.outcomes import fail
 from drumlin.peer.peer_error import PeerError
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.api_versions import ApiVersionsRequest
+from drumlin.wire.protocol.describe_cluster import DescribeClusterRequest
+from drumlin.wire.protocol.describe_log_dirs import DescribeLogDirsRequest
+from drumlin.wire.schema.declaration import Message
 
 
 def describe(
@@ -36,7 +40,7 @@ def describe(
     ]
     features = [
         {"feature": each.name, "level": each.max_version_level}
-        for each in getattr(served, "finalized_features", ())
+        for each in served.finalized_features
     ]
     if as_json:
         output.show_json({"cluster_id": found.cluster_id, "brokers": brokers, "features": features})
@@ -46,18 +50,15 @@ def describe(
     output.note("features: " + ", ".join(f"{each['feature']}={each['level']}" for each in features))
 
 
-def _describe_cluster(shape: Shape) -> object:
-    return shape(
-        "DescribeClusterRequest",
+def _describe_cluster(_: Shape) -> Message:
+    return DescribeClusterRequest(
         include_cluster_authorized_operations=False,
         include_fenced_brokers=False,
     )
 
 
-def _api_versions(shape: Shape) -> object:
-    return shape(
-        "ApiVersionsRequest", client_software_name="drumlin-cli", client_software_version="1"
-    )
+def _api_versions(_: Shape) -> Message:
+    return ApiVersionsRequest(client_software_name="drumlin-cli", client_software_version="1")
 
 
 def log_dirs(
@@ -81,13 +82,13 @@ def log_dirs(
 
 
 def _log_dirs(cluster: Cluster, node_id: int) -> list[dict[str, Any]]:
-    def build(shape: Shape) -> object:
-        return shape("DescribeLogDirsRequest", topics=None)
+    def build(_: Shape) -> Message:
+        return DescribeLogDirsRequest(topics=None)
 
     rows = []
     for each in cluster.ask_broker(node_id, "describe_log_dirs", build).results:
         parts = [part for topic in each.topics for part in topic.partitions]
-        free = getattr(each, "usable_bytes", -1)
+        free = each.usable_bytes
         rows.append(
             {
                 "broker": node_id,

@@ -1,4 +1,4 @@
-"""The configuration of a practice cluster's brokers: Kafka's defaults where they do. Pure.
+"""The configuration of a practice cluster's brokers: Kafka's defaults where they fit. Pure.
 
 Kafka's own defaults for internal topics are three replicas; with fewer brokers there are fewer.
 """

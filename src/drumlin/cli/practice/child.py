@@ -1,8 +1,8 @@
 """Becomes a program that does not outlive the process that started it, however that one ends.
 
-Run as a file, by an interpreter without `site`: it is gone before the program begins. The wish to
-be killed with the parent survives `exec`. It is about the parent's *thread*, so the main thread
-has to start it.
+Run as a file, by an interpreter without `site`: it is gone before the program begins. The kernel
+kills the program when its parent's *thread* ends, which survives `exec`; so the parent's main
+thread has to start it.
 
     python -I -S child.py PARENT-PID PROGRAM ARGUMENT…
 """

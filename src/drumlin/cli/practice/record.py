@@ -1,4 +1,4 @@
-"""`cluster.json`: who is in a practice cluster, where, and with which process ids.
+"""`cluster.json`: the members of a practice cluster, their addresses and process ids.
 
 It is for people, scripts and the next `up`; only the `up` that runs writes it. What is read may
 have been edited: every field is looked at before it counts.

@@ -10,6 +10,12 @@ from drumlin.cli.reach.cluster import Cluster
 from drumlin.peer.peer_error import ConnectionLost, RequestTimeout, UnsupportedByBroker
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from drumlin.wire.schema.declaration import Message
 
 #: The most topics in one request, and the most partitions in one answer.
 _TOPICS_ASKED: Final = 500
@@ -50,13 +56,12 @@ def _ask(cluster: Cluster, topics: list[str]) -> Eligible:
     start: tuple[str, int] | None = None
     while True:
 
-        def build(shape: Shape, start: tuple[str, int] | None = start) -> object:
+        def build(_: Shape, start: tuple[str, int] | None = start) -> Message:
             cursor: Any = None
             if start is not None:
-                cursor = shape("Cursor", topic_name=start[0], partition_index=start[1])
-            return shape(
-                "DescribeTopicPartitionsRequest",
-                topics=tuple(shape("TopicRequest", name=each) for each in topics),
+                cursor = Cursor(topic_name=start[0], partition_index=start[1])
+            return DescribeTopicPartitionsRequest(
+                topics=tuple(TopicRequest(name=each) for each in topics),
                 response_partition_limit=_PARTITIONS_TOLD,
                 cursor=cursor,
             )

@@ -1,4 +1,4 @@
-"""`drumlin compaction`: how the cleaning of compacted topics stands; to clean now; to try it out.
+"""`drumlin compaction`: the state of cleaning, a cleaning at once, and a simulation of one.
 
 A running broker is asked. Where none runs, `status` and `simulate` read the files themselves,
 and change nothing; a cleaning needs a broker.

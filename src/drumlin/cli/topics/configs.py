@@ -1,4 +1,4 @@
-"""`drumlin configs`: what topics, brokers, loggers and groups are configured with, and changes."""
+"""`drumlin configs`: the configuration of topics, brokers, loggers and groups, and its changes."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ from drumlin.cli.terminal.options import (
 )
 from drumlin.peer.peer_error import only
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from drumlin.wire.protocol.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from drumlin.wire.schema.declaration import Message
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _DEFAULT: Final = 5
@@ -106,14 +113,13 @@ def describe(
 
 
 def _describe(cluster: Cluster, kind: Kind, name: str) -> list[Any]:
-    def build(shape: Shape) -> object:
-        resource = shape(
-            "DescribeConfigsResource",
+    def build(_: Shape) -> Message:
+        resource = DescribeConfigsResource(
             resource_type=_RESOURCE_TYPES[kind],
             resource_name=name,
             configuration_keys=None,
         )
-        return shape("DescribeConfigsRequest", resources=(resource,))
+        return DescribeConfigsRequest(resources=(resource,))
 
     response = _ask(cluster, kind, name, "describe_configs", build)
     result = only(response.results, f"{kind} {name!r}")
@@ -192,18 +198,17 @@ def _alter(
     changes: list[tuple[int, str, str | None]],
     dry_run: bool,
 ) -> None:
-    def build(shape: Shape) -> object:
+    def build(_: Shape) -> Message:
         configs = (
-            shape("AlterableConfig", name=key, config_operation=operation, value=value)
+            AlterableConfig(name=key, config_operation=operation, value=value)
             for operation, key, value in changes
         )
-        resource = shape(
-            "AlterConfigsResource",
+        resource = AlterConfigsResource(
             resource_type=_RESOURCE_TYPES[kind],
             resource_name=name,
             configs=tuple(configs),
         )
-        return shape("IncrementalAlterConfigsRequest", resources=(resource,), validate_only=dry_run)
+        return IncrementalAlterConfigsRequest(resources=(resource,), validate_only=dry_run)
 
     response = _ask(cluster, kind, name, "incremental_alter_configs", build)
     result = only(response.responses, f"{kind} {name!r}")

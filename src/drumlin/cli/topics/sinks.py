@@ -1,6 +1,6 @@
 """`drumlin sinks`: what Spark's exactly-once sinks have decided and have open.
 
-What the protocol knows is asked through it: an operator is one driver more, and fences as they do.
+It asks through the sink's protocol: an operator acts as one more driver, and fences like one.
 """
 
 from __future__ import annotations

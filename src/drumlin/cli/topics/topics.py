@@ -38,6 +38,8 @@ from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.peer_error import PeerError
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from drumlin.wire.schema.declaration import Message
 
 app = Group(help="List, describe, create, change and delete topics.")
 
@@ -224,16 +226,15 @@ def _offsets(
 def _sizes(cluster: Cluster, topics: list[str]) -> Mapping[tuple[str, int, int], int]:
     """Bytes on disk by topic, partition and broker, as far as brokers tell."""
 
-    def build(shape: Shape) -> object:
+    def build(_: Shape) -> Message:
         wanted = (
-            shape(
-                "DescribableLogDirTopic",
+            DescribableLogDirTopic(
                 topic=topic,
                 partitions=tuple(cluster.connections.view.topics[topic].partitions),
             )
             for topic in topics
         )
-        return shape("DescribeLogDirsRequest", topics=tuple(wanted))
+        return DescribeLogDirsRequest(topics=tuple(wanted))
 
     sizes: dict[tuple[str, int, int], int] = defaultdict(int)
     for node_id in cluster.broker_ids:

@@ -1,4 +1,4 @@
-"""`drumlin transactions`: which are open, since when, and what they block; and how to end them."""
+"""`drumlin transactions`: the open ones, since when, and what they block; and ending them."""
 
 from __future__ import annotations
 

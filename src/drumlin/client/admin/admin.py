@@ -18,6 +18,22 @@ from drumlin.peer.peer_error import PeerError, only
 from drumlin.peer.retry import Deadline
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from drumlin.wire.protocol.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from drumlin.wire.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from drumlin.wire.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from drumlin.wire.protocol.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from drumlin.wire.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from drumlin.wire.schema.declaration import Message
 
 _TOPIC_RESOURCE: Final = 2
 _SET: Final = 0
@@ -104,10 +120,9 @@ async def is_topic_id_unknown(connections: BrokerConnections, topic_id: UUID) ->
     of them does not answer, or is too old to be asked by id.
     """
 
-    def build(shape: Shape) -> object:
-        return shape(
-            "MetadataRequest",
-            topics=(shape("MetadataRequestTopic", topic_id=topic_id, name=None),),
+    def build(_: Shape) -> Message:
+        return MetadataRequest(
+            topics=(MetadataRequestTopic(topic_id=topic_id, name=None),),
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
@@ -150,24 +165,22 @@ async def create_topic(connections: BrokerConnections, topic: NewTopic) -> None:
     """Create one topic, and wait until every partition has a leader."""
     deadline = Deadline(connections.options.patience_ms)
 
-    def build(shape: Shape) -> object:
+    def build(_: Shape) -> Message:
         configs = [
-            shape("CreatableTopicConfig", name=key, value=value)
-            for key, value in topic.configs.items()
+            CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()
         ]
         assignments = (
-            shape("CreatableReplicaAssignment", partition_index=index, broker_ids=tuple(brokers))
+            CreatableReplicaAssignment(partition_index=index, broker_ids=tuple(brokers))
             for index, brokers in enumerate(topic.assignments)
         )
-        creatable = shape(
-            "CreatableTopic",
+        creatable = CreatableTopic(
             name=topic.name,
             num_partitions=topic.partitions,
             replication_factor=topic.replication_factor,
             assignments=tuple(assignments),
             configs=tuple(configs),
         )
-        return shape("CreateTopicsRequest", topics=(creatable,), timeout=_timeout(connections))
+        return CreateTopicsRequest(topics=(creatable,), timeout=_timeout(connections))
 
     response = await _ask_controller(connections, "create_topics", build, deadline)
     _check(response.topics, topic.name)
@@ -206,12 +219,11 @@ async def _await_leaders(
 async def delete_topic(connections: BrokerConnections, topic: str) -> None:
     """Delete one topic."""
 
-    def build(shape: Shape) -> object:
+    def build(shape: Shape) -> Message:
         named = shape.has("DeleteTopicState")
-        return shape(
-            "DeleteTopicsRequest",
+        return DeleteTopicsRequest(
             timeout=_timeout(connections),
-            topics=(shape("DeleteTopicState", name=topic, topic_id=None),) if named else (),
+            topics=(DeleteTopicState(name=topic, topic_id=None),) if named else (),
             topic_names=(topic,),
         )
 
@@ -227,10 +239,9 @@ async def add_partitions(connections: BrokerConnections, topic: str, count: int)
     """
     deadline = Deadline(connections.options.patience_ms)
 
-    def build(shape: Shape) -> object:
-        wanted = shape("CreatePartitionsTopic", name=topic, count=count, assignments=None)
-        return shape(
-            "CreatePartitionsRequest",
+    def build(_: Shape) -> Message:
+        wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
+        return CreatePartitionsRequest(
             topics=(wanted,),
             timeout=_timeout(connections),
             validate_only=False,
@@ -245,14 +256,13 @@ async def add_partitions(connections: BrokerConnections, topic: str, count: int)
 async def topic_configs(connections: BrokerConnections, topic: str) -> dict[str, ConfigEntry]:
     """Every key that the broker knows for topics."""
 
-    def build(shape: Shape) -> object:
-        resource = shape(
-            "DescribeConfigsResource",
+    def build(_: Shape) -> Message:
+        resource = DescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE,
             resource_name=topic,
             configuration_keys=None,
         )
-        return shape("DescribeConfigsRequest", resources=(resource,))
+        return DescribeConfigsRequest(resources=(resource,))
 
     async def attempt() -> Any:
         connection = await connections.any()
@@ -264,7 +274,7 @@ async def topic_configs(connections: BrokerConnections, topic: str) -> dict[str,
     return {
         each.name: ConfigEntry(
             each.value,
-            getattr(each, "config_source", None) != _TOPIC_CONFIG,
+            each.config_source != _TOPIC_CONFIG,
             each.read_only,
         )
         for each in result.configs
@@ -276,23 +286,21 @@ async def set_topic_configs(
 ) -> None:
     """Set keys; None returns one to its default."""
 
-    def build(shape: Shape) -> object:
+    def build(_: Shape) -> Message:
         configs = [
-            shape(
-                "AlterableConfig",
+            AlterableConfig(
                 name=key,
                 config_operation=_DELETE if value is None else _SET,
                 value=value,
             )
             for key, value in changes.items()
         ]
-        resource = shape(
-            "AlterConfigsResource",
+        resource = AlterConfigsResource(
             resource_type=_TOPIC_RESOURCE,
             resource_name=topic,
             configs=tuple(configs),
         )
-        return shape("IncrementalAlterConfigsRequest", resources=(resource,), validate_only=False)
+        return IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
 
     response = await _ask_controller(connections, "incremental_alter_configs", build)
     _check(response.responses, topic)

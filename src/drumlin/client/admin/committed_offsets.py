@@ -7,7 +7,7 @@ deal with its refusals.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from drumlin.client.read.offsets import by_topic
 from drumlin.client.topic_partition import TopicPartition
@@ -16,10 +16,23 @@ from drumlin.peer.peer_error import only
 from drumlin.wire.embedded_protocol import NO_GENERATION
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from drumlin.wire.protocol.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from drumlin.wire.schema.declaration import Message
+
+T = TypeVar("T")
 
 NO_EPOCH: Final = -1
 NAMES_UP_TO: Final = 9  # later versions of both requests name topics by id
-_BROKER_DECIDES: Final = -1
 
 #: Given an error code and what was asked for: raises unless the code is "none".
 Check = Callable[[ErrorCode, str], None]
@@ -51,29 +64,28 @@ def commit_request(
 ) -> RequestBuilder:
     """OffsetCommit of all `offsets`."""
 
-    def build(shape: Shape) -> object:
-        return shape(
-            "OffsetCommitRequest",
+    def build(_: Shape) -> Message:
+        return OffsetCommitRequest(
             group_id=who.group_id,
             generation_id_or_member_epoch=who.generation_id,
             member_id=who.member_id,
             group_instance_id=who.group_instance_id,
-            retention_time=_BROKER_DECIDES,
-            topics=offset_topics(shape, "OffsetCommitRequest", offsets),
+            topics=offset_topics(OffsetCommitRequestTopic, OffsetCommitRequestPartition, offsets),
         )
 
     return build
 
 
 def offset_topics(
-    shape: Shape, message: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-) -> tuple[Any, ...]:
+    topic_class: Callable[..., T],
+    partition_class: Callable[..., object],
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> tuple[T, ...]:
     """The topics of an OffsetCommit or a TxnOffsetCommit, which have the same fields."""
 
     def partition_of(topic: str, partition: int) -> object:
         each = offsets[TopicPartition(topic, partition)]
-        return shape(
-            f"{message}Partition",
+        return partition_class(
             partition_index=partition,
             committed_offset=each.offset,
             committed_leader_epoch=each.leader_epoch,
@@ -81,8 +93,7 @@ def offset_topics(
         )
 
     return tuple(
-        shape(
-            f"{message}Topic",
+        topic_class(
             name=topic,
             partitions=tuple(partition_of(topic, each) for each in partitions),
         )
@@ -109,35 +120,33 @@ def fetch_request(
     With `require_stable` it fails with a retriable error while a transaction may commit one.
     """
 
-    def build(shape: Shape) -> object:
-        has_groups = shape.has("OffsetFetchRequestGroup")
-        kind = "OffsetFetchRequestTopics" if has_groups else "OffsetFetchRequestTopic"
-        topics: tuple[Any, ...] | None = None
-        if places is not None:
-            topics = tuple(
-                shape(kind, name=topic, partition_indexes=tuple(partitions))
-                for topic, partitions in by_topic(places).items()
+    def build(shape: Shape) -> Message:
+        if not shape.has("OffsetFetchRequestGroup"):
+            return OffsetFetchRequest(
+                group_id=who.group_id,
+                topics=_named(OffsetFetchRequestTopic, places),
+                require_stable=require_stable,
             )
-        groups: tuple[Any, ...] = ()
-        if has_groups:
-            groups = (
-                shape(
-                    "OffsetFetchRequestGroup",
-                    group_id=who.group_id,
-                    member_id=who.member_id or None,
-                    member_epoch=who.generation_id,
-                    topics=topics,
-                ),
-            )
-        return shape(
-            "OffsetFetchRequest",
+        group = OffsetFetchRequestGroup(
             group_id=who.group_id,
-            topics=topics,
-            groups=groups,
-            require_stable=require_stable,
+            member_id=who.member_id or None,
+            member_epoch=who.generation_id,
+            topics=_named(OffsetFetchRequestTopics, places),
         )
+        return OffsetFetchRequest(groups=(group,), require_stable=require_stable)
 
     return build
+
+
+def _named(
+    topic_class: Callable[..., T], places: Collection[TopicPartition] | None
+) -> tuple[T, ...] | None:
+    if places is None:
+        return None
+    return tuple(
+        topic_class(name=topic, partition_indexes=tuple(partitions))
+        for topic, partitions in by_topic(places).items()
+    )
 
 
 def fetched_offsets(
@@ -147,13 +156,13 @@ def fetched_offsets(
     what = f"offset_fetch of group {group_id!r}"
     is_one = response.groups is None  # older versions have only one
     answer: Any = only((response,) if is_one else response.groups, what)
-    check(getattr(answer, "error_code", ErrorCode.none), what)
+    check(answer.error_code, what)
     found = {}
     for topic in answer.topics:
         for each in topic.partitions:
             check(each.error_code, f"{what}: topic {topic.name!r} partition {each.partition_index}")
             if each.committed_offset >= 0:
-                epoch = getattr(each, "committed_leader_epoch", NO_EPOCH)
+                epoch = each.committed_leader_epoch
                 place = TopicPartition(topic.name, each.partition_index)
                 found[place] = OffsetAndMetadata(each.committed_offset, each.metadata or "", epoch)
     return found

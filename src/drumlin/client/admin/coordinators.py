@@ -16,6 +16,8 @@ from drumlin.peer.peer_error import only
 from drumlin.peer.rights import refusal
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.find_coordinator import FindCoordinatorRequest
+from drumlin.wire.schema.declaration import Message
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -108,9 +110,8 @@ async def find_transaction_coordinators(
     if not transactional_ids:
         return {}
 
-    def build(shape: Shape) -> object:
-        return shape(
-            "FindCoordinatorRequest",
+    def build(_: Shape) -> Message:
+        return FindCoordinatorRequest(
             key_type=_TRANSACTION,
             coordinator_keys=tuple(transactional_ids),
         )
@@ -132,8 +133,8 @@ async def find_transaction_coordinators(
 
 
 async def _find(connections: BrokerConnections, key: str, key_type: int, what: str) -> int:
-    def build(shape: Shape) -> object:
-        return shape("FindCoordinatorRequest", key=key, key_type=key_type, coordinator_keys=(key,))
+    def build(_: Shape) -> Message:
+        return FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=(key,))
 
     connection = await connections.any()
     response = await connection.request("find_coordinator", build)

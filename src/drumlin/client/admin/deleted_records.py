@@ -13,6 +13,12 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError, only
 from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from drumlin.wire.schema.declaration import Message
 
 #: In place of an offset: the high watermark, so that nothing is left.
 HIGH_WATERMARK: Final = -1
@@ -42,11 +48,10 @@ async def _delete_in(
 ) -> int:
     where = f"topic {topic!r} partition {partition}"
 
-    def build(shape: Shape) -> object:
-        part = shape("DeleteRecordsPartition", partition_index=partition, offset=offset)
-        return shape(
-            "DeleteRecordsRequest",
-            topics=(shape("DeleteRecordsTopic", name=topic, partitions=(part,)),),
+    def build(_: Shape) -> Message:
+        part = DeleteRecordsPartition(partition_index=partition, offset=offset)
+        return DeleteRecordsRequest(
+            topics=(DeleteRecordsTopic(name=topic, partitions=(part,)),),
             timeout=timedelta(milliseconds=connections.options.request_timeout_ms),
         )
 

@@ -35,6 +35,16 @@ from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.peer_error import only
 from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
+from drumlin.wire.protocol.delete_groups import DeleteGroupsRequest
+from drumlin.wire.protocol.describe_groups import DescribeGroupsRequest
+from drumlin.wire.protocol.list_groups import ListGroupsRequest
+from drumlin.wire.protocol.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from drumlin.wire.schema.declaration import Message
 
 T = TypeVar("T")
 
@@ -134,20 +144,18 @@ def _is_among(value: str | None, wanted: Collection[str]) -> bool:
     return not wanted or (value or "").lower() in {each.lower() for each in wanted}
 
 
-def _list_request(shape: Shape) -> object:
-    return shape("ListGroupsRequest")
+def _list_request(_: Shape) -> Message:
+    return ListGroupsRequest()
 
 
 async def describe_group(connections: BrokerConnections, group: str) -> GroupDescription:
     """State and members, by the classic protocol and, failing that, by KIP-848's."""
 
-    def classic(shape: Shape) -> object:
-        return shape("DescribeGroupsRequest", groups=(group,), include_authorized_operations=False)
+    def classic(_: Shape) -> Message:
+        return DescribeGroupsRequest(groups=(group,), include_authorized_operations=False)
 
-    def consumer(shape: Shape) -> object:
-        return shape(
-            "ConsumerGroupDescribeRequest", group_ids=(group,), include_authorized_operations=False
-        )
+    def consumer(_: Shape) -> Message:
+        return ConsumerGroupDescribeRequest(group_ids=(group,), include_authorized_operations=False)
 
     def first(response: Any) -> Any:
         found = only(response.groups, f"group {group!r}")
@@ -174,8 +182,8 @@ async def describe_group(connections: BrokerConnections, group: str) -> GroupDes
 async def delete_group(connections: BrokerConnections, group: str) -> None:
     """Delete a group, which must have no members, with its offsets."""
 
-    def build(shape: Shape) -> object:
-        return shape("DeleteGroupsRequest", groups_names=(group,))
+    def build(_: Shape) -> Message:
+        return DeleteGroupsRequest(groups_names=(group,))
 
     def read(response: Any) -> None:
         what = f"group {group!r}"
@@ -258,19 +266,17 @@ async def delete_offsets(
         KafkaError: the first refusal; GROUP_SUBSCRIBED_TO_TOPIC while members read the topic.
     """
 
-    def build(shape: Shape) -> object:
+    def build(_: Shape) -> Message:
         topics = (
-            shape(
-                "OffsetDeleteRequestTopic",
+            OffsetDeleteRequestTopic(
                 name=topic,
                 partitions=tuple(
-                    shape("OffsetDeleteRequestPartition", partition_index=each)
-                    for each in partitions
+                    OffsetDeleteRequestPartition(partition_index=each) for each in partitions
                 ),
             )
             for topic, partitions in by_topic(places).items()
         )
-        return shape("OffsetDeleteRequest", group_id=group, topics=tuple(topics))
+        return OffsetDeleteRequest(group_id=group, topics=tuple(topics))
 
     def read(response: Any) -> None:
         _check(response.error_code, f"group {group!r}")

@@ -45,7 +45,7 @@ def classic_members(members: Iterable[Any]) -> list[Member]:
             each.member_id,
             each.client_id,
             each.client_host,
-            getattr(each, "group_instance_id", None),
+            each.group_instance_id,
             _assigned(each.member_assignment),
         )
         for each in members

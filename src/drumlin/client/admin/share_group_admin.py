@@ -23,6 +23,21 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import only
 from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from drumlin.wire.protocol.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
+from drumlin.wire.protocol.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from drumlin.wire.protocol.share_group_describe import ShareGroupDescribeRequest
+from drumlin.wire.schema.declaration import Message
 
 SHARE: Final = "share"
 
@@ -40,10 +55,8 @@ async def describe_group_of_any_kind(
 async def describe_share_group(connections: BrokerConnections, group: str) -> GroupDescription:
     """State and members of a share group."""
 
-    def build(shape: Shape) -> object:
-        return shape(
-            "ShareGroupDescribeRequest", group_ids=(group,), include_authorized_operations=False
-        )
+    def build(_: Shape) -> Message:
+        return ShareGroupDescribeRequest(group_ids=(group,), include_authorized_operations=False)
 
     def read(response: Any) -> GroupDescription:
         found = only(response.groups, f"group {group!r}")
@@ -59,9 +72,9 @@ async def fetch_start_offsets(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """The start offsets of all partitions that have one."""
 
-    def build(shape: Shape) -> object:
-        wanted = shape("DescribeShareGroupOffsetsRequestGroup", group_id=group, topics=None)
-        return shape("DescribeShareGroupOffsetsRequest", groups=(wanted,))
+    def build(_: Shape) -> Message:
+        wanted = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
+        return DescribeShareGroupOffsetsRequest(groups=(wanted,))
 
     def read(response: Any) -> dict[TopicPartition, OffsetAndMetadata]:
         found = only(response.groups, f"group {group!r}")
@@ -89,21 +102,20 @@ async def alter_start_offsets(
         KafkaError: all were; NON_EMPTY_GROUP while the group has members.
     """
 
-    def build(shape: Shape) -> object:
+    def build(_: Shape) -> Message:
         by_topic: dict[str, list[Any]] = defaultdict(list)
         for (topic, partition), position in positions.items():
             by_topic[topic].append(
-                shape(
-                    "AlterShareGroupOffsetsRequestPartition",
+                AlterShareGroupOffsetsRequestPartition(
                     partition_index=partition,
                     start_offset=position.offset,
                 )
             )
         topics = (
-            shape("AlterShareGroupOffsetsRequestTopic", topic_name=name, partitions=tuple(parts))
+            AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=tuple(parts))
             for name, parts in by_topic.items()
         )
-        return shape("AlterShareGroupOffsetsRequest", group_id=group, topics=tuple(topics))
+        return AlterShareGroupOffsetsRequest(group_id=group, topics=tuple(topics))
 
     def read(response: Any) -> dict[TopicPartition, ErrorCode]:
         _check(response, f"group {group!r}")
@@ -126,9 +138,9 @@ async def delete_start_offsets(connections: BrokerConnections, group: str, topic
         KafkaError: it was refused.
     """
 
-    def build(shape: Shape) -> object:
-        named = shape("DeleteShareGroupOffsetsRequestTopic", topic_name=topic)
-        return shape("DeleteShareGroupOffsetsRequest", group_id=group, topics=(named,))
+    def build(_: Shape) -> Message:
+        named = DeleteShareGroupOffsetsRequestTopic(topic_name=topic)
+        return DeleteShareGroupOffsetsRequest(group_id=group, topics=(named,))
 
     def read(response: Any) -> None:
         _check(response, f"group {group!r}")

@@ -7,10 +7,12 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from drumlin.client.read.offsets import by_topic
+from drumlin.client.read.offsets import by_topic, learn_leaders
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from drumlin.wire.schema.declaration import Message
 
 
 async def partition_sizes(
@@ -23,7 +25,7 @@ async def partition_sizes(
     topics = {topic for topic, _ in partitions}
 
     async def attempt() -> dict[TopicPartition, int]:
-        await connections.refresh(topics)
+        await learn_leaders(connections, topics)
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
         for topic, partition in partitions:
             by_leader[connections.view.leader_of(topic, partition)].append(
@@ -40,12 +42,12 @@ async def partition_sizes(
 async def _ask(
     connections: BrokerConnections, leader: int, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    def build(shape: Shape) -> object:
+    def build(_: Shape) -> Message:
         wanted = [
-            shape("DescribableLogDirTopic", topic=topic, partitions=tuple(each))
+            DescribableLogDirTopic(topic=topic, partitions=tuple(each))
             for topic, each in by_topic(partitions).items()
         ]
-        return shape("DescribeLogDirsRequest", topics=tuple(wanted))
+        return DescribeLogDirsRequest(topics=tuple(wanted))
 
     connection = await connections.broker(leader)
     response: Any = await connection.request("describe_log_dirs", build)

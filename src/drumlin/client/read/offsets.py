@@ -15,6 +15,12 @@ from drumlin.peer.peer_error import InvalidResponse
 from drumlin.peer.retry import is_retriable
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from drumlin.wire.schema.declaration import Message
 
 _VERSION_MAX: Final = 9  # later ones add only timestamps for tiered logs
 _NOT_A_REPLICA: Final = -1
@@ -64,7 +70,7 @@ async def look_up(
 
     async def attempt() -> None:
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-        await _know(connections, {topic for topic, _ in missing})
+        await learn_leaders(connections, {topic for topic, _ in missing})
         for place in list(missing):
             try:
                 by_leader[connections.view.leader_of(*place)].append(place)
@@ -116,7 +122,8 @@ async def list_offsets_or_ends(
     return {each: place.offset for each, place in found.items()}
 
 
-async def _know(connections: BrokerConnections, topics: set[str]) -> None:
+async def learn_leaders(connections: BrokerConnections, topics: set[str]) -> None:
+    """Ask for the metadata of those topics that were never asked for."""
     unknown = topics - connections.view.topics.keys()
     if unknown:
         await connections.refresh(unknown)
@@ -128,18 +135,15 @@ async def _ask(
     timestamps: Mapping[TopicPartition, int],
     isolation: Isolation,
 ) -> Any:
-    def build(shape: Shape) -> object:
-        return shape(
-            "ListOffsetsRequest",
+    def build(_: Shape) -> Message:
+        return ListOffsetsRequest(
             replica_id=_NOT_A_REPLICA,
             isolation_level=ISOLATION_LEVELS[isolation],
             topics=tuple(
-                shape(
-                    "ListOffsetsTopic",
+                ListOffsetsTopic(
                     name=topic,
                     partitions=tuple(
-                        shape(
-                            "ListOffsetsPartition",
+                        ListOffsetsPartition(
                             partition_index=each,
                             timestamp=timestamps[TopicPartition(topic, each)],
                         )
@@ -170,5 +174,5 @@ def _take(
                 yield KafkaError(each.error_code, f"list_offsets of {where}")
                 continue
             del missing[place]
-            epoch = getattr(each, "leader_epoch", -1)
+            epoch = each.leader_epoch
             found[place] = OffsetAndTimestamp(each.offset, each.timestamp, epoch)

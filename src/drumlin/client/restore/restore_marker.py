@@ -5,7 +5,7 @@ each partition of the source the offset up to which it was read, and as metadata
 the id of the topic that was written. So it can be there only as a whole, with all records.
 
 A restore of many transactions leaves such a marker before it writes as well: one that says "begun".
-Whoever finds that must go on with the same request and offsets, or leave the topic alone.
+A restore that finds it must go on with the same request and offsets, or leave the topic alone.
 """
 
 from __future__ import annotations

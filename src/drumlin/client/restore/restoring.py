@@ -1,8 +1,8 @@
 """Restoring: a state of a topic, or its records up to a point, into a new topic.
 
-All of it is one transaction, with a marker of completion in it (`restore_marker.py`). Whoever
-reads committed records sees everything or nothing, whenever this process is killed: the next
-attempt fences what was open, and writes everything anew. `restore_target.py` says what may be
+All of it is one transaction, with a marker of completion in it (`restore_marker.py`). Readers of
+committed records see everything or nothing, whenever this process is killed: the next attempt
+fences what was open, and writes everything anew. `restore_target.py` says what may be
 written to.
 """
 

@@ -1,4 +1,4 @@
-"""Asks brokers what tells whether a state can be read exactly; `state_claims.py` decides."""
+"""Asks brokers for the facts by which `state_claims.py` decides whether a state is exact."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The state of a topic: the last record of every key, read from the log partition by partition.
 
-A partition is read as often as its state takes the memory that it may have: each pass keeps the
-keys of one share of the hash space, and gives them out before the next pass begins. Only leaders
-are read, and asked before and after whether what they hold tells the state (`state_claims.py`).
+Where a partition's state takes more memory than it may, the partition is read in several passes:
+each keeps the keys of one share of the hash space, and gives them out before the next begins. Only
+leaders are read, and asked before and after whether their log tells the state (`state_claims.py`).
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ later ones, even by records after that offset: then the state can't be read any 
               it was read, so that nothing took another's place; or what was appended is younger
               than the cleaner touches
 
-Tombstones are removed, too, some time after what they have deleted. Who reads for longer than that
-may have read a value, and never get to its tombstone.
+Tombstones are removed, too, some time after what they have deleted. A reader that takes longer
+than that may have read a value, and never see its tombstone.
 
-Only Drumlin tells. Of an Apache Kafka the others must do.
+Only a broker of Drumlin tells. With an Apache Kafka a state is exact for one of the other reasons.
 """
 
 from __future__ import annotations

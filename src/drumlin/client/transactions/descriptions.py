@@ -17,6 +17,9 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import RequestBuilder
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.describe_transactions import DescribeTransactionsRequest
+from drumlin.wire.protocol.list_transactions import ListTransactionsRequest
+from drumlin.wire.schema.declaration import Message
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
@@ -93,8 +96,8 @@ async def describe_one(
 
 
 def _describe(transactional_ids: Collection[str]) -> RequestBuilder:
-    def build(shape: Shape) -> object:
-        return shape("DescribeTransactionsRequest", transactional_ids=tuple(transactional_ids))
+    def build(_: Shape) -> Message:
+        return DescribeTransactionsRequest(transactional_ids=tuple(transactional_ids))
 
     return build
 
@@ -126,9 +129,8 @@ async def list_transactions(
 ) -> list[TransactionListing]:
     """The transactional ids of every broker, by name; those in these states, of these producers."""
 
-    def build(shape: Shape) -> object:
-        return shape(
-            "ListTransactionsRequest",
+    def build(_: Shape) -> Message:
+        return ListTransactionsRequest(
             state_filters=tuple(states),
             producer_id_filters=tuple(producer_ids),
         )

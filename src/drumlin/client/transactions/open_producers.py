@@ -18,6 +18,13 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import only
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.describe_producers import DescribeProducersRequest, TopicRequest
+from drumlin.wire.protocol.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from drumlin.wire.schema.declaration import Message
 
 _MARKERS_VERSION_MAX: Final = 1  # later ones are of transactions v2
 
@@ -51,9 +58,9 @@ async def _open_in(
 ) -> list[OpenProducer]:
     what = f"producers of topic {topic!r} partition {partition}"
 
-    def build(shape: Shape) -> object:
-        wanted = shape("TopicRequest", name=topic, partition_indexes=(partition,))
-        return shape("DescribeProducersRequest", topics=(wanted,))
+    def build(_: Shape) -> Message:
+        wanted = TopicRequest(name=topic, partition_indexes=(partition,))
+        return DescribeProducersRequest(topics=(wanted,))
 
     async def attempt() -> list[OpenProducer]:
         connection = await connections.leader(topic, partition)
@@ -123,21 +130,19 @@ async def abort_hanging(
 async def _write_marker(connections: BrokerConnections, producer: OpenProducer) -> None:
     what = f"abort marker of producer {producer.producer_id}"
 
-    def build(shape: Shape) -> object:
-        topic = shape(
-            "WritableTxnMarkerTopic",
+    def build(_: Shape) -> Message:
+        topic = WritableTxnMarkerTopic(
             name=producer.topic,
             partition_indexes=(producer.partition,),
         )
-        marker = shape(
-            "WritableTxnMarker",
+        marker = WritableTxnMarker(
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             transaction_result=False,
             topics=(topic,),
             coordinator_epoch=max(producer.coordinator_epoch, 0),
         )
-        return shape("WriteTxnMarkersRequest", markers=(marker,))
+        return WriteTxnMarkersRequest(markers=(marker,))
 
     async def attempt() -> None:
         connection = await connections.leader(producer.topic, producer.partition)

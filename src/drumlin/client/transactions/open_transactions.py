@@ -1,8 +1,8 @@
 """Transactions that are not ended yet: when their client is closed, they are aborted.
 
-As Kafka's own producer does. Brokers have to answer, so there is a time limit: a transaction that
-is not aborted by then is left to its time-out, and that is logged. Nothing is raised, as a client
-is often closed because of another exception.
+Kafka's own producer does the same. Brokers have to answer, so there is a time limit: a transaction
+that is not aborted by then is left to its time-out, and that is logged. Nothing is raised, as a
+client is often closed because of another exception.
 """
 
 from __future__ import annotations

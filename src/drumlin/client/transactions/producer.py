@@ -17,10 +17,10 @@ from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.participants import Participants
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.write.partition_sender import Batch, PartitionSender, ProducerIdentity
-from drumlin.client.write.producer import Manner, Producer
+from drumlin.client.write.producer import DeliveryMode, Producer
 from drumlin.peer.broker_connections import BrokerConnections
 
-_MANNER: Final = Manner(ACKS_ALL, is_idempotent=True)
+_MODE: Final = DeliveryMode(ACKS_ALL, is_idempotent=True)
 
 
 class TransactionalProducer(Producer):
@@ -56,14 +56,14 @@ class TransactionalProducer(Producer):
         }
         return {**self._sequences, **sent}
 
-    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:  # noqa: ARG002
+    def put(self, topic: str, partition: int, mode: DeliveryMode, batch: Batch) -> None:  # noqa: ARG002
         """Deliver a batch after all that were put for the same partition."""
         self.put_count += 1
         self._unsettled.add(batch.done)
         self._is_settled.clear()
         batch.done.add_done_callback(self._settle)
         # Two senders of one partition would count its sequences twice.
-        super().put(topic, partition, _MANNER, batch)
+        super().put(topic, partition, _MODE, batch)
 
     def fail(self, error: Exception) -> None:
         """Take and send nothing more. The first error is the one that is reported."""
@@ -81,7 +81,7 @@ class TransactionalProducer(Producer):
         super().close()
         self._participants.close()
 
-    def _new_sender(self, topic: str, partition: int, manner: Manner) -> PartitionSender:
+    def _new_sender(self, topic: str, partition: int, mode: DeliveryMode) -> PartitionSender:
         async def identify(_: ProducerIdentity | None) -> ProducerIdentity:
             await self._participants.add(topic, partition)
             return ProducerIdentity(self._opened.producer_id, self._opened.epoch)
@@ -90,7 +90,7 @@ class TransactionalProducer(Producer):
             self._connections,
             topic,
             partition,
-            manner.acks,
+            mode.acks,
             identify,
             is_idempotent=True,
             transactional_id=self._opened.transactional_id,

@@ -17,6 +17,19 @@ from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.rights import refusal
 from drumlin.wire.error_codes import ErrorCode, error_of
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
+from drumlin.wire.protocol.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from drumlin.wire.protocol.end_txn import EndTxnRequest
+from drumlin.wire.protocol.init_producer_id import InitProducerIdRequest
+from drumlin.wire.protocol.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from drumlin.wire.schema.declaration import Message
 
 INIT_VERSION_MAX: Final = 4
 ADD_PARTITIONS_VERSION_MAX: Final = 3
@@ -36,9 +49,8 @@ class OpenTransaction(NamedTuple):
 def init_request(transactional_id: str, timeout_ms: int) -> RequestBuilder:
     """InitProducerId: a new epoch, which fences the id's producer and aborts its transaction."""
 
-    def build(shape: Shape) -> object:
-        return shape(
-            "InitProducerIdRequest",
+    def build(_: Shape) -> Message:
+        return InitProducerIdRequest(
             transactional_id=transactional_id,
             transaction_timeout=timedelta(milliseconds=timeout_ms),
         )
@@ -62,14 +74,13 @@ def add_partitions_request(
 ) -> RequestBuilder:
     """AddPartitionsToTxn: these partitions get a marker at the end."""
 
-    def build(shape: Shape) -> object:
-        return shape(
-            "AddPartitionsToTxnRequest",
+    def build(_: Shape) -> Message:
+        return AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=identity.transactional_id,
             v3_and_below_producer_id=identity.producer_id,
             v3_and_below_producer_epoch=identity.epoch,
             v3_and_below_topics=tuple(
-                shape("AddPartitionsToTxnTopic", name=topic, partitions=tuple(partitions))
+                AddPartitionsToTxnTopic(name=topic, partitions=tuple(partitions))
                 for topic, partitions in by_topic(places).items()
             ),
         )
@@ -94,9 +105,8 @@ def check_added(response: Any, transactional_id: str) -> None:
 def add_offsets_request(identity: OpenTransaction, group_id: str) -> RequestBuilder:
     """AddOffsetsToTxn: offsets of this group become part of the transaction."""
 
-    def build(shape: Shape) -> object:
-        return shape(
-            "AddOffsetsToTxnRequest",
+    def build(_: Shape) -> Message:
+        return AddOffsetsToTxnRequest(
             transactional_id=identity.transactional_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
@@ -113,9 +123,8 @@ def commit_offsets_request(
 ) -> RequestBuilder:
     """TxnOffsetCommit: the group has these offsets once the transaction is committed."""
 
-    def build(shape: Shape) -> object:
-        return shape(
-            "TxnOffsetCommitRequest",
+    def build(_: Shape) -> Message:
+        return TxnOffsetCommitRequest(
             transactional_id=identity.transactional_id,
             group_id=group.group_id,
             producer_id=identity.producer_id,
@@ -123,7 +132,9 @@ def commit_offsets_request(
             generation_id=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
-            topics=offset_topics(shape, "TxnOffsetCommitRequest", offsets),
+            topics=offset_topics(
+                TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition, offsets
+            ),
         )
 
     return build
@@ -144,9 +155,8 @@ def check_committed(response: Any, group_id: str) -> None:
 def end_request(identity: OpenTransaction, *, commit: bool) -> RequestBuilder:
     """EndTxn. It may be repeated."""
 
-    def build(shape: Shape) -> object:
-        return shape(
-            "EndTxnRequest",
+    def build(_: Shape) -> Message:
+        return EndTxnRequest(
             transactional_id=identity.transactional_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,

@@ -344,7 +344,7 @@ class Transaction(WritesRecords):
 
     @contextlib.contextmanager
     def _ending(self, *, is_abort: bool = False) -> Iterator[None]:
-        """Nothing begins while it ends, and nothing that still runs is committed in part."""
+        """Let nothing begin while it ends, and commit nothing that still runs in part."""
         with self._lock:
             self._check_open("unknown")
             if self._running and not is_abort:

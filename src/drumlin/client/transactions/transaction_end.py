@@ -30,7 +30,8 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
 from drumlin.peer.retry import is_retriable
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
+from drumlin.wire.messages import EncodedBody, Shape
+from drumlin.wire.schema.declaration import Message
 
 _ABORTED: Final = frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
 _EMPTY: Final = "Empty"
@@ -91,7 +92,7 @@ class _EndRequest:
         """An attempt was sent and not answered: refusals of other attempts say nothing of it."""
         return self._unanswered > 0
 
-    def build(self, shape: Shape) -> object:
+    def build(self, shape: Shape) -> Message | EncodedBody:
         self._unanswered += 1
         return self._request(shape)
 

@@ -1,4 +1,4 @@
-"""Decodes columns of values: which bytes are whose, and which schema wrote them.
+"""Decodes columns of values: finds the bytes of each, and the schema that wrote them.
 
 Owns how formats, the wire format and the registry come together. A decoder can be pickled: what
 it asked the registry goes with it, what it will ask of it (a schema by its id) is asked where it
@@ -31,11 +31,11 @@ _NO_HEADER: Final = "the value does not begin with a zero byte and a schema id"
 
 
 class ValueFormat(Protocol):
-    """How one format decodes. Such an object can be pickled."""
+    """A format of values, with all that decoding takes. Can be pickled."""
 
     @property
     def type(self) -> pa.DataType:
-        """What values become."""
+        """The Arrow type of values."""
 
     @property
     def kind(self) -> str | None:

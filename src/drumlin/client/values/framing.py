@@ -64,7 +64,7 @@ def payloads(values: pa.Array) -> Payloads:
 
 
 def with_zero(values: Payloads, size: int) -> np.ndarray:
-    """Which of the rows begin with a zero byte, and have at least so many."""
+    """A mask of the rows that begin with a zero byte, and have at least so many bytes."""
     has_room = values.ends - values.starts >= size
     found = np.zeros(len(values.rows), bool)
     found[has_room] = values.data[values.starts[has_room]] == 0

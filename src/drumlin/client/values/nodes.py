@@ -81,7 +81,7 @@ class Nodes:
             raise TooLarge
 
     def count(self, node: int) -> int:
-        """How many entries a node has."""
+        """The number of entries of a node."""
         return int(self.table[node, at.NODE_COUNT])
 
     def validity(self, node: int) -> tuple[pa.Buffer | None, int]:

@@ -234,7 +234,7 @@ def _request(
 
 
 def _content(response: Any, deadline: Deadline) -> bytes:
-    """What was answered, up to a byte more than it may be.
+    """The content of an answer, up to a byte more than it may have.
 
     Raises:
         TimeoutError: it came in pieces, each of them in time, but not all of it.

@@ -45,7 +45,7 @@ class Allowance:
         self._at_s = now_s
 
     def wait_s(self, now_s: float) -> float:
-        """How long it takes until there is one; 0 if there is one left."""
+        """The time until there is one; 0 if there is one left."""
         self._left = min(self._at_once, self._left + (now_s - self._at_s) * self._per_s)
         self._at_s = now_s
         lacking = 1 - self._left
@@ -57,7 +57,7 @@ class Allowance:
 
 
 class _Miss(NamedTuple):
-    """When the registry said that it has no such schema, first and last, and how it said so."""
+    """A schema that the registry does not have: when it said so first and last, and how."""
 
     first_s: float
     last_s: float

@@ -16,7 +16,7 @@ from drumlin.client.errors import ClientError, DeliveryFailed, as_delivery_faile
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.write.partition_sender import Batch
-from drumlin.client.write.producer import Manner
+from drumlin.client.write.producer import DeliveryMode
 from drumlin.peer.produce import Produced
 from drumlin.peer.retry import Deadline
 
@@ -35,7 +35,7 @@ class Target(Protocol):
     async def partitions(self, topic: str, at_least: int = 0) -> list[int]:
         """The partitions of a topic; asks again where it knows of fewer than `at_least`."""
 
-    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
+    def put(self, topic: str, partition: int, mode: DeliveryMode, batch: Batch) -> None:
         """Deliver a batch after all that were put for the same partition."""
 
 
@@ -59,9 +59,9 @@ class DeliveryRules(NamedTuple):
     is_idempotent: bool = True
 
     @property
-    def manner(self) -> Manner:
-        manner = Manner.of(self.acks, self.retries)
-        return manner._replace(is_idempotent=manner.is_idempotent and self.is_idempotent)
+    def mode(self) -> DeliveryMode:
+        mode = DeliveryMode.of(self.acks, self.retries)
+        return mode._replace(is_idempotent=mode.is_idempotent and self.is_idempotent)
 
 
 class AppendedRange(NamedTuple):
@@ -119,7 +119,7 @@ class Deliveries:
             for each in held:  # its time does not pass while it is held here
                 each.batch.deadline = Deadline(self.rules.timeout_ms)
             try:
-                self.thread.call_soon(_put_all, self.target, self.rules.manner, held)
+                self.thread.call_soon(_put_all, self.target, self.rules.mode, held)
             except ClientError as error:  # the client is closed
                 for each in held:
                     each.batch.done.set_exception(as_delivery_failed(*each.where, error))
@@ -190,6 +190,6 @@ class Deliveries:
         ) from error
 
 
-def _put_all(target: Target, manner: Manner, deliveries: list[_Delivery]) -> None:
+def _put_all(target: Target, mode: DeliveryMode, deliveries: list[_Delivery]) -> None:
     for each in deliveries:
-        target.put(*each.where, manner, each.batch)
+        target.put(*each.where, mode, each.batch)

@@ -324,7 +324,7 @@ class PartitionSender:
         self._send_what_may_go()
 
     async def _explain_failed(self) -> None:
-        """Nothing is in flight, and nothing sent meanwhile: what has failed stays as it is."""
+        """Find out why batches have failed. Nothing is in flight, and nothing is sent meanwhile."""
         for place, (batch, error) in enumerate(self._failed):
             if isinstance(error, KafkaError) and is_too_large(error):
                 size = len(batch.buffer)

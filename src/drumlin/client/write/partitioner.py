@@ -1,7 +1,7 @@
 """The partition of each row of a table.
 
-As Kafka's producers do by default: by the hash of the key; rows without one go to one
-partition after another, a batch full of them each.
+It is chosen as by Kafka's producers: by the hash of the key; rows without a key fill batches, of
+one partition after another.
 """
 
 from __future__ import annotations

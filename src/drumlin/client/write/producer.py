@@ -16,6 +16,8 @@ from drumlin.peer.retry import CREATED_TOPIC_PATIENCE_S
 from drumlin.peer.rights import refusal
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.protocol.init_producer_id import InitProducerIdRequest
+from drumlin.wire.schema.declaration import Message
 
 #: How long known partitions are taken as current, as by Kafka's metadata.max.age.ms.
 _PARTITIONS_FOR_S: Final = 300.0
@@ -24,7 +26,7 @@ _PARTITIONS_FOR_S: Final = 300.0
 GiveUp = Callable[[Exception], object]
 
 
-class Manner(NamedTuple):
+class DeliveryMode(NamedTuple):
     """A way to deliver batches: acks, and whether brokers recognise duplicates."""
 
     acks: int
@@ -32,7 +34,7 @@ class Manner(NamedTuple):
 
     @classmethod
     def of(cls, acks: object, retries: int | None) -> Self:
-        """Without retries there are no duplicates for a broker to recognise.
+        """The mode for these options: without retries there are no duplicates to recognise.
 
         Raises:
             ValueError: no such acks.
@@ -46,36 +48,36 @@ class Producer:
 
     def __init__(self, connections: BrokerConnections) -> None:
         self._connections = connections
-        self._senders: dict[tuple[str, int, Manner], PartitionSender] = {}
+        self._senders: dict[tuple[str, int, DeliveryMode], PartitionSender] = {}
         self._identity: asyncio.Task[ProducerIdentity] | None = None
         self._closed_by: Exception | None = None
         self._dependents: set[WeakMethod[GiveUp]] = set()
 
-    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
+    def put(self, topic: str, partition: int, mode: DeliveryMode, batch: Batch) -> None:
         """Deliver a batch after all that were put for the same partition."""
         try:
-            self._sender(topic, partition, manner).put(batch)
+            self._sender(topic, partition, mode).put(batch)
         except Exception as error:  # noqa: BLE001 - callers that wait for the batch must see it
             if not batch.done.done():
                 batch.done.set_exception(as_delivery_failed(topic, partition, error))
 
-    def _sender(self, topic: str, partition: int, manner: Manner) -> PartitionSender:
+    def _sender(self, topic: str, partition: int, mode: DeliveryMode) -> PartitionSender:
         if self._closed_by is not None:
             raise self._closed_by
-        sender = self._senders.get((topic, partition, manner))
+        sender = self._senders.get((topic, partition, mode))
         if sender is None:
-            sender = self._new_sender(topic, partition, manner)
-            self._senders[topic, partition, manner] = sender
+            sender = self._new_sender(topic, partition, mode)
+            self._senders[topic, partition, mode] = sender
         return sender
 
-    def _new_sender(self, topic: str, partition: int, manner: Manner) -> PartitionSender:
+    def _new_sender(self, topic: str, partition: int, mode: DeliveryMode) -> PartitionSender:
         return PartitionSender(
             self._connections,
             topic,
             partition,
-            manner.acks,
+            mode.acks,
             self._identify,
-            is_idempotent=manner.is_idempotent,
+            is_idempotent=mode.is_idempotent,
         )
 
     def attach(self, give_up: GiveUp) -> None:
@@ -130,8 +132,8 @@ class Producer:
         return await asyncio.shield(task)
 
     async def _init_producer_id(self) -> ProducerIdentity:
-        def build(shape: Shape) -> object:
-            return shape("InitProducerIdRequest", transactional_id=None, transaction_timeout=ZERO)
+        def build(_: Shape) -> Message:
+            return InitProducerIdRequest(transactional_id=None, transaction_timeout=ZERO)
 
         async def attempt() -> Any:
             connection = await self._connections.any()

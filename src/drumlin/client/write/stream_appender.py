@@ -85,7 +85,7 @@ class StreamAppender:
             rules.window_bytes,
             rules.compression,
             rules.compression_level,
-            with_crc=not delivery.manner.is_idempotent,  # else their sender stamps and seals them
+            with_crc=not delivery.mode.is_idempotent,  # else their sender stamps and seals them
         )
         self._held: list[pa.RecordBatch] = []  # for long enough to make a piece
         self._held_bytes = 0

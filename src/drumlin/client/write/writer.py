@@ -43,7 +43,7 @@ from drumlin.client.write.open_batch import (
 )
 from drumlin.client.write.options import OnDelivery, WriterOptions
 from drumlin.client.write.partition_sender import Batch
-from drumlin.client.write.producer import Manner, Producer
+from drumlin.client.write.producer import DeliveryMode, Producer
 from drumlin.peer.peer_error import PeerError
 from drumlin.peer.retry import Deadline
 from drumlin.records.plain.plain_columns import murmur2_plain
@@ -68,7 +68,7 @@ class Writer:
         self._producer = producer
         self._topic = topic
         self._options = options
-        self._manner = Manner.of(options.acks, options.retries)
+        self._mode = DeliveryMode.of(options.acks, options.retries)
         self._partitions = thread.run(producer.partitions(topic))
         self._lock = threading.Condition()
         self._open: dict[int, OpenBatch] = {}
@@ -258,7 +258,7 @@ class Writer:
                 options.retries,
             )
             self._thread.call_soon(
-                self._producer.put, self._topic, batch.partition, self._manner, encoded
+                self._producer.put, self._topic, batch.partition, self._mode, encoded
             )
         except BaseException as error:
             self._fail(batch, as_delivery_failed(self._topic, batch.partition, error))

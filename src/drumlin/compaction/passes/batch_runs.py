@@ -106,10 +106,9 @@ class UncompressedRun:
         Codecs read consecutive frames like a single one. This avoids creating a decompressor and
         releasing the GIL for each batch. The kernel finds the end of each batch by its header.
         """
-        kernels = compaction_kernels.loaded
         codec = batches[0].header.compression
         decoder = JOINED.get(codec)
-        if kernels is None or decoder is None:
+        if decoder is None:
             return False
         bodies = [checked.batch[HEADER_SIZE:] for checked in batches]
         if any(checked.header.compression != codec for checked in batches) or (
@@ -123,7 +122,7 @@ class UncompressedRun:
         except CorruptRecord:
             return False
         ends = (ctypes.c_int64 * len(batches))()
-        count = kernels.lay_out(
+        count = compaction_kernels.required().lay_out(
             _address(uncompressed),
             len(uncompressed),
             headers,

@@ -1,4 +1,13 @@
-"""The passes of a cleaning in machine code: wrappers that call the kernels with buffers."""
+"""A cleaning's two passes over the batches in a log, in machine code that releases the GIL.
+
+Pass 1 puts the last offset of every key into the map; pass 2 writes the surviving records. Both
+process a chunk of log bytes batch by batch. A pass handles *ordinary* batches: neither compressed
+nor transactional nor control batches. It stops before a *special* batch, any other: the caller
+verifies the CRC of that batch, passes its decompressed records (`map_body`, `filter_body`), and
+writes the batch itself.
+
+A pass never opens a file, and no content of a log can make it read or write outside its buffers.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +48,8 @@ _FilterState = ctypes.c_int64 * at.FILTER_STATE_WIDTH
 _Entries = ctypes.c_int64 * (SCAN_ENTRIES_MAX * SCAN_ENTRY_WIDTH)
 
 
-class KernelMapPass:
-    """Pass 1; see `MapPass`."""
+class MapPass:
+    """Pass 1 over one log. It has processed everything up to `offset_map.latest_offset`."""
 
     def __init__(
         self, kernels: CompactionKernels, offset_map: OffsetMap, first_offset: int, end_offset: int
@@ -54,6 +63,10 @@ class KernelMapPass:
 
     @property
     def end_offset(self) -> int:
+        """The offset at which the pass ends. A caller sets it to the end offset of each segment.
+
+        A batch beyond it has a damaged offset, which the CRC does not cover.
+        """
         return self._state[at.MAP_END_OFFSET]
 
     @end_offset.setter
@@ -61,6 +74,15 @@ class KernelMapPass:
         self._state[at.MAP_END_OFFSET] = min(offset, INT64_MAX)
 
     def run(self, chunk: Chunk, size: int, position: int = 0) -> Stop:
+        """Put the records of the ordinary batches in `chunk[position:size]` into the map.
+
+        Records below the first dirty offset are skipped, whole batches of them unread; a batch at
+        or after the end offset ends the pass (DONE). When the map is FULL, its `latest_offset`
+        precedes the first record that did not fit, and may precede all records. After CORRUPT the
+        map is unusable.
+
+        Stops: END, SPECIAL, DONE, FULL, CORRUPT.
+        """
         state = self._state
         assert 0 <= position <= size <= len(chunk)
         state[at.MAP_POSITION] = position
@@ -70,6 +92,11 @@ class KernelMapPass:
         return Stop(*_outcome(status, state[at.MAP_POSITION], state))
 
     def map_body(self, body: Buffer, header: BatchHeader) -> Reason:
+        """Put the records of a batch, given its decompressed body: END, DONE or FULL.
+
+        Raises:
+            CorruptRecord: the records don't match the header.
+        """
         _take_header(self._state, header)
         status = self._kernels.map_records(_pointer(body), len(body), self._map.words, self._state)
         if status >= at.FAULT_MAGIC:
@@ -77,6 +104,7 @@ class KernelMapPass:
         return Reason(status)
 
     def pass_over(self, header: BatchHeader) -> Reason:
+        """Skip a control batch or an aborted batch: END or DONE."""
         return pass_over(
             self._map, header, self._state[at.MAP_FIRST_OFFSET], self._state[at.MAP_END_OFFSET]
         )
@@ -86,8 +114,15 @@ class KernelMapPass:
         return MapFacts._make(self._state[at.MAP_BATCHES : at.MAP_KEYLESS + 1])
 
 
-class KernelFilterPass:
-    """Pass 2; see `FilterPass`."""
+class FilterPass:
+    """Pass 2 over one log.
+
+    A batch that begins before `next_offset`, the end offset of the batches processed so far, or
+    ends after `end_offset`, that of the segment, is corrupt. `unindexed_bytes` are those written
+    since the last index entry; `largest_timestamp` of the file comes with the last offset of the
+    first batch with it. The caller sets all of them at the beginning of a segment or a file, and
+    updates them when it handles a batch itself.
+    """
 
     def __init__(
         self,
@@ -96,6 +131,10 @@ class KernelFilterPass:
         rules: FilterRules,
         index_interval_bytes: int,
     ) -> None:
+        """An index entry is due for a batch after more than `index_interval_bytes` without one.
+
+        With -1 every batch gets one.
+        """
         self._kernels = kernels
         self._map = offset_map
         self._rules = rules
@@ -162,6 +201,18 @@ class KernelFilterPass:
         output_size: int = 0,
         file_position: int = 0,
     ) -> FilterStop:
+        """Append the surviving records of the ordinary batches in `chunk[position:size]`.
+
+        A batch whose records all survive is copied unchanged. Any other keeps its header except for
+        size, count, largest timestamp and CRC; a new delete horizon also changes base timestamp and
+        deltas, so that records grow. The CRC is verified before a batch is changed.
+
+        Args:
+            output_size: the used part of `output`, to which the batches are appended.
+            file_position: the position of `output`'s first byte in the file.
+
+        Stops: END, SPECIAL, FULL, CORRUPT. New index entries are in `entries`.
+        """
         state = self._state
         assert 0 <= position <= size <= len(chunk)
         assert 0 <= output_size <= len(output)
@@ -187,11 +238,17 @@ class KernelFilterPass:
 
     @property
     def entries(self) -> list[IndexEntry]:
+        """The index entries of the last `run`, with positions in the file."""
         numbers = self._entries[: self._state[at.FILTER_ENTRY_COUNT] * SCAN_ENTRY_WIDTH]
         fields = [numbers[field::SCAN_ENTRY_WIDTH] for field in range(SCAN_ENTRY_WIDTH)]
         return list(map(IndexEntry, *fields))
 
     def filter_body(self, body: Buffer, header: BatchHeader) -> FilteredBody:
+        """The surviving records of a batch, given its decompressed body.
+
+        Raises:
+            CorruptRecord: the records don't match the header.
+        """
         state = self._state
         _take_header(state, header)
         room = len(body) * at.REBASED_BODY_GROWTH_MAX
@@ -220,6 +277,10 @@ class KernelFilterPass:
 
     @property
     def earliest_horizon_ms(self) -> int:
+        """The earliest delete horizon of the tombstones that were kept; `NO_HORIZON` for none.
+
+        A horizon that has passed only counts if the rules keep such tombstones.
+        """
         return self._state[at.FILTER_EARLIEST_HORIZON]
 
     @property

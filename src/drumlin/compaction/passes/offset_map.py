@@ -5,7 +5,7 @@
 
 The other 48 bits of the hash select the slot where the search starts; it continues from slot to
 slot. Two keys are confused if they agree in the 80 bits and their searches also reach the same
-slot. Kernels read and write the same memory. A map belongs to one cleaning and one thread.
+slot. Kernels fill the map and read it. A map belongs to one cleaning and one thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import os
 import struct
 from typing import Final
 
-from drumlin.records.batch.batch import Buffer
 from drumlin.records.kernels import compaction_kernels
 from drumlin.records.kernels.compaction_layout import (
     OFFSET_MAP_ADDRESS,
@@ -26,19 +25,17 @@ from drumlin.records.kernels.compaction_layout import (
     OFFSET_MAP_CAPACITY,
     OFFSET_MAP_COUNT,
     OFFSET_MAP_LATEST_OFFSET,
-    OFFSET_MAP_RELATIVE_MAX,
     OFFSET_MAP_SEED_0,
     OFFSET_MAP_SEED_1,
     OFFSET_MAP_SLOT_SIZE,
     OFFSET_MAP_SLOTS,
     OFFSET_MAP_WIDTH,
 )
-from drumlin.records.plain.keyed_hash import SEED_SIZE, keyed_hash
+from drumlin.records.plain.keyed_hash import SEED_SIZE
 
 NO_OFFSET: Final = -1
 _BITMAP_BYTES_MAX: Final = 64 << 20
 
-_SLOT: Final = struct.Struct("<QHI")  # hash, hash, relative offset + 1
 _SIGNED: Final = struct.Struct("<qq")
 _Words = ctypes.c_int64 * OFFSET_MAP_WIDTH
 
@@ -130,44 +127,6 @@ class OffsetMap:
     def latest_offset(self, offset: int) -> None:
         self.words[OFFSET_MAP_LATEST_OFFSET] = offset
 
-    def put(self, key: Buffer, offset: int) -> bool:
-        """Store the offset of a key, unless a larger one is stored. False if the key doesn't fit.
-
-        Raises:
-            ValueError: the offset is smaller than `base_offset`.
-        """
-        relative = offset - self.base_offset
-        if relative < 0:
-            raise ValueError(f"offset {offset} in a map that starts at {self.base_offset}")
-        if relative > OFFSET_MAP_RELATIVE_MAX:
-            return False
-        position, seen = self._find(key)
-        if seen == 0:
-            if self.is_full:
-                return False
-            self.words[OFFSET_MAP_COUNT] += 1
-        if relative + 1 > seen:
-            first, second = keyed_hash(key, self.seed)
-            _SLOT.pack_into(self._memory, position, first, second & 0xFFFF, relative + 1)
-        return True
-
-    def get(self, key: Buffer) -> int | None:
-        """The last offset of a key; None if the key is not in the map."""
-        _, seen = self._find(key)
-        return self.base_offset + seen - 1 if seen else None
-
-    def _find(self, key: Buffer) -> tuple[int, int]:
-        """Position and content of a key's slot, or of the empty slot for it, with content 0."""
-        first, second = keyed_hash(key, self.seed)
-        slots = self.words[OFFSET_MAP_SLOTS]
-        slot = ((second >> 16) * slots) >> 48
-        while True:
-            position = slot * OFFSET_MAP_SLOT_SIZE
-            found, found_rest, seen = _SLOT.unpack_from(self._memory, position)
-            if seen == 0 or (found == first and found_rest == second & 0xFFFF):
-                return position, seen
-            slot = slot + 1 if slot + 1 < slots else 0
-
     def survivors_bitmap(self, start_offset: int, end_offset: int) -> bytearray | None:
         """A bitmap of the offsets that are the last of their key, from `start_offset` on.
 
@@ -178,20 +137,11 @@ class OffsetMap:
         if size > min(self.memory_bytes // 8, _BITMAP_BYTES_MAX):
             return None
         bitmap = bytearray(size)
-        kernels = compaction_kernels.loaded
-        if kernels is None:
-            self._mark_plain(bitmap, start_offset, end_offset)
-        elif size:
+        if size:
             target = ctypes.byref(ctypes.c_char.from_buffer(bitmap))
+            kernels = compaction_kernels.required()
             kernels.mark_survivors(self.words, start_offset, end_offset, target)
         return bitmap
-
-    def _mark_plain(self, bitmap: bytearray, start_offset: int, end_offset: int) -> None:
-        for _, _, seen in _SLOT.iter_unpack(self._memory):
-            offset = self.base_offset + seen - 1
-            if seen and start_offset <= offset < end_offset:
-                index = offset - start_offset
-                bitmap[index >> 3] |= 1 << (index & 7)
 
     def close(self) -> None:
         """Free the memory. The map must not be used afterwards."""

@@ -1,4 +1,4 @@
-"""The parts that both implementations of the passes share: decisions on batches, fault messages."""
+"""What the passes decide about whole batches, and the messages for faults."""
 
 from __future__ import annotations
 

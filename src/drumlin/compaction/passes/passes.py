@@ -1,24 +1,12 @@
-"""The interface of a cleaning's two passes over the batches in a log.
-
-Pass 1 puts the last offset of every key into the map; pass 2 writes the surviving records. Both
-process a chunk of log bytes batch by batch. A pass handles *ordinary* batches: neither compressed
-nor transactional nor control batches. It stops before a *special* batch, any other: the caller
-verifies the CRC of that batch, passes its decompressed records (`map_body`, `filter_body`), and
-writes the batch itself.
-
-There are two implementations of each pass, with the same results: machine code, which releases the
-GIL (`kernel_passes.py`), and plain Python for machines without kernels (`plain_passes.py`);
-`pass_selection.py` chooses one. A pass never opens a file, and no content of a log can make it read
-or write outside its buffers.
-"""
+"""The arguments and results of a cleaning's two passes, which are in `kernel_passes.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from drumlin.records.batch.batch import BatchHeader, Buffer
+from drumlin.records.batch.batch import Buffer
 from drumlin.records.batch.scan import IndexEntry
 from drumlin.records.batch.varint import INT64_MIN
 from drumlin.storage.log.cleaning_view import NO_HORIZON
@@ -27,13 +15,11 @@ __all__ = [
     "NO_HORIZON",
     "Chunk",
     "FilterFacts",
-    "FilterPass",
     "FilterRules",
     "FilterStop",
     "FilteredBody",
     "IndexEntry",
     "MapFacts",
-    "MapPass",
     "Reason",
     "Stop",
 ]
@@ -68,38 +54,6 @@ class MapFacts(NamedTuple):
     size_bytes: int
     records: int  # that were put, and that have no key
     keyless: int
-
-
-class MapPass(Protocol):
-    """Pass 1 over one log. It has processed everything up to `offset_map.latest_offset`."""
-
-    #: The offset at which the pass ends. A caller sets it to the end offset of each segment: a
-    #: batch beyond it has a damaged offset, which the CRC does not cover.
-    end_offset: int
-
-    def run(self, chunk: Chunk, size: int, position: int = 0) -> Stop:
-        """Put the records of the ordinary batches in `chunk[position:size]` into the map.
-
-        Records below the first dirty offset are skipped, whole batches of them unread; a batch at
-        or after the end offset ends the pass (DONE). When the map is FULL, its `latest_offset`
-        precedes the first record that did not fit, and may precede all records. After CORRUPT the
-        map is unusable.
-
-        Stops: END, SPECIAL, DONE, FULL, CORRUPT.
-        """
-
-    def map_body(self, body: Buffer, header: BatchHeader) -> Reason:
-        """Put the records of a batch, given its decompressed body: END, DONE or FULL.
-
-        Raises:
-            CorruptRecord: the records don't match the header.
-        """
-
-    def pass_over(self, header: BatchHeader) -> Reason:
-        """Skip a control batch or an aborted batch: END or DONE."""
-
-    @property
-    def facts(self) -> MapFacts: ...
 
 
 class FilterRules(NamedTuple):
@@ -165,66 +119,3 @@ class FilterFacts(NamedTuple):
     tombstones_dropped: int  # dropped, as their delete horizon has passed
     keyless: int  # dropped, as they have no key
     tombstones_kept: int
-
-
-class FilterPass(Protocol):
-    """Pass 2 over one log.
-
-    Two attributes describe the input: a batch that begins before `next_offset` or ends after
-    `end_offset` is corrupt. Two describe the file being written. The caller sets them at the
-    beginning of a segment or a file, and updates them when it handles a batch itself.
-    """
-
-    #: The end offset of the batches processed so far.
-    next_offset: int
-    #: The end offset of the segment that is being read.
-    end_offset: int
-
-    #: The bytes written since the last index entry.
-    unindexed_bytes: int
-    #: The largest timestamp of the file so far, and the last offset of the first batch with it.
-    largest_timestamp: tuple[int, int]
-
-    @property
-    def earliest_horizon_ms(self) -> int:
-        """The earliest delete horizon of the tombstones that were kept; `NO_HORIZON` for none.
-
-        A horizon that has passed only counts if the rules keep such tombstones.
-        """
-
-    def run(
-        self,
-        chunk: Chunk,
-        size: int,
-        output: Chunk,
-        *,
-        position: int = 0,
-        output_size: int = 0,
-        file_position: int = 0,
-    ) -> FilterStop:
-        """Append the surviving records of the ordinary batches in `chunk[position:size]`.
-
-        A batch whose records all survive is copied unchanged. Any other keeps its header except for
-        size, count, largest timestamp and CRC; a new delete horizon also changes base timestamp and
-        deltas, so that records grow. The CRC is verified before a batch is changed.
-
-        Args:
-            output_size: the used part of `output`, to which the batches are appended.
-            file_position: the position of `output`'s first byte in the file.
-
-        Stops: END, SPECIAL, FULL, CORRUPT. New index entries are in `entries`.
-        """
-
-    @property
-    def entries(self) -> list[IndexEntry]:
-        """The index entries of the last `run`, with positions in the file."""
-
-    def filter_body(self, body: Buffer, header: BatchHeader) -> FilteredBody:
-        """The surviving records of a batch, given its decompressed body.
-
-        Raises:
-            CorruptRecord: the records don't match the header.
-        """
-
-    @property
-    def facts(self) -> FilterFacts: ...

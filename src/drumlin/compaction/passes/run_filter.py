@@ -17,7 +17,8 @@ from drumlin.compaction.passes.batch_runs import (
     UncompressedRun,
 )
 from drumlin.compaction.passes.batches import with_records, without_records
-from drumlin.compaction.passes.passes import NO_HORIZON, FilterFacts, FilterPass, Reason
+from drumlin.compaction.passes.kernel_passes import FilterPass
+from drumlin.compaction.passes.passes import NO_HORIZON, FilterFacts, Reason
 from drumlin.records.batch.batch import HEADER_SIZE, BatchHeader, Buffer, iterate_headers
 
 

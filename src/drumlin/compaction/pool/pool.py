@@ -8,8 +8,8 @@ What happens to a log whose cleaning fails:
 
 - its disk is full: after a backoff the same group of segments is tried again, as soon as there is
   more space than last time; other logs do not wait
-- a batch can't be read: the log is uncleanable until the broker restarts, or until a
-  cleaning is requested
+- a batch can't be read, or the package has no kernels for this machine: the log is uncleanable
+  until the broker restarts, or until a cleaning is requested
 - its log dir fails: the log dir goes offline, as with any other access
 - it was truncated or shortened meanwhile, or memory is short: retried after a backoff
 """
@@ -352,7 +352,10 @@ class CleanerPool:
                 self._unfinished[_key(log)] = unfinished
 
     def _give_up(self, log: PartitionLog, reason: str) -> None:
-        _log.error("%s is uncleanable, and will only grow: %s", log.name, reason)
+        with self._lock:
+            is_known = reason in self._uncleanable.values()  # of all logs, as it may be
+        if not is_known:
+            _log.error("%s is uncleanable, and will only grow: %s", log.name, reason)
         with self._lock:
             self.totals.failures += 1
             self._uncleanable[_key(log)] = reason

@@ -15,10 +15,10 @@ from drumlin.clock import Clock
 from drumlin.compaction.dirty.cleanable import Cleanable
 from drumlin.compaction.dirty.outline import find_cleanable
 from drumlin.compaction.dirty.round_progress import RoundProgress, checkpoint_of
-from drumlin.compaction.failures import CleaningPostponed, SegmentGone
+from drumlin.compaction.failures import CleaningFailed, CleaningPostponed, SegmentGone
+from drumlin.compaction.passes.kernel_passes import FilterPass, MapPass
 from drumlin.compaction.passes.offset_map import OffsetMap, capacity_within
-from drumlin.compaction.passes.pass_selection import filter_pass, map_pass
-from drumlin.compaction.passes.passes import FilterPass, FilterRules
+from drumlin.compaction.passes.passes import FilterRules
 from drumlin.compaction.passes.survivor_bitmap import SurvivorBitmap
 from drumlin.compaction.passes.transactions import NOTHING_OPEN
 from drumlin.compaction.round.executor import Executor, helpers_for
@@ -28,7 +28,7 @@ from drumlin.compaction.round.segment_groups import Size, group_segments
 from drumlin.compaction.round.segment_reader import SegmentReader
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
-from drumlin.records.kernels import compaction_kernels
+from drumlin.records.kernels import NoKernels, compaction_kernels
 from drumlin.storage.log.cleaning_view import CleaningView
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.segment.segment import Segment
@@ -72,7 +72,6 @@ class Round:
         if self._begun is not None:
             self._end_offset = min(self._end_offset, self._begun.round_end_offset)
         self._map: OffsetMap | None = None
-        self._kernels = compaction_kernels.loaded
         self._rewriting: Rewriter | None = None
         self._executor = Executor(helpers_for(settings.threads * settings.brokers))
         self._began_s = time.perf_counter()
@@ -104,6 +103,10 @@ class Round:
         is_dirty = found.cleanable_bytes and self._end_offset > found.first_dirty_offset
         if not is_dirty and not self._may_drop_deletions():
             return False
+        try:
+            self._kernels = compaction_kernels.required()
+        except NoKernels as error:
+            raise CleaningFailed(f"a cleaning needs kernels: {error}") from None
         if is_dirty:
             return self._build_map(found)
         self._end_offset = self.statistics.round_end_offset = found.first_dirty_offset
@@ -119,12 +122,8 @@ class Round:
     def _build_map(self, found: Cleanable) -> bool:
         start_s, done = time.perf_counter(), self.statistics
         offset_map = self._map = self._new_map(found)
-        first_pass = map_pass(
-            self._kernels,
-            offset_map,
-            first_offset=found.first_dirty_offset,
-            end_offset=self._end_offset,
-        )
+        first_offset, end_offset = found.first_dirty_offset, self._end_offset
+        first_pass = MapPass(self._kernels, offset_map, first_offset, end_offset)
         building = MapBuilder(
             first_pass,
             self._aborted(found.first_dirty_offset, self._end_offset),
@@ -194,7 +193,7 @@ class Round:
             survivors = SurvivorBitmap(bitmap, start_offset, end_offset)
 
         def new_pass(interval: int) -> FilterPass:
-            return filter_pass(self._kernels, offset_map, rules, index_interval_bytes=interval)
+            return FilterPass(self._kernels, offset_map, rules, interval)
 
         return Rewriter(
             new_pass,

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from drumlin.compaction.failures import CleaningFailed
 from drumlin.compaction.passes.batch_runs import BatchRun, CheckedBatch, UncompressedRun
 from drumlin.compaction.passes.batches import marker_in, records_of, sound_header, special_size
-from drumlin.compaction.passes.passes import MapPass, Reason
+from drumlin.compaction.passes.kernel_passes import MapPass
+from drumlin.compaction.passes.passes import Reason
 from drumlin.compaction.passes.transactions import TransactionFilter
 from drumlin.compaction.round.executor import Executor, OrderedResults
 from drumlin.compaction.round.segment_reader import SegmentChunk, SegmentReader

@@ -22,8 +22,9 @@ from drumlin.compaction.passes.batches import (
     with_records,
     without_records,
 )
+from drumlin.compaction.passes.kernel_passes import FilterPass
 from drumlin.compaction.passes.pass_outcomes import FAULTS, new_horizon_ms
-from drumlin.compaction.passes.passes import NO_HORIZON, FilterPass, FilterRules, IndexEntry, Reason
+from drumlin.compaction.passes.passes import NO_HORIZON, FilterRules, IndexEntry, Reason
 from drumlin.compaction.passes.run_filter import Filtered, RunFilters
 from drumlin.compaction.passes.survivor_bitmap import SurvivorBitmap
 from drumlin.compaction.passes.transactions import OpenTransactions, TransactionFilter

@@ -22,6 +22,13 @@ _TOLD: Final = {
 }
 
 
+class TooLarge(KafkaError):
+    """What must be one batch is more than the topic takes as one."""
+
+    def __init__(self) -> None:
+        super().__init__(_TOLD[ErrorCode.record_list_too_large], "it is too large for one batch")
+
+
 def as_told(error: KafkaError) -> KafkaError:
     """The error for the client."""
     return KafkaError(_TOLD.get(error.code, error.code), error.message)

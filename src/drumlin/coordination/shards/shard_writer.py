@@ -4,7 +4,7 @@
 
 A shard decides, in plain synchronous code, and says what it has decided as records. They are
 appended here, and the shard takes them over in the turn of the append. The answer is given once all
-in-sync replicas have them. Whatever is appended, `write_batches` does it.
+in-sync replicas have them. Whatever is appended, `write_batches_at_once` does it.
 
 It owns the order of these steps. It never decides what is written, and never lets others have their
 turn between a check and the append that the check is for.
@@ -17,13 +17,12 @@ from functools import partial
 from typing import Any, Generic
 
 from drumlin.clock import Clock
-from drumlin.coordination.shards.log_errors import as_told
+from drumlin.coordination.shards.log_errors import TooLarge, as_told
 from drumlin.coordination.shards.pending_answer import Written
 from drumlin.coordination.shards.state_batches import (
     RecordPacker,
     base_offset_of,
     check_sizes,
-    pack,
     record_bytes_max,
 )
 from drumlin.coordination.shards.state_form import Shard, StateForm, StateLimits, StateRecord
@@ -31,7 +30,7 @@ from drumlin.coordination.shards.state_log import StateLog
 from drumlin.coordination.shards.state_partitions import StatePartitions
 from drumlin.coordination.shards.state_topic import Confirmation, LedPartition, StateTopic
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import T, Work, to_end
+from drumlin.turns import T, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
@@ -75,7 +74,56 @@ class ShardWriter(Generic[Shard, StateRecord]):
         """
         led, take_over = self.led(shard), partial(self._apply, shard)
         batches = self._packed(led, records)
-        return to_end(self.write_batches(shard, batches, None, take_over, led=led))
+        return self.write_batches_at_once(shard, batches, take_over, led=led)
+
+    def write_as_one(self, shard: Shard, records: Iterable[StateRecord]) -> Confirmation | None:
+        """Like `write`, but all records are written, or none: they are one batch.
+
+        Raises:
+            TooLarge: there is more than the topic takes as one batch.
+            KafkaError: as `write`.
+        """
+        led = self.led(shard)
+        packer = self._packer(led)
+        for record in records:  # no more of them than are needed to know
+            packer.add(record)
+            if packer.is_several:
+                raise TooLarge
+        batches, take_over = packer.batches(), partial(self._apply, shard)
+        return self.write_batches_at_once(shard, batches, take_over, led=led)
+
+    def write_batches_at_once(
+        self,
+        shard: Shard,
+        batches: Iterable[tuple[bytearray, T]],
+        take_over: Callable[[T, int], None],
+        verification: Verification | None = NOT_REQUIRED,
+        reserve_bytes: int = 0,
+        led: LedPartition | None = None,
+    ) -> Confirmation | None:
+        """Append batches, each with what it says, and take each over; all in this turn.
+
+        `take_over` is told what a batch says, and the offset of its first record. `verification`
+        is what the coordinator of a client's transaction was asked with. A batch is refused, too,
+        if one that is longer by `reserve_bytes` would not fit. `led`: the shard's partition, if it
+        was asked for in this turn.
+
+        Returns the confirmation of the last, if one is due.
+
+        Raises:
+            KafkaError: one is not in the log, while those before it are, and are taken over.
+        """
+        if led is None:
+            led = self.led(shard)
+        confirmation = None
+        for batch, said in batches:
+            try:
+                led.append_internal(batch, self._clock.wall_ms(), verification, reserve_bytes)
+            except KafkaError as error:
+                raise as_told(error) from error
+            confirmation = self._log.confirm(led) if led.awaits_confirmation else None
+            take_over(said, base_offset_of(batch))
+        return confirmation
 
     def when_written(self, shard: Shard, records: Sequence[StateRecord], answer: T) -> Written[T]:
         """Write now; `answer` may be given once the records are confirmed.
@@ -106,60 +154,43 @@ class ShardWriter(Generic[Shard, StateRecord]):
 
     # -- in turns --------------------------------------------------------------------------
 
-    def write_batches(
+    async def write_batches(
         self,
         shard: Shard,
         batches: Iterable[tuple[bytearray, T]],
-        check: Callable[[T], None] | None,
+        check: Callable[[T], None],
         take_over: Callable[[T, int], None],
         verification: Verification | None = NOT_REQUIRED,
         counts_without: Callable[[KafkaError], bool] = lambda _: False,
-        reserve_bytes: int = 0,
-        led: LedPartition | None = None,
-    ) -> Work[Confirmation | None]:
-        """Append batches, each with what it says, and take each over in the turn of its append.
+    ) -> Confirmation | None:
+        """Like `write_batches_at_once`, but before each batch others have their turn.
 
-        Before each, others have their turn; then `check` raises if it may not be written any
-        more. Without a check all are appended in this turn, in which they were decided.
-        `take_over` is told what a batch says, and the offset of its first record. One that is
-        refused is the last; `counts_without` says whether those before are enough.
-        `verification` is what the coordinator of a client's transaction was asked with. A batch
-        is refused, too, if one that is longer by `reserve_bytes` would not fit. `led`: the shard's
-        partition, if it was asked for in this turn.
-
-        Returns the confirmation of the last, if one is due.
+        Then `check` raises if it may not be written any more. A batch that is refused is the last;
+        `counts_without` says whether those before are enough.
 
         Raises:
             KafkaError: one is not in the log, while those before it are, and are taken over.
             Exception: what `check` raises; likewise.
         """
         confirmation = None
-        for batch, said in batches:
+        for each in batches:
             try:
-                if check is not None:
-                    yield
-                    check(said)
-                if led is None or check is not None:
-                    led = self.led(shard)
-                try:
-                    led.append_internal(batch, self._clock.wall_ms(), verification, reserve_bytes)
-                except KafkaError as error:
-                    raise as_told(error) from error
+                await give_way()
+                check(each[1])
+                confirmation = self.write_batches_at_once(shard, [each], take_over, verification)
             except KafkaError as refusal:
                 if counts_without(refusal):
                     break
                 raise
-            confirmation = self._log.confirm(led) if led.awaits_confirmation else None
-            take_over(said, base_offset_of(batch))
         return confirmation
 
-    def write_in_turns(
+    async def write_in_turns(
         self,
         shard: Shard,
         records: Iterable[StateRecord],
         last: Callable[[], tuple[Sequence[StateRecord], T]],
         take_over: Callable[[T], None],
-    ) -> Work[Confirmation | None]:
+    ) -> Confirmation | None:
         """Like `write`, for very many records that take effect together.
 
         `last` says with which records they end, when they are appended, and gives what
@@ -168,22 +199,19 @@ class ShardWriter(Generic[Shard, StateRecord]):
         Raises:
             KafkaError: as `write`, and as `last`.
         """
-        limit, now_ms = self.led(shard).batch_bytes_max, self._clock.wall_ms()
-        packer = RecordPacker(
-            self._encode, now_ms, self._codec(), bytes_max=record_bytes_max(limit)
-        )
+        packer = self._packer(self.led(shard))
         for record in records:
             packer.add(record)
-            yield
+            await give_way()
         self.check_leads(shard)
         ends, result = last()
         for record in ends:
             packer.add(record)
-        batches, written = packer.batches(), list[StateRecord]()
-        check_sizes([batch for batch, _ in batches], limit)
+        led, batches, written = self.led(shard), packer.batches(), list[StateRecord]()
+        check_sizes([batch for batch, _ in batches], led.batch_bytes_max)
         try:
-            confirmation = yield from self.write_batches(
-                shard, batches, None, lambda contained, _: written.extend(contained)
+            confirmation = self.write_batches_at_once(
+                shard, batches, lambda contained, _: written.extend(contained), led=led
             )
         except KafkaError:
             self._apply(shard, written, 0)  # the memory says what the log does
@@ -200,19 +228,21 @@ class ShardWriter(Generic[Shard, StateRecord]):
             KafkaError: it is not in the log. The partition may have moved, and be back here.
         """
         one = [(batch, None)]
-        return to_end(
-            self.write_batches(shard, one, None, lambda *_: None, reserve_bytes=reserve_bytes)
-        )
+        return self.write_batches_at_once(shard, one, lambda *_: None, reserve_bytes=reserve_bytes)
 
     def _packed(
         self, led: LedPartition, records: Sequence[StateRecord]
     ) -> list[tuple[bytearray, list[StateRecord]]]:
-        limit, now_ms = led.batch_bytes_max, self._clock.wall_ms()
-        batches = pack(
-            records, self._encode, now_ms, self._codec(), bytes_max=record_bytes_max(limit)
-        )
-        check_sizes([batch for batch, _ in batches], limit)
+        packer = self._packer(led)
+        for record in records:
+            packer.add(record)
+        batches = packer.batches()
+        check_sizes([batch for batch, _ in batches], led.batch_bytes_max)
         return batches
+
+    def _packer(self, led: LedPartition) -> RecordPacker[StateRecord]:
+        bytes_max = record_bytes_max(led.batch_bytes_max)
+        return RecordPacker(self._encode, self._clock.wall_ms(), self._codec(), bytes_max=bytes_max)
 
     # -- whether it is led here ------------------------------------------------------------
 

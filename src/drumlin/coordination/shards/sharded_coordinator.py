@@ -17,7 +17,6 @@ from typing import Generic
 
 from drumlin.background import Background
 from drumlin.clock import Clock
-from drumlin.coordination.shards.dropped_state import DroppedState
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_form import (
     Loaded,
@@ -35,7 +34,7 @@ from drumlin.coordination.shards.state_partitions import (
 )
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.records.batch.batch import Buffer
-from drumlin.turns import Pace, Turns
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What records are for, and the records.
@@ -52,7 +51,6 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         form: of the shards.
         limits: the part of the configuration that all coordinators have.
         clock: wall time, for records.
-        turns: of the loop.
         on_loaded(partition): its shard can be asked from now on, or has failed.
     """
 
@@ -62,7 +60,6 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         form: StateForm[Shard, Loaded, StateRecord],
         limits: StateLimits,
         clock: Clock,
-        turns: Turns,
         on_loaded: Callable[[int], None],
     ) -> None:
         def read(partition: int, is_cancelled: IsCancelled) -> Loaded:
@@ -78,7 +75,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
             topic, self._log, self._partitions, form, limits, clock, self._check_active
         )
         self._background = Background(lambda: KafkaError(ErrorCode.coordinator_not_available))
-        self._turns, self._unloading = turns, DroppedState()
+        self._unloading = Background()  # of what was coordinated here, and is not freed yet
         self._tidying = asyncio.Lock()
         self._is_active = False
 
@@ -95,7 +92,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
             self.resign(partition)
         await self._background.end()
         await self._partitions.close()
-        await self._turns.run(self._unloading.go_on())
+        await self._unloading.settle()
 
     def become_leader(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition: its state is loaded in the background."""
@@ -105,8 +102,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         """Another broker leads the partition: its state is dropped here."""
         shard = self._partitions.end(partition)
         if shard is not None:
-            self._unloading.begin(self._form.unload(shard))
-            self._turns.start(self._unloading.go_on())
+            self._unloading.spawn(self._form.unload(shard))
 
     # -- finding ---------------------------------------------------------------------------
 
@@ -143,7 +139,6 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         self,
         partition: int,
         find: Callable[[Shard], Iterable[Found[StateRecord]]],
-        pace: Pace,
     ) -> None:
         """Write what is found in a shard, of which there may be very much, piece by piece.
 
@@ -167,7 +162,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
                             )
                             is_refused = True
                     if (
-                        await pace.give_way()
+                        await give_way()
                         and await self._partitions.when_ready(partition) is not shard
                     ):
                         return

@@ -36,7 +36,6 @@ class RecordPacker(Generic[StateRecord]):
     encode: makes key and value.
     codec: a number of `CODECS`.
     producer: the batches are part of its transaction.
-    if_several: likewise, unless one batch takes all records.
     """
 
     def __init__(
@@ -46,13 +45,12 @@ class RecordPacker(Generic[StateRecord]):
         codec: int = 0,
         producer: Producer | None = None,
         bytes_max: int = BATCH_BYTES_MAX,
-        if_several: Producer | None = None,
     ) -> None:
         self._encode = encode
         self._now_ms = now_ms
         self._how: dict[str, Any] = {"compression": _CODEC_NAMES[codec]}
-        self._how |= _in_transaction_of(producer)
-        self._if_several = _in_transaction_of(if_several)
+        if producer is not None:
+            self._how |= producer._asdict() | {"is_transactional": True}
         self._bytes_max = bytes_max
         self._batches: list[tuple[bytearray, list[StateRecord]]] = []
         self._begin()
@@ -61,12 +59,16 @@ class RecordPacker(Generic[StateRecord]):
         key, value = self._encode(record)
         size = _RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
         if self._records and self._size + size > self._bytes_max:
-            self._how |= self._if_several
             self._end()
         plain = Record(len(self._records), self._now_ms, key, value)
         self._body += encode_record(plain, 0, self._now_ms)
         self._records.append(record)
         self._size += size
+
+    @property
+    def is_several(self) -> bool:
+        """Whether more was added than one batch takes."""
+        return bool(self._batches)
 
     def batches(self) -> list[tuple[bytearray, list[StateRecord]]]:
         """All batches, each with its records. Nothing is added afterwards."""
@@ -83,10 +85,6 @@ class RecordPacker(Generic[StateRecord]):
         batch = seal_body(self._body, len(self._records), self._now_ms, self._now_ms, **self._how)
         self._batches.append((batch, self._records))
         self._begin()
-
-
-def _in_transaction_of(producer: Producer | None) -> dict[str, Any]:
-    return {} if producer is None else producer._asdict() | {"is_transactional": True}
 
 
 def pack(

@@ -5,13 +5,12 @@ Plain values: each coordinator hands them to what all coordinators build on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from drumlin.coordination.shards.state_batches import Encode
 from drumlin.records.batch.batch import Buffer
-from drumlin.turns import Work
 
 
 class _Shard(Protocol):
@@ -39,8 +38,8 @@ class StateForm(Generic[Shard, Loaded, StateRecord]):
 
     new_shard: Callable[[int], Shard]
     load: Callable[[Iterable[Buffer]], Loaded]
-    take_over: Callable[[Shard, Loaded], Iterator[None]]
-    unload: Callable[[Shard], Work[None]]
+    take_over: Callable[[Shard, Loaded], Coroutine[Any, Any, None]]
+    unload: Callable[[Shard], Coroutine[Any, Any, None]]
     encode: Encode[StateRecord]
     apply: Callable[[Shard, Sequence[StateRecord], int], None]
 

@@ -49,10 +49,12 @@ class StateLog:
         """
         if confirmation is None:
             return
+        if not confirmation.done():
+            await asyncio.wait([confirmation], timeout=self._timeout_ms() / 1000)
+        if not confirmation.done():
+            raise as_told(KafkaError(ErrorCode.request_timed_out))
         try:
-            await asyncio.wait_for(asyncio.shield(confirmation), self._timeout_ms() / 1000)
-        except TimeoutError:
-            raise as_told(KafkaError(ErrorCode.request_timed_out)) from None
+            confirmation.result()
         except KafkaError as error:
             raise as_told(error) from error
 

@@ -14,14 +14,14 @@ import logging
 import operator
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from drumlin.ready_threads import ready_threads
 from drumlin.records.batch.corrupt_record import CorruptRecord
-from drumlin.turns import Pace
+from drumlin.turns import checked
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -89,6 +89,14 @@ class _Led(Generic[Shard]):
     has_failed: bool = False
     ready: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def check(self) -> None:
+        """
+        Raises:
+            LoadCancelled: it is led elsewhere by now.
+        """
+        if self.is_resigned:
+            raise LoadCancelled
+
 
 class StatePartitions(Generic[Shard, Loaded]):
     """The shards of the partitions that are led.
@@ -98,8 +106,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         new_shard(partition): an empty shard.
         read(partition, is_cancelled): called in a thread, may block: what the partition says.
             Raises `LoadCancelled` when `is_cancelled()` says so.
-        take_over(shard, loaded): a generator on the loop that fills the shard; others may get
-            their turn wherever it yields.
+        take_over(shard, loaded): fills the shard; it gives way.
         on_loaded(partition): its shard can be asked from now on, or has failed.
     """
 
@@ -108,7 +115,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         topic: str,
         new_shard: Callable[[int], Shard],
         read: Callable[[int, IsCancelled], Loaded],
-        take_over: Callable[[Shard, Loaded], Iterator[None]],
+        take_over: Callable[[Shard, Loaded], Coroutine[Any, Any, None]],
         on_loaded: Callable[[int], None],
     ) -> None:
         self._topic = topic
@@ -232,13 +239,9 @@ class StatePartitions(Generic[Shard, Loaded]):
             loaded = await loop.run_in_executor(
                 self._threads, self._read, led.partition, lambda: led.is_resigned
             )
+            await checked(self._take_over(led.shard, loaded), led.check)
+            led.check()
         except LoadCancelled:
-            return
-        pace = Pace()
-        for _ in self._take_over(led.shard, loaded):
-            if await pace.give_way() and led.is_resigned:
-                return
-        if led.is_resigned:
             return
         if led.said:
             _log.warning("partition %d of %s is loaded after all", led.partition, self._topic)

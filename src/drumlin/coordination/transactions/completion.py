@@ -21,7 +21,7 @@ from drumlin.coordination.transactions.shard import TransactionShard
 from drumlin.coordination.transactions.state_writer import StateWriter
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -105,11 +105,11 @@ class Completion:
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
 
     async def _marker(self, shard: TransactionShard, transaction: Transaction) -> Marker:
-        prepared, pace = transaction.metadata, Pace()
+        prepared = transaction.metadata
         partitions: list[TopicPartition] = []
         for each in prepared.partitions.in_order():
             partitions.append(each)
-            await pace.give_way()
+            await give_way()
         return Marker(
             prepared.producer_id,
             prepared.producer_epoch,
@@ -135,11 +135,11 @@ class Completion:
         One of which we have not heard may be there all the same: we may have been away, or another
         coordinator was ahead of us. Without its marker readers would wait there for ever.
         """
-        unheard, pace = list[TopicPartition](), Pace()
+        unheard = list[TopicPartition]()
         for each in transaction.metadata.partitions:
             if not self._has_partition(*each):
                 unheard.append(each)
-            await pace.give_way()
+            await give_way()
         gone = await self._gone(unheard) if unheard else []
         if gone:
             _log.info(
@@ -152,7 +152,7 @@ class Completion:
 
     async def _gone(self, unheard: Sequence[TopicPartition]) -> list[TopicPartition]:
         counts: dict[str, int | None] = {}
-        gone, pace = list[TopicPartition](), Pace()
+        gone = list[TopicPartition]()
         for topic, index in unheard:
             if topic not in counts:
                 try:
@@ -162,7 +162,7 @@ class Completion:
             count = counts[topic]
             if count is not None and index >= count:
                 gone.append((topic, index))
-            await pace.give_way()
+            await give_way()
         return gone
 
     async def _take_over(
@@ -177,10 +177,10 @@ class Completion:
         Raises:
             Superseded: a later coordinator has written markers.
         """
-        done, pace = list[TopicPartition](), Pace()
+        done = list[TopicPartition]()
         again: dict[ErrorCode, int] = {}
         for each in marker.partitions:
-            await pace.give_way()
+            await give_way()
             code = codes.get(each, _UNKNOWN)
             if code is ErrorCode.none:
                 done.append(each)

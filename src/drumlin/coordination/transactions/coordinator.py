@@ -37,7 +37,7 @@ from drumlin.coordination.transactions.transaction import (
     Transaction,
     new_transaction,
 )
-from drumlin.turns import Pace, Turns
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -76,7 +76,6 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         producer_ids: ids for new producers.
         write_markers: tells partitions how a transaction has ended.
         has_partition, partition_count: see `Completion`.
-        turns: of the loop.
     """
 
     def __init__(
@@ -88,7 +87,6 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         write_markers: MarkerWriter,
         has_partition: Callable[[str, int], bool],
         partition_count: Callable[[str], Awaitable[int]],
-        turns: Turns,
     ) -> None:
         form = StateForm(
             TransactionShard,
@@ -103,7 +101,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             lambda: _CONFIRMATION_TIMEOUT_MS,
             lambda: _NOT_COMPRESSED,
         )
-        super().__init__(topic, form, limits, clock, turns, on_loaded=lambda _: self._resume())
+        super().__init__(topic, form, limits, clock, on_loaded=lambda _: self._resume())
         #: Held while ids are matched that are so long that a thread does it.
         self.long_matches: Final = asyncio.Semaphore(1)
         self._config = config
@@ -277,12 +275,12 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
 
     async def abort_timed_out(self) -> None:
         """Abort transactions that have timed out, and fence their producers."""
-        now_ms, pace = self._clock.wall_ms(), Pace()
+        now_ms = self._clock.wall_ms()
         for shard in self._shards():
             for timed_out in shard.chosen(lambda each: each.has_timed_out(now_ms)):
                 for transaction in timed_out:
                     await self._abort(shard, transaction)
-                await pace.give_way()
+                await give_way()
 
     async def _abort(self, shard: TransactionShard, transaction: Transaction) -> None:
         def decide() -> bool:
@@ -308,12 +306,11 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         """Forget transactional ids that have not been used for long."""
         now_ms = self._clock.expiry.now_ms()
         age_ms = self._config.transactional_id_expiration_ms
-        pace = Pace()
         for shard in self._shards():
             for expired in shard.chosen(lambda each: each.has_expired(now_ms, age_ms)):
                 for together in _in_batches(expired):
                     await self._remove(shard, together)
-                await pace.give_way()
+                await give_way()
 
     async def _remove(self, shard: TransactionShard, expired: list[Transaction]) -> None:
         now_ms = self._clock.expiry.now_ms()

@@ -11,6 +11,7 @@ from typing import Final
 from drumlin.coordination.transactions.log import LoadedPartition
 from drumlin.coordination.transactions.records import StateRecord
 from drumlin.coordination.transactions.transaction import Transaction
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What is taken over before others get their turn on the loop: some milliseconds' worth.
@@ -25,7 +26,7 @@ class TransactionShard:
         self.transactions: dict[str, Transaction] = {}
         self._prepared: list[Transaction] = []
 
-    def take_over(self, loaded: LoadedPartition) -> Iterator[None]:
+    async def take_over(self, loaded: LoadedPartition) -> None:
         """Fill the shard with the state of its partition; gives way at each step."""
         for count, (transactional_id, metadata) in enumerate(loaded.items(), 1):
             transaction = Transaction(transactional_id, metadata)
@@ -33,7 +34,7 @@ class TransactionShard:
             if metadata.state.is_prepared:
                 self._prepared.append(transaction)
             if count % _IDS_PER_STEP == 0:
-                yield
+                await give_way()
 
     def take_prepared(self) -> list[Transaction]:
         """Transactions that were loaded as prepared; once."""

@@ -132,7 +132,7 @@ class Controller:
             try:
                 await self._settle(since=since)
             except KafkaError as error:  # it is tried again when a broker comes or goes
-                _log.error("what broker %d has led has no new leaders: %s", node_id, error)
+                _log.error("no leaders were elected in place of broker %d: %s", node_id, error)
 
     def _brokers_changed(self) -> None:
         self._image.controller_id = min(self._image.brokers, default=NO_LEADER)

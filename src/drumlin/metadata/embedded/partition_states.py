@@ -19,7 +19,7 @@ from drumlin.metadata.rules.election_counts import ElectionCounts
 from drumlin.metadata.rules.election_log import BY_CONFIG
 from drumlin.metadata.store.changes import PartitionsChanged
 from drumlin.metadata.store.mutations import find_partitions, uncancelled
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -98,7 +98,6 @@ class PartitionStates:
     ) -> Outcomes:
         outcomes: Outcomes = {}
         rules: dict[UUID, TopicRules] = {}
-        pace = Pace()
         for partition in wanted:
             topic_id, index = partition
             topic = self._image.topics_by_id.get(topic_id)
@@ -117,7 +116,7 @@ class PartitionStates:
                     after = replace(after, partition_epoch=state.partition_epoch + 1)
                     changed[partition] = after
                 outcomes[partition] = after
-            await pace.give_way()
+            await give_way()
         return outcomes
 
     async def _show(
@@ -126,7 +125,6 @@ class PartitionStates:
         by_topic: dict[UUID, dict[int, PartitionState]] = {}
         for (topic_id, index), state in changed.items():
             by_topic.setdefault(topic_id, {})[index] = state
-        pace = Pace()
         for topic_id, states in by_topic.items():
             topic = self._image.topics_by_id.get(
                 topic_id
@@ -135,4 +133,4 @@ class PartitionStates:
                 topic = topic.with_states(states)
                 self._image.put_topic(topic)
                 self._publish(PartitionsChanged(topic, tuple(states.values())), quiet_for)
-            await pace.give_way()
+            await give_way()

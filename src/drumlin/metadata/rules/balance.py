@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 
 from drumlin.metadata.image import PartitionId, TopicState
-from drumlin.turns import Work
+from drumlin.turns import give_way
 
 
-def to_be_led_as_preferred(
+async def to_be_led_as_preferred(
     topics: Iterable[TopicState], alive: Iterable[int], percentage: int
-) -> Work[list[PartitionId]]:
+) -> list[PartitionId]:
     """The partitions to be led by their preferred leaders again, where leaders are unbalanced.
 
     A live broker is unbalanced if more than `percentage` of the partitions that prefer it are led
@@ -32,7 +32,7 @@ def to_be_led_as_preferred(
             ):
                 where = PartitionId(topic.topic_id, state.index)
                 elsewhere.setdefault(first, []).append(where)
-        yield
+        await give_way()
     return [
         where
         for broker, partitions in elsewhere.items()

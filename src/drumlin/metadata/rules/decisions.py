@@ -33,7 +33,7 @@ Alive = Mapping[int, int]
 
 
 class TopicRules(NamedTuple):
-    """What a topic's configuration says about its leaders."""
+    """The keys of a topic's configuration that elections depend on."""
 
     topic: str
     #: `min.insync.replicas`

@@ -23,9 +23,9 @@ def log_election(
     if kind is Election.RECOVERY:
         ends = {each.node_id: each.log_end.end_offset for each in before.last_known}
         _log.warning(
-            "%s-%d: nobody that was in sync has stopped cleanly, so broker %d leads it, whose log "
-            "ends at %d: what was not on the disks when the power failed is lost (log ends of "
-            "those that came back: %s)",
+            "%s-%d: no in-sync replica has stopped cleanly, so broker %d is elected: its log ends "
+            "at %d: records that were on no disk when the power failed are lost (log ends of the "
+            "returned replicas: %s)",
             topic,
             after.index,
             after.leader,
@@ -34,8 +34,8 @@ def log_election(
         )
     elif kind is Election.UNCLEAN and is_nothing_left(before):
         _log.error(
-            "%s-%d: all of its replicas %s have come back without a log, so broker %d leads it "
-            "with nothing: what was in it is lost",
+            "%s-%d: all of its replicas %s have returned without a log, so broker %d is elected "
+            "with an empty one: all records are lost",
             topic,
             after.index,
             list(before.replicas),
@@ -43,7 +43,7 @@ def log_election(
         )
     elif kind is Election.UNCLEAN:
         _log.error(
-            "%s-%d: none of its in-sync replicas %s is alive, so broker %d leads it, as %s: "
+            "%s-%d: none of its in-sync replicas %s is alive, so broker %d is elected, as %s: "
             "acknowledged records may be lost",
             topic,
             after.index,

@@ -56,7 +56,7 @@ class Authority:
         Args:
             log_dirs: the log dirs of each broker.
             configs_of: returns a topic's configuration.
-            drop: ends a broker that does not read what it is told.
+            drop: ends a broker that does not read its notifications.
         """
         self.store = store
         self.image = store.image

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -196,10 +196,9 @@ class Channel:
                 future.exception()  # marks it as retrieved: the caller may have been cancelled
 
     async def _read(self) -> None:
-        pace = Pace()
         try:
             while True:
-                await pace.give_way()  # the reads do not, as long as data is buffered
+                await give_way()  # the reads do not, as long as data is buffered
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
                 self._hear()
                 frame = await self._reader.readexactly(length)
@@ -247,7 +246,7 @@ class Channel:
             answer = [_ANSWER, number, await self._handlers[kind](body)]
         except KafkaError as error:
             answer = [_REFUSE, number, int(error.code), error.message]
-        except Exception:  # noqa: BLE001  whoever asked must not wait for ever
+        except Exception:  # noqa: BLE001  the other side must not wait for ever
             _log.exception("%s failed", kind)
             answer = [_REFUSE, number, int(ErrorCode.unknown_server_error), "failed"]
         self.send(encode(answer))

@@ -109,13 +109,13 @@ class SharedMetadata:
         self.image.is_current = not is_silent
         if is_silent:
             _log.warning(
-                "the process that owns the metadata does not answer: what is there is served on, "
-                "and topics and configurations cannot be changed until it does"
+                "the process that owns the metadata does not answer: this broker goes on serving "
+                "its topics, and no topic or configuration can be changed until it answers"
             )
         else:
             _log.warning("the process that owns the metadata answers again")
 
-    # -- what is told ------------------------------------------------------------------
+    # -- notifications -----------------------------------------------------------------
 
     def _follow(self) -> None:
         take = self._channel.take

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from drumlin.metadata.image import ClusterImage, PartitionId, PartitionState, TopicState
 from drumlin.metadata.store.changes import Change
 from drumlin.metadata.store.store import Assignment, Listener
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def uncancelled(mutation: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Aw
 
 def _ended_alone(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("a change for which nobody waited any more has failed: %r", error)
+        _log.warning("a change whose caller was cancelled has failed: %r", error)
 
 
 class Locks:
@@ -134,13 +134,13 @@ async def find_partitions(
 ) -> list[PartitionId]:
     """The partitions of these topics, or of all, whose state satisfies `is_wanted`."""
     found: list[PartitionId] = []
-    pace, known = Pace(), image.topics_by_id
+    known = image.topics_by_id
     for topic_id in list(known) if topics is None else topics:
         topic = known.get(topic_id)
         if topic is not None:
             states = topic.partitions
             found += [PartitionId(topic_id, each.index) for each in states if is_wanted(each)]
-        await pace.give_way()
+        await give_way()
     return found
 
 
@@ -197,11 +197,10 @@ async def new_partitions(
     leader_epoch: int = 0,
 ) -> tuple[PartitionState, ...]:
     """New partitions. The live replicas are in sync, and the first of them leads."""
-    pace = Pace()
     partitions = []
     for index, each in enumerate(assignment, first_index):
         replicas = tuple(each)
         isr = tuple(replica for replica in replicas if replica in alive) or replicas
         partitions.append(PartitionState(index, isr[0], leader_epoch, replicas, isr))
-        await pace.give_way()
+        await give_way()
     return tuple(partitions)

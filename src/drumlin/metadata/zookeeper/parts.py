@@ -12,7 +12,7 @@ from drumlin.metadata.rules.decisions import TopicRules
 from drumlin.metadata.store.mutations import Listeners, Locks
 from drumlin.metadata.zookeeper.states.partition_states import PartitionStates
 from drumlin.metadata.zookeeper.states.states import Place, Writer
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -64,7 +64,6 @@ class Parts:
         """The known ones of these partitions, with all that a decision in a thread needs."""
         places: list[Place] = []
         rules: dict[UUID, TopicRules] = {}
-        pace = Pace()
         for topic_id, index in partitions:
             topic = self.image.topics_by_id.get(topic_id)
             state = None if topic is None else topic.partition(index)
@@ -72,7 +71,7 @@ class Parts:
                 if topic_id not in rules:
                     rules[topic_id] = self.rules(topic.name)
                 places.append(Place(topic_id, rules[topic_id], state))
-            await pace.give_way()
+            await give_way()
         return places
 
     def report(self, problem: str) -> None:

@@ -7,7 +7,6 @@ those that Produce accepts, `stored_bodies.py` those that are read from logs.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any, Final
 
 import cramjam
@@ -15,6 +14,7 @@ import cramjam
 from drumlin.records.batch.batch import Buffer
 from drumlin.records.compression.lz4_frames import compress_frame
 from drumlin.records.compression.snappy_streams import compress_stream
+from drumlin.turns import give_way
 
 #: Codec numbers, as in the attributes of a batch, by their names in Kafka's configuration.
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -49,13 +49,13 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     return bytes(_LIBRARIES[codec].compress(data, level=level))
 
 
-def compress_in_steps(codec: int, data: Buffer) -> Generator[None, None, bytes]:
-    """Compress like `compress`, but yield from time to time with gzip, which takes long."""
+async def compress_in_steps(codec: int, data: Buffer) -> bytes:
+    """Compress like `compress`, but await time to time with gzip, which takes long."""
     if codec != GZIP or len(data) <= _GZIP_STEP_BYTES:
         return compress(codec, data)
     stream = cramjam.gzip.Compressor(_DEFAULT_LEVELS[GZIP])
     view = memoryview(data)
     for start in range(0, len(view), _GZIP_STEP_BYTES):
         stream.compress(bytes(view[start : start + _GZIP_STEP_BYTES]))  # a memoryview is refused
-        yield
+        await give_way()
     return bytes(stream.finish())

@@ -1,7 +1,7 @@
 """The kernels of this process, which are opened when they are first asked for.
 
 Where the package has none for the processor, plain Python serves for good, and that is said once
-in the log.
+in the log. A cleaning has no plain twin: it is refused, and says why.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ _log = logging.getLogger(__name__)
 _lock = threading.Lock()
 
 
+class NoKernels(Exception):
+    """There are none for this machine: the message says why, and what may help."""
+
+
 class KernelSet(Generic[K]):
     """A part of the kernels."""
 
@@ -37,16 +41,27 @@ class KernelSet(Generic[K]):
         """The kernels; None where plain Python has to serve."""
         with _lock:  # it is said once
             kernels = _load()
-        return None if kernels is None else self._choose(kernels)
+        return None if isinstance(kernels, Exception) else self._choose(kernels)
+
+    def required(self) -> K:
+        """The kernels, for what nothing else does.
+
+        Raises:
+            NoKernels: there are none.
+        """
+        if self.loaded is None:
+            raise NoKernels(str(_load()))
+        return self.loaded
 
 
 @functools.cache
-def _load() -> AllKernels | None:
+def _load() -> AllKernels | Exception:
+    """The kernels, or why there are none."""
     try:
         return load()
     except Exception as error:  # noqa: BLE001  whatever it is, plain Python works
         _log.warning("no fast kernels, plain Python handles records slowly: %s", error)
-        return None
+        return error
 
 
 record_kernels: Final[KernelSet[Kernels]] = KernelSet(lambda kernels: kernels.records)

@@ -16,7 +16,7 @@ from drumlin.records.kernels.layout import (
     VALUES_SIGNATURES,
 )
 from drumlin.records.kernels.library_files import are_outdated, library_path
-from drumlin.records.kernels.processor import usable_variants
+from drumlin.records.kernels.processor import machine_as_told, usable_variants
 
 _TYPES: Final[dict[str, Any]] = {"p": ctypes.c_void_p, "l": ctypes.c_void_p, "i": ctypes.c_int64}
 
@@ -82,7 +82,11 @@ def load() -> AllKernels:
             return load_library(library_path(variant.name))
         except FileNotFoundError:
             continue
-    raise OSError("the package has no library for this processor")
+    raise OSError(
+        f"the package has no library for this machine ({machine_as_told()}); there are some for "
+        "Linux on x86-64-v2 or later, and on arm64 with CRC instructions: a virtual machine may "
+        "need another type of CPU"
+    )
 
 
 def load_library(path: Path) -> AllKernels:

@@ -51,6 +51,15 @@ def usable_variants(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[Variant]:
     return [each for each in VARIANTS if each.machine == machine and each.flags <= flags]
 
 
+def machine_as_told(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The machine, and what its processor lacks for the least of its variants."""
+    machine = platform.machine()
+    variants = [each for each in VARIANTS if each.machine == machine]
+    lacking = variants[-1].flags - _flags(cpuinfo) if variants else frozenset[str]()
+    without = f" without {', '.join(sorted(lacking))}" if lacking else ""
+    return f"{machine}{without}, {sys.platform}"
+
+
 def _flags(cpuinfo: Path) -> set[str]:
     """What the first processor can do; the others are assumed to do as much."""
     try:

@@ -1,9 +1,8 @@
 """The rule of survival: what a cleaning does with one record. It stands here, and only here.
 
-Both implementations of the second pass call it: machine code (`code/filter_records.py`) compiles
-it, plain Python (`compaction/passes/plain_passes.py`) runs it as it is. So it is written in what
-numba understands, and needs no numba. `compaction/survivors.py` makes an expression on columns of
-it.
+The kernel of the second pass (`code/filter_records.py`) compiles it, and the twin in the tests runs
+it as it is. So it is written in what numba understands, and needs no numba.
+`compaction/survivors.py` makes an expression on columns of it.
 """
 
 from __future__ import annotations

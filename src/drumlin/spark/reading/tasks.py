@@ -114,10 +114,7 @@ class _Progress:
         rest = lowlevel.OffsetRange(
             self._range.topic, self._range.partition, self._position, self._range.end_offset
         )
-        ((_, batches),) = lowlevel.read_ranges(
-            client_of(self._options), [rest], read_options(self._options)
-        )
-        return batches
+        return lowlevel.read_range(client_of(self._options), rest, read_options(self._options))
 
     def skip_or_wait(self, error: Exception) -> None:
         """After `error`: skip what is proven gone, or wait a while.

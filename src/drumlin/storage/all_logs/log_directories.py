@@ -44,7 +44,7 @@ from drumlin.storage.recovery.moved_folders import complete_move_of, complete_mo
 from drumlin.storage.recovery.recovery import reload_log
 from drumlin.storage.recovery.segment_recovery import UnsupportedFormat
 from drumlin.storage.replacement.segment_swap import SegmentSwap
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
 
 __all__ = ["LogDirectories", "UnusableLogDirectory"]
@@ -317,21 +317,21 @@ class LogDirectories:
 
     # -- periodic work on the loop -----------------------------------------------------
 
-    def delete_old_segments(self, notify: Notify = notify_nobody) -> Work[None]:
+    async def delete_old_segments(self, notify: Notify = notify_nobody) -> None:
         """Delete expired segments of all logs, if `prepare_retention` has read their times.
 
         `notify(log)` is called for each log whose start offset has advanced.
         """
         now_ms = self._clock.expiry.now_ms()
-        return retention_round.delete_from_all(self, now_ms, self._doomed, notify)
+        await retention_round.delete_from_all(self, now_ms, self._doomed, notify)
 
-    def delete_held_segments(self, notify: Notify = notify_nobody) -> Work[None]:
+    async def delete_held_segments(self, notify: Notify = notify_nobody) -> None:
         """Delete expired segments of logs in which a segment swap has delayed that."""
         now_ms = self._clock.expiry.now_ms()
         for log in self:
-            yield
+            await give_way()
             if log.swaps.retention_waits:
-                yield from retention_round.delete_from_all((log,), now_ms, self._doomed, notify)
+                await retention_round.delete_from_all((log,), now_ms, self._doomed, notify)
 
     def swap_segments(self, swap: SegmentSwap) -> None:
         """Replace old segments of a log by cleaned ones.
@@ -344,33 +344,33 @@ class LogDirectories:
         # Without a delay: readers hold descriptors, and later readers look the segments up again.
         swap.apply(lambda paths: self._doomed.add(paths, 0))
 
-    def roll_overdue(self) -> Work[None]:
+    async def roll_overdue(self) -> None:
         """Roll active segments with records that have waited for `max.compaction.lag.ms`."""
         now_ms = self._clock.wall_ms()
         for log in self:
-            yield
+            await give_way()
             if not log.is_deleted:
                 with contextlib.suppress(KafkaError):  # logged where the log dir failed
                     log.roll_if_overdue(now_ms)
 
-    def release_idle(self) -> Work[None]:
+    async def release_idle(self) -> None:
         """Release resources of logs without an append since the last call.
 
         Logs in a failed log dir are left alone: a thread may be loading them again.
         """
         for log in self:
-            yield
+            await give_way()
             if log.log_directory.is_readable and not log.is_deleted:
                 with contextlib.suppress(KafkaError):  # as above
                     log.release_if_idle()
 
-    def expire_producers(self, expiration_ms: int) -> Work[None]:
+    async def expire_producers(self, expiration_ms: int) -> None:
         """Remove producers from all logs that have been idle for `expiration_ms`."""
         now_ms = self._clock.expiry.now_ms()
         for log in self:
-            yield from log.producer_state.expire(now_ms, expiration_ms)
+            await log.producer_state.expire(now_ms, expiration_ms)
 
-    def logs_to_flush(self) -> Work[list[PartitionLog]]:
+    async def logs_to_flush(self) -> list[PartitionLog]:
         """The logs to flush in the background, each by `flush` in a thread.
 
         These are logs with sealed segments, and logs with records as old as `flush.ms`.
@@ -378,7 +378,7 @@ class LogDirectories:
         now_s = self._clock.monotonic()
         due = []
         for log in self:
-            yield
+            await give_way()
             is_due = log.awaits_flush or log.is_flush_overdue(now_s)
             if is_due and log.log_directory.is_online:
                 due.append(log)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from drumlin.storage.files.doomed_files import DoomedFiles
 from drumlin.storage.log.partition_log import PartitionLog
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
 
 #: Called with a log whose log start offset has advanced.
@@ -18,9 +18,9 @@ def notify_nobody(_: PartitionLog) -> None:
     """Do nothing."""
 
 
-def delete_from_all(
+async def delete_from_all(
     logs: Iterable[PartitionLog], now_ms: int, doomed: DoomedFiles, notify: Notify
-) -> Work[None]:
+) -> None:
     """Delete old segments of all `logs`; call `notify` for each whose log start offset advances.
 
     Records appended during the round are left to the next one: a log that is being filled with old
@@ -36,8 +36,8 @@ def delete_from_all(
                 if not paths:
                     break
                 doomed.add(paths, log.config.file_delete_delay_ms)
-                yield
-        yield
+                await give_way()
+        await give_way()
 
 
 def _delete_some(log: PartitionLog, now_ms: int, notify: Notify) -> list[str]:

@@ -30,7 +30,7 @@ from drumlin.storage.producers.producer_entry import (
 from drumlin.storage.producers.producer_table import FrozenProducers, ProducerTable, table_of
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
 from drumlin.storage.segment.transaction_index import AbortedTransaction
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: From this transaction version on, each transaction has its own producer epoch (KIP-890).
@@ -355,7 +355,7 @@ class ProducerState:
     def _note_first_undecided(self) -> None:
         self.first_undecided_offset = next(iter(self._open_transactions.values()), None)
 
-    def expire(self, now_ms: int, expiration_ms: int) -> Work[int]:
+    async def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Remove idle producers, except those with an open transaction.
 
         Stops if `load` replaces the producers meanwhile.
@@ -372,7 +372,7 @@ class ProducerState:
                     expired.append(producer_id)
             producers.remove(expired)
             count += len(expired)
-            yield
+            await give_way()
             if self._producers is not producers:
                 return count
         if self._verifications:

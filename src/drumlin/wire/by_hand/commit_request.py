@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.tuples import from_tuple
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.by_hand.field_reader import FieldReader
 from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.messages import ELEMENTS_MAX
@@ -131,7 +131,7 @@ class TxnCommitRequest(NamedTuple):
     commit: CommitRequest
 
 
-def read_commit_request(version: int, frame: memoryview, position: int) -> Work[CommitRequest]:
+async def read_commit_request(version: int, frame: memoryview, position: int) -> CommitRequest:
     """The OffsetCommit whose body starts at `position`.
 
     Raises:
@@ -148,7 +148,7 @@ def read_commit_request(version: int, frame: memoryview, position: int) -> Work[
         if version <= _RETENTION_UP_TO:
             (retention_ms,) = reader.fixed(_INT64)
             _ = retention_ms * _MILLISECOND  # as far as that goes, and no longer
-        topics = yield from reader.topics(layout)
+        topics = await reader.topics(layout)
     except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
         raise MalformedMessage(f"offset_commit request v{version}: {error}") from None
     if retention_ms == _NO_RETENTION_MS:
@@ -156,9 +156,9 @@ def read_commit_request(version: int, frame: memoryview, position: int) -> Work[
     return CommitRequest(group_id, member_id, instance_id, generation_id, retention_ms, topics)
 
 
-def read_txn_commit_request(
+async def read_txn_commit_request(
     version: int, frame: memoryview, position: int
-) -> Work[TxnCommitRequest]:
+) -> TxnCommitRequest:
     """The TxnOffsetCommit whose body starts at `position`; without a generation if it names none.
 
     Raises:
@@ -174,7 +174,7 @@ def read_txn_commit_request(
             (generation_id,) = reader.fixed(_INT32)
             member_id = reader.short_string()
             instance_id = reader.nullable_short_string()
-        topics = yield from reader.topics(layout)
+        topics = await reader.topics(layout)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedMessage(f"txn_offset_commit request v{version}: {error}") from None
     commit = CommitRequest(group_id, member_id, instance_id, generation_id, None, topics)
@@ -207,14 +207,14 @@ class _Reader(FieldReader):
             _check_length(text)
         return text
 
-    def topics(self, layout: _Layout) -> Work[list[TopicOffsets]]:
+    async def topics(self, layout: _Layout) -> list[TopicOffsets]:
         """All topics, in pieces."""
         topics: list[TopicOffsets] = []
         count = self.array_length()
         elements_left = ELEMENTS_MAX - count
         for number in range(count):
             if number:
-                yield
+                await give_way()
             topic, topic_id = "", None
             if layout.has_topic_ids:
                 raw = bytes(self.raw(len(_NULL_UUID)))
@@ -228,7 +228,7 @@ class _Reader(FieldReader):
             begins = True
             while begins or partition_count:
                 if not begins:
-                    yield
+                    await give_way()
                 some = min(PIECE_MAX, partition_count)
                 columns = self._plain_columns(layout, some) or self._columns(layout, some)
                 topics.append(topic_offsets_of((topic, topic_id, *columns, begins)))

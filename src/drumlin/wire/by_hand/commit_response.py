@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import EncodedBody
 from drumlin.wire.uvarint import ONE_BYTE, uvarint
@@ -38,23 +38,23 @@ class TopicResult(NamedTuple):
     codes: Sequence[ErrorCode] | None
 
 
-def commit_response(version: int, results: Sequence[TopicResult]) -> Work[EncodedBody]:
+async def commit_response(version: int, results: Sequence[TopicResult]) -> EncodedBody:
     start = _NO_THROTTLE if version >= 3 else b""
-    return _encoded(start, results, is_flexible=version >= 8)
+    return await _encoded(start, results, is_flexible=version >= 8)
 
 
-def txn_commit_response(version: int, results: Sequence[TopicResult]) -> Work[EncodedBody]:
-    return _encoded(_NO_THROTTLE, results, is_flexible=version >= 3)
+async def txn_commit_response(version: int, results: Sequence[TopicResult]) -> EncodedBody:
+    return await _encoded(_NO_THROTTLE, results, is_flexible=version >= 3)
 
 
-def _encoded(
+async def _encoded(
     beginning: bytes, results: Sequence[TopicResult], *, is_flexible: bool
-) -> Work[EncodedBody]:
+) -> EncodedBody:
     end = _NO_TAGS if is_flexible else b""
     parts = [beginning, _count(len(results), is_flexible)]
     for number, (topic, partitions, codes) in enumerate(results):
         if number:
-            yield
+            await give_way()
         if isinstance(topic, str):
             name = topic.encode()
             length = _count(len(name), True) if is_flexible else _INT16.pack(len(name))
@@ -64,7 +64,7 @@ def _encoded(
         parts += (named, _count(len(partitions), is_flexible))
         for start in range(0, len(partitions), _AT_ONCE):
             if start:
-                yield
+                await give_way()
             some = slice(start, start + _AT_ONCE)
             parts.append(_rows(partitions[some], codes and codes[some], is_flexible))
         parts.append(end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ from drumlin.coordination.share.delivery.fetched_batches import (
 from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.coordination.share.delivery.share_partition import SharePartition
 from drumlin.coordination.share.state.state import StateBatch, StoredRecordState
-from drumlin.turns import Work
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from rig.stepped import Stepped
 
 _GAP, _ACCEPT, _RELEASE, _REJECT, _RENEW = range(5)
 _PLENTY = Limits(500, 500)
@@ -232,11 +233,11 @@ def test_what_the_log_has_deleted_is_nobodys() -> None:
     assert (share.start_offset, share.end_offset, share.next_fetch_offset) == (40, 40, 40)
 
 
-def _steps_of(work: Work[Any]) -> tuple[int, Any]:
-    steps = 0
+def _steps_of(work: Coroutine[Any, Any, Any] | Stepped[Any]) -> tuple[int, Any]:
+    steps, stepped = 0, work if isinstance(work, Stepped) else Stepped(work)
     while True:
         try:
-            next(work)
+            next(stepped)
             steps += 1
         except StopIteration as done:
             return steps, done.value
@@ -262,7 +263,7 @@ def test_who_breaks_off_has_said_nothing_and_its_locks_time_out(how: str) -> Non
     share, log = partition(Settings(lock_duration_s=30)), batches(*[1] * 10)
     acquire(share, log, limits=Limits(10, 1))
     now = 0.0
-    work = share.acknowledging("a", _single(0, 9, _ACCEPT), lambda: now)
+    work = Stepped(share.acknowledging("a", _single(0, 9, _ACCEPT), lambda: now))
     for _ in range(5):
         next(work)
     now = 31.0
@@ -280,7 +281,7 @@ def test_who_breaks_off_has_said_nothing_and_its_locks_time_out(how: str) -> Non
 def test_what_is_said_twice_at_the_same_time_is_taken_once() -> None:
     share, log = partition(), batches(*[1] * 4)
     acquire(share, log, limits=Limits(4, 1))
-    first = share.acknowledging("a", _single(0, 3, _ACCEPT), lambda: 0.0)
+    first = Stepped(share.acknowledging("a", _single(0, 3, _ACCEPT), lambda: 0.0))
     next(first)
     with pytest.raises(KafkaError):
         share.acknowledge("a", _single(0, 0, _RELEASE), 0.0)
@@ -298,7 +299,7 @@ def test_locks_that_are_renewed_while_others_have_their_turn() -> None:
     acquire(share, log, limits=Limits(2, 1), now=0.0)
     acquire(share, log, limits=Limits(2, 1), now=10.0)
     now = 20.0
-    work = share.acknowledging("a", _single(0, 3, _RENEW), lambda: now)
+    work = Stepped(share.acknowledging("a", _single(0, 3, _RENEW), lambda: now))
     for _ in range(4):
         next(work)
     now = 35.0
@@ -350,11 +351,11 @@ def test_what_a_member_has_is_taken_back_and_rolled_back_in_turns() -> None:
     assert steps >= count / 200 - 1
     steps, _ = _steps_of(share.rolling_back(change, 0.0))
     assert steps >= count / 200 - 1
-    half = share.releasing("a")
+    half = Stepped(share.releasing("a"))
     next(half)
     share.move_start(count // 2 + 50)
     _, change = _steps_of(half)
-    rolling = share.rolling_back(change, 0.0)
+    rolling = Stepped(share.rolling_back(change, 0.0))
     next(rolling)
     rolling.close()
     assert not change

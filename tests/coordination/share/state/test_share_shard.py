@@ -19,6 +19,7 @@ from drumlin.coordination.share.state.records import ShareRecord, Snapshot, Upda
 from drumlin.coordination.share.state.shard import ShareShard
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState, StateBatch
 from drumlin.records.batch.batch import assign_offsets, parse_header
+from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 KEYS = [SharePartitionKey("g", UUID(int=1), partition) for partition in range(3)]
@@ -47,8 +48,7 @@ class Log:
 
     def load(self) -> ShareShard:
         shard = ShareShard(0)
-        for _ in shard.take_over(load(self._batches)):
-            pass
+        to_end(shard.take_over(load(self._batches)))
         return shard
 
 

@@ -18,6 +18,8 @@ from drumlin.wire.by_hand.fetch_response import (
 )
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from drumlin.wire.schema.declaration import Message
 
 _CONSUMER: Final = -1
 
@@ -47,26 +49,24 @@ async def fetch_partitions(
         PeerError: no answer.
     """
 
-    def build(shape: Shape) -> object:
+    def build(_: Shape) -> Message:
         by_topic: dict[str, list[Any]] = defaultdict(list)
         for (topic, partition), offset, leader_epoch in wanted:
-            each = shape(
-                "FetchPartition",
+            each = FetchPartition(
                 partition=partition,
                 current_leader_epoch=leader_epoch,
                 fetch_offset=offset,
                 partition_max_bytes=limits.partition_max_bytes,
             )
             by_topic[topic].append(each)
-        return shape(
-            "FetchRequest",
+        return FetchRequest(
             replica_id=_CONSUMER,
             max_wait=timedelta(milliseconds=limits.max_wait_ms),
             min_bytes=1,
             max_bytes=limits.max_bytes,
             isolation_level=ISOLATION_LEVELS[limits.isolation],
             topics=tuple(
-                shape("FetchTopic", topic=topic, partitions=tuple(partitions))
+                FetchTopic(topic=topic, partitions=tuple(partitions))
                 for topic, partitions in by_topic.items()
             ),
             forgotten_topics_data=(),

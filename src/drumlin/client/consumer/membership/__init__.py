@@ -1,1 +1,1 @@
-"""A member of a group, in either protocol: what decides is pure, and beside it what sends."""
+"""A member of a group, in either protocol: pure state machines decide, and a driver sends."""

@@ -26,6 +26,11 @@ from drumlin.client.consumer.membership.classic_membership import (
 from drumlin.client.consumer.membership.membership import Leave
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.heartbeat import HeartbeatRequest
+from drumlin.wire.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from drumlin.wire.protocol.leave_group import LeaveGroupRequest, MemberIdentity
+from drumlin.wire.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from drumlin.wire.schema.declaration import Message
 
 _PROTOCOL_TYPE: Final = "consumer"
 _JOIN_EXTRA_MS: Final = 5_000  # what a broker may take longer than the rebalance timeout
@@ -69,13 +74,12 @@ class ClassicProtocol:
     async def _join(self, step: Join) -> None:
         rebalance_ms = self._options.max_poll_interval_s * 1000
 
-        def build(shape: Shape) -> object:
+        def build(_: Shape) -> Message:
             protocols = [
-                shape("JoinGroupRequestProtocol", name=name, metadata=encode_subscription(each))
+                JoinGroupRequestProtocol(name=name, metadata=encode_subscription(each))
                 for name, each in step.protocols
             ]
-            return shape(
-                "JoinGroupRequest",
+            return JoinGroupRequest(
                 group_id=self._options.group_id,
                 session_timeout=timedelta(milliseconds=self._session_timeout_ms),
                 rebalance_timeout=timedelta(milliseconds=rebalance_ms),
@@ -98,23 +102,22 @@ class ClassicProtocol:
             response.leader,
             response.protocol_name or "",
             tuple(
-                (each.member_id, getattr(each, "group_instance_id", None), bytes(each.metadata))
+                (each.member_id, each.group_instance_id, bytes(each.metadata))
                 for each in response.members
             ),
-            getattr(response, "skip_assignment", False),
+            response.skip_assignment,
         )
         self.membership.joined(answer, _now())
 
     async def _sync(self, step: Sync) -> None:
         assignments = {} if step.members is None else await self._assign(step)
 
-        def build(shape: Shape) -> object:
+        def build(_: Shape) -> Message:
             assigned = [
-                shape("SyncGroupRequestAssignment", member_id=each, assignment=data)
+                SyncGroupRequestAssignment(member_id=each, assignment=data)
                 for each, data in assignments.items()
             ]
-            return shape(
-                "SyncGroupRequest",
+            return SyncGroupRequest(
                 group_id=self._options.group_id,
                 generation_id=step.generation_id,
                 member_id=step.member_id,
@@ -155,9 +158,8 @@ class ClassicProtocol:
         return {each: encode_assignment(partitions) for each, partitions in assigned.items()}
 
     async def _beat(self, step: Beat) -> None:
-        def build(shape: Shape) -> object:
-            return shape(
-                "HeartbeatRequest",
+        def build(_: Shape) -> Message:
+            return HeartbeatRequest(
                 group_id=self._options.group_id,
                 generation_id=step.generation_id,
                 member_id=step.member_id,
@@ -173,20 +175,18 @@ class ClassicProtocol:
         if self._options.group_instance_id is not None and not step.is_final:
             return
 
-        def build(shape: Shape) -> object:
+        def build(shape: Shape) -> Message:
             members: tuple[Any, ...] = ()
             if shape.has("MemberIdentity"):
                 instance_id = self._options.group_instance_id
                 members = (
-                    shape(
-                        "MemberIdentity",
+                    MemberIdentity(
                         member_id=step.member_id,
                         group_instance_id=instance_id,
                         reason=step.reason,
                     ),
                 )
-            return shape(
-                "LeaveGroupRequest",
+            return LeaveGroupRequest(
                 group_id=self._options.group_id,
                 member_id=step.member_id,
                 members=members,

@@ -21,6 +21,11 @@ from drumlin.client.consumer.membership.membership import Leave, Partitions
 from drumlin.client.consumer.options import Subscription
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from drumlin.wire.schema.declaration import Message
 
 IdPartition = tuple[UUID, int]
 #: Given ids of topics, the names of those that exist.
@@ -60,14 +65,13 @@ class ConsumerProtocol:
             PeerError: not answered.
         """
 
-        def build(shape: Shape) -> object:
-            return shape(
-                "ConsumerGroupHeartbeatRequest",
+        def build(shape: Shape) -> Message:
+            return ConsumerGroupHeartbeatRequest(
                 group_id=self._options.group_id,
                 member_id=step.member_id,
                 member_epoch=step.member_epoch,
                 instance_id=self._options.group_instance_id,
-                topic_partitions=None if step.owned is None else self._by_id(shape, step.owned),
+                topic_partitions=None if step.owned is None else self._by_id(step.owned),
                 **(self._whole(shape) if step.is_full else _NOTHING_NEW),
             )
 
@@ -101,12 +105,12 @@ class ConsumerProtocol:
             "server_assignor": self._server_assignor,
         }
 
-    def _by_id(self, shape: Shape, owned: Partitions) -> tuple[Any, ...]:
+    def _by_id(self, owned: Partitions) -> tuple[Any, ...]:
         by_topic: dict[UUID, list[int]] = defaultdict(list)
         for topic, partition in sorted(owned):
             by_topic[self._ids[topic]].append(partition)
         return tuple(
-            shape("TopicPartitions", topic_id=topic_id, partitions=tuple(partitions))
+            TopicPartitions(topic_id=topic_id, partitions=tuple(partitions))
             for topic_id, partitions in by_topic.items()
         )
 
@@ -126,9 +130,8 @@ class ConsumerProtocol:
         instance_id = self._options.group_instance_id
         is_final = step.is_final or instance_id is None
 
-        def build(shape: Shape) -> object:
-            return shape(
-                "ConsumerGroupHeartbeatRequest",
+        def build(_: Shape) -> Message:
+            return ConsumerGroupHeartbeatRequest(
                 group_id=self._options.group_id,
                 member_id=step.member_id,
                 member_epoch=LEAVE_EPOCH if is_final else STATIC_LEAVE_EPOCH,

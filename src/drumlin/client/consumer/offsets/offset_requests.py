@@ -18,6 +18,8 @@ from drumlin.client.consumer.options import GroupProtocol
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.heartbeat import HeartbeatRequest
+from drumlin.wire.schema.declaration import Message
 
 
 async def commit_offsets(
@@ -74,9 +76,8 @@ async def confirm_membership(
         fetched_offsets(response, who.group_id, link.check)
         return
 
-    def build(shape: Shape) -> object:
-        return shape(
-            "HeartbeatRequest",
+    def build(_: Shape) -> Message:
+        return HeartbeatRequest(
             group_id=who.group_id,
             generation_id=who.generation_id,
             member_id=who.member_id,

@@ -1,6 +1,6 @@
 """The interface of a store of a group's offsets, and the brokers as such a store.
 
-A store's calls are single attempts; who calls decides what is tried again.
+A store's calls are single attempts; its callers decide what is tried again.
 """
 
 from __future__ import annotations

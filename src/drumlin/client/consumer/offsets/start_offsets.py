@@ -36,6 +36,12 @@ from drumlin.peer.peer_error import PeerError
 from drumlin.peer.retry import backoff_s, is_retriable
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from drumlin.wire.schema.declaration import Message
 
 _log = logging.getLogger(__name__)
 
@@ -228,21 +234,19 @@ class Starter:
             self._connections.view.leader_of(topic, partition)  # raises where it is gone
             epochs[topic, partition] = topics[topic].partitions[partition].leader_epoch
 
-        def build(shape: Shape) -> object:
+        def build(_: Shape) -> Message:
             by_topic: dict[str, list[Any]] = defaultdict(list)
             for state in states:
-                each = shape(
-                    "OffsetForLeaderPartition",
+                each = OffsetForLeaderPartition(
                     partition=state.place[1],
                     current_leader_epoch=epochs[state.place],
                     leader_epoch=state.position_epoch,
                 )
                 by_topic[state.place[0]].append(each)
-            return shape(
-                "OffsetForLeaderEpochRequest",
+            return OffsetForLeaderEpochRequest(
                 replica_id=_NOT_A_REPLICA,
                 topics=tuple(
-                    shape("OffsetForLeaderTopic", topic=topic, partitions=tuple(partitions))
+                    OffsetForLeaderTopic(topic=topic, partitions=tuple(partitions))
                     for topic, partitions in by_topic.items()
                 ),
             )
@@ -258,7 +262,7 @@ class Starter:
                 if each.error_code is not ErrorCode.none:
                     where = f"offset_for_leader_epoch of topic {topic.topic!r}"
                     raise KafkaError(each.error_code, where)
-                ends[place] = (each.end_offset, getattr(each, "leader_epoch", -1), epochs[place])
+                ends[place] = (each.end_offset, each.leader_epoch, epochs[place])
         return ends
 
 

@@ -42,7 +42,7 @@ class AvroDecoder:
 
     @property
     def type(self) -> pa.DataType:
-        """What the values become."""
+        """The Arrow type of the values."""
         return self._root.type
 
     @property
@@ -109,7 +109,7 @@ class AvroDecoder:
 
 
 def _node_type(part: Part) -> pa.DataType:
-    """What the kernel fills: numbers of symbols, and the bytes of UUIDs."""
+    """The type that the kernel fills: numbers of symbols, and the bytes of UUIDs."""
     kind = kind_of(part.form)
     if kind == "enum":
         return pa.int32()

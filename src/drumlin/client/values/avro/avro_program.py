@@ -65,7 +65,7 @@ def program_of(writer: AvroSchema, reader: AvroSchema, part: Part) -> Program:
 
 
 class _Mark(NamedTuple):
-    """How far a program was, before a branch that may turn out to be unreadable."""
+    """The length of a program before a branch that may turn out to be unreadable."""
 
     steps: int
     tables: int
@@ -274,7 +274,7 @@ class _Making:
         self._step(at.OP_RESUME)
 
     def _within(self, body: Callable[[], None]) -> None:
-        """What is in a union, an array or a map, each of which takes a byte by itself."""
+        """Compile what is in a union, an array or a map, each of which takes a byte by itself."""
         bounded, self._bounded = self._bounded, len(self._open_names)
         body()
         self._bounded = bounded

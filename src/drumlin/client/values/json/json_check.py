@@ -1,4 +1,4 @@
-"""The fault of a JSON value that a parser has refused, in words, and the part of it that has it.
+"""The fault in a JSON value that a parser has refused, told in words, and where it is.
 
 It does not decide: the parser of whole blocks takes what this refuses (numbers of any length,
 any depth in fields that are not wanted), and refuses what this takes (how texts become times).

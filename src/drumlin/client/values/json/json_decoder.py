@@ -52,7 +52,7 @@ class JsonDecoder:
 
     @property
     def type(self) -> pa.DataType:
-        """What the values become."""
+        """The Arrow type of the values."""
         return self._wanted
 
     @property
@@ -134,7 +134,7 @@ class JsonDecoder:
         self._decode_lines([lines[place] for place in sound], rows[sound], parts, reasons)
 
     def _fault_of(self, value: bytes) -> str | None:
-        """What the parser may have against a value, in better words than its own."""
+        """The fault that the parser finds in a value, in better words than its own."""
         try:
             check_json(value, self._read)
         except (ValueError, RecursionError) as error:
@@ -148,7 +148,7 @@ class JsonDecoder:
         parts: list[tuple[np.ndarray, pa.Array]],
         reasons: dict[int, str],
     ) -> None:
-        """What is refused now is at fault in a way that only the parser knows: halve the lines."""
+        """Decode lines; while the parser refuses them, halve them until one alone is at fault."""
         if not lines:
             return
         try:
@@ -166,7 +166,7 @@ class JsonDecoder:
             self._decode_lines(lines[half:], rows[half:], parts, reasons)
 
     def _only_wanted(self, line: bytes) -> pa.Array | None:
-        """What is wanted of a value that the parser refuses; None if it refuses that, too."""
+        """The wanted fields of a value that the parser refuses; None if it refuses these, too."""
         try:
             return self._parse([only_wanted(line, self._read)])
         except (ValueError, ArithmeticError, RecursionError):
@@ -212,7 +212,7 @@ def _parsed(lines: bytes, count: int, wanted: pa.DataType) -> pa.Array:
 
 
 def _are_lines(values: Payloads) -> np.ndarray:
-    """Which values may stand on a line: from a brace to a brace, without a line break.
+    """A mask of the values that may stand on a line: from a brace to a brace, without a line break.
 
     After a closing brace nothing but a comma, another closing one or a new object can follow, and
     no string can hold a line break: so if there are as many objects as lines, each has its own.

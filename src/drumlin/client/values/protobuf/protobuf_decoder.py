@@ -35,7 +35,7 @@ class ProtobufDecoder:
 
     @property
     def type(self) -> pa.DataType:
-        """What the values become."""
+        """The Arrow type of the values."""
         return self._plan.root.type
 
     @property
@@ -99,7 +99,7 @@ class ProtobufDecoder:
 
 
 def _paths(values: Payloads) -> Iterator[tuple[int, tuple[int, ...] | None, int]]:
-    """Of each value its place, the path of its message (None: it has none), and that one's size."""
+    """The place of each value, the path of its message (None: it has none), and its size."""
     limit = 400  # of a path; what follows is not copied
     for place, (start, end) in enumerate(
         zip(values.starts.tolist(), values.ends.tolist(), strict=True)

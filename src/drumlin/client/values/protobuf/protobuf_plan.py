@@ -3,9 +3,8 @@
 Fields are known by their numbers, so the reader's schema suffices. Numbers without a sign become
 the next larger type, enums the names of their values, timestamps times. A field that can tell
 whether it is there (a message, `optional`, in a `oneof`) is null where it is not; others are zero
-or empty there. A default that the schema declares is what a field is that is not there, unless it
-is one of a `oneof`: null tells there which one is. Where a message contains itself, the one within
-stays as its bytes.
+or empty there, or have the default that the schema declares; but in a `oneof` null tells which one
+is there. Where a message contains itself, the inner one stays as its bytes.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class _Definitions:
 
 
 def plan_of(files: FileDescriptorSet, message: str | None) -> tuple[Plan, str]:
-    """How values of a message are decoded, and the message's full name.
+    """The plan by which values of a message are decoded, and the message's full name.
 
     Args:
         message: its full name; by default the first one of the last file.
@@ -236,7 +235,7 @@ class _Making:
         return Part("list", type_, node, (item,))
 
     def _default(self, descriptor: Any) -> object:
-        """What the schema says that a field is where it is not there; None: nothing."""
+        """The value that the schema gives to a field that is not there; None: it gives none."""
         if not descriptor.HasField("default_value") or descriptor.HasField("oneof_index"):
             return None
         if descriptor.type == _ENUM:
@@ -250,7 +249,7 @@ class _Making:
         return bool(self._definitions.messages[descriptor.type_name][0].options.map_entry)
 
     def _value(self, descriptor: Any, path: str) -> tuple[Part, int, int, int]:
-        """What one value becomes; the kernel's type, the wire's, and the number of a message."""
+        """The Arrow type of one value, the kernel's, the wire's, and the number of a message."""
         if descriptor.type_name == _TIMESTAMP:
             type_ = pa.timestamp("us", tz="UTC")
             return Part("plain", type_, self._node(type_)), at.TYPE_TIMESTAMP, at.WIRE_SIZED, 0

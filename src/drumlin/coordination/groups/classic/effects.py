@@ -7,7 +7,7 @@ session restarts with the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from drumlin.coordination.groups.classic.generation import Generation
@@ -25,7 +25,6 @@ from drumlin.coordination.groups.every_kind.messages import (
     SyncAnswer,
 )
 from drumlin.coordination.groups.every_kind.states import GroupState
-from drumlin.turns import Work
 from drumlin.wire.error_codes import ErrorCode
 
 
@@ -147,7 +146,9 @@ class Effects:
         else:
             yield Answer(waiter, answer._replace(members=members))
 
-    def _joined_members(self, generation_id: int) -> Work[tuple[JoinedMember, ...] | None]:
+    def _joined_members(
+        self, generation_id: int
+    ) -> Generator[None, None, tuple[JoinedMember, ...] | None]:
         generation = self._generation
         name, joined = generation.protocol_name, list[JoinedMember]()
         for some in in_steps(self._membership.members.values()):

@@ -7,6 +7,7 @@ deadline.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
 from drumlin.clock import Clock
@@ -22,7 +23,7 @@ from drumlin.coordination.groups.every_kind.states import (
     GroupState,
     IllegalTransition,
 )
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
@@ -35,8 +36,6 @@ class Generation:
         self.id = 0
         self.state = GroupState.EMPTY
         self.state_timestamp_ms: int | None = clock.wall_ms()
-        self.transitions = 0
-        """How often the state has changed."""
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.subscribed_topics: AbstractSet[str] | None = None
@@ -57,7 +56,7 @@ class Generation:
 
     # -- what becomes of it ------------------------------------------------------------------
 
-    def restore(self, metadata: GroupMetadata) -> Work[None]:
+    async def restore(self, metadata: GroupMetadata) -> None:
         """Become what the record says, of members that are there already."""
         self.id = metadata.generation_id
         self.protocol_type = metadata.protocol_type
@@ -66,7 +65,8 @@ class Generation:
         if metadata.members:
             self.protocol_name = metadata.protocol_name or ""
             self.state = GroupState.STABLE
-            yield from self.read_subscriptions(self.id)
+            for _ in self.read_subscriptions(self.id):
+                await give_way()
         else:
             self.state = GroupState.EMPTY
             self._read_nothing()
@@ -75,7 +75,6 @@ class Generation:
         if state not in LEGAL_TRANSITIONS[self.state]:
             raise IllegalTransition(f"{self._group_id}: {self.state.value} to {state.value}")
         self.state = state
-        self.transitions += 1
         self.state_timestamp_ms = self._clock.wall_ms()
 
     def begin_next(self) -> None:
@@ -132,7 +131,7 @@ class Generation:
     def _are_consumers(self) -> bool:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
-    def read_subscriptions(self, generation_id: int) -> Work[None]:
+    def read_subscriptions(self, generation_id: int) -> Iterator[None]:
         """Find out the topics that a generation reads, unless it is over before."""
         topics, read = set[str](), set[bytes]()
         if not self._are_consumers:

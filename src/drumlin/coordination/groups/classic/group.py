@@ -19,7 +19,8 @@ that do not know it: `membership.py` (its members), `generation.py` (what they h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -28,7 +29,7 @@ from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.classic.admission import Admission
 from drumlin.coordination.groups.classic.effects import Effects
 from drumlin.coordination.groups.classic.generation import Generation
-from drumlin.coordination.groups.classic.membership import Member, Membership, in_steps
+from drumlin.coordination.groups.classic.membership import Member, Membership
 from drumlin.coordination.groups.classic.rebalance import Rebalance
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.classic.static_members import StaticMembers
@@ -61,7 +62,7 @@ from drumlin.coordination.groups.every_kind.states import (
     GroupRules,
     GroupState,
 )
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
@@ -84,6 +85,8 @@ class Group:
         """How many records are being made in turns."""
         self.replacements: list[Store] = []
         """Static members that are back, for the next record, of which nothing is made yet."""
+        self.stays_classic_from: float = math.inf
+        """Of so many members, what would make a consumer group is more than a batch."""
         self._rules = rules
         self._new_id = new_id
         self._timers = Timers(group_id, clock, deadlines)
@@ -98,12 +101,12 @@ class Group:
 
     # -- life ------------------------------------------------------------------------------
 
-    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
+    async def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
         """Restore the group from its only record, which holds all of it."""
         for _, metadata in records:
-            yield from self.restore_metadata(metadata)
+            await self.restore_metadata(metadata)
 
-    def restore_metadata(self, metadata: GroupMetadata) -> Work[None]:
+    async def restore_metadata(self, metadata: GroupMetadata) -> None:
         """Restore an empty or a stable group from its record; yields after each member.
 
         The sessions of its members restart.
@@ -111,10 +114,10 @@ class Group:
         for member in members_of(metadata):
             self.membership.add(member)
             self._timers.extend_session(member)
-            yield
+            await give_way()
         if metadata.leader_id in self.membership.members:
             self.membership.leader_id = metadata.leader_id
-        yield from self._generation.restore(metadata)
+        await self._generation.restore(metadata)
         if len(self.membership.members) > self._rules.group_max_size:
             self._rebalance.prepare("it was loaded with more members than are allowed now")
 
@@ -127,21 +130,6 @@ class Group:
         if reason is not None:
             self._rebalance.prepare(reason)
         return self._effects.take()
-
-    def take_place(self, deadlines: DeadlineQueue[Deadline], reason: str) -> list[Effect]:
-        """Take the place of the consumer group that it was made beside, and rebalance."""
-        self._timers.use(deadlines)
-        self._rebalance.prepare(reason)
-        return self._effects.take()
-
-    def extend_sessions(self) -> Work[None]:
-        """Restart the sessions of all current members."""
-        for some in in_steps(self.membership.members.values()):
-            for each in some:
-                is_here = self.membership.members.get(each.member_id) is each
-                if is_here and self.state is not GroupState.DEAD:
-                    self._timers.extend_session(each)
-            yield
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         """Do nothing: the record's content is known here already, and `stored` confirms it."""
@@ -157,8 +145,8 @@ class Group:
         self._die(error)
         return self._effects.take()
 
-    def dissolve(self) -> Work[list[Any]]:
-        yield  # deadlines are left to come: see `_die`
+    async def dissolve(self) -> list[Any]:
+        await give_way()  # deadlines are left to come: see `_die`
         return self.membership.take_all()  # the waiting members are answered later
 
     def _die(self, error: ErrorCode) -> None:
@@ -360,7 +348,7 @@ class Group:
         """Whether the record is still to be written; if not, no request waits for it any more."""
         return self._stored_group.awaits(purpose)
 
-    def to_store(self, purpose: Purpose) -> Work[GroupMetadata | None]:
+    def to_store(self, purpose: Purpose) -> Coroutine[Any, Any, GroupMetadata | None]:
         """The group's record; None if the group does not await it any more."""
         return self._stored_group.metadata(purpose)
 
@@ -412,11 +400,6 @@ class Group:
     @property
     def protocol_name(self) -> str | None:
         return self._generation.protocol_name
-
-    @property
-    def revision(self) -> int:
-        """A number that changes with the state, the generation, its members and its record."""
-        return self._generation.transitions + self.membership.changes + self.records_in_log
 
     @property
     def is_deletable(self) -> bool:

@@ -66,8 +66,6 @@ class Membership:
         """Members of the current generation that have not asked for their assignment."""
         self.awaiting_join = 0
         """How many members have a join that waits: counted, as groups can be large."""
-        self.changes = 0
-        """How often members have come, gone, or said something else of themselves."""
         self._static_ids: dict[str, str] = {}
         self._preferences = Preferences()
 
@@ -98,7 +96,6 @@ class Membership:
 
     def rename(self, old_id: str, new_id: str) -> Member:
         """Give a static member another id; all else about it stays."""
-        self.changes += 1
         renamed = self.members.pop(old_id)
         assert renamed.group_instance_id is not None
         renamed.member_id = new_id
@@ -210,7 +207,6 @@ class Membership:
         return self._preferences.elect(len(self.members))
 
     def _count(self, protocols: Protocols, difference: int) -> None:
-        self.changes += 1
         self._preferences.count(protocols, difference)
 
     @property

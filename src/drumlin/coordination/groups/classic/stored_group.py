@@ -17,7 +17,7 @@ from drumlin.coordination.groups.every_kind.messages import (
     StaticMemberReplaced,
 )
 from drumlin.coordination.groups.every_kind.states import GroupState
-from drumlin.turns import Work
+from drumlin.turns import give_way
 
 
 class StoredGroup:
@@ -43,7 +43,7 @@ class StoredGroup:
             return is_waiting and state is GroupState.STABLE
         return isinstance(purpose, Created) or state is GroupState.EMPTY
 
-    def metadata(self, purpose: Purpose) -> Work[GroupMetadata | None]:
+    async def metadata(self, purpose: Purpose) -> GroupMetadata | None:
         """The group's record; None if the group does not await it any more."""
         generation = self._generation
         if isinstance(purpose, Created):
@@ -54,13 +54,13 @@ class StoredGroup:
             for member_id, assignment in purpose.asked:
                 if member_id in self._membership.members:
                     assigned[member_id] = assignment
-                yield
+                await give_way()
         stored = list[MemberMetadata]()
         for some in in_steps(self._membership.members.values()):
             if not self.awaits(purpose):
                 return None
             stored += [self._member(each, assigned) for each in some]
-            yield
+            await give_way()
         if not self.awaits(purpose):
             return None
         return GroupMetadata(

@@ -7,9 +7,8 @@ later versions only add fields after them.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Final
-
-from drumlin.turns import Work
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
@@ -20,7 +19,7 @@ _INT32: Final = struct.Struct(">i")
 _READ_AT_ONCE: Final = 64
 
 
-def add_topics(metadata: bytes, topics: set[str]) -> Work[None]:
+def add_topics(metadata: bytes, topics: set[str]) -> Iterator[None]:
     """Add the topics to those that are known. It yields where there are very many.
 
     Raises:

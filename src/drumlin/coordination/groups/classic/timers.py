@@ -22,10 +22,6 @@ class Timers:
         self._clock = clock
         self._deadlines = deadlines
 
-    def use(self, deadlines: DeadlineQueue[Deadline]) -> None:
-        """Use another queue from now on; deadlines in the former one are left there."""
-        self._deadlines = deadlines
-
     def extend_session(self, member: Member) -> None:
         self.schedule(DeadlineKind.SESSION, member.session_timeout_ms, member.member_id)
 

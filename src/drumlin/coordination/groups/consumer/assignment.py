@@ -17,12 +17,15 @@ from drumlin.coordination.groups.consumer.assignors import ASSIGNORS, Assignee
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member, Partitions, Subscription
 from drumlin.coordination.groups.consumer.records import Target, TargetEpochKey, TargetKey
-from drumlin.coordination.groups.every_kind.group_context import Topic
+from drumlin.coordination.groups.every_kind.group_context import Topic, those_there
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
-from drumlin.turns import Work
+from drumlin.turns import give_way
 
 _log = logging.getLogger(__name__)
+
+#: What a member takes is as much as this many partitions do.
+_MEMBER_SIZE: Final = 10
 
 _NOTHING: Final[Partitions] = {}
 
@@ -47,20 +50,27 @@ class Assigning:
 
     def __init__(self, group: ConsumerGroup, epoch: int, former_id: str, joining: Member) -> None:
         """`former_id`: the id under which the group knows `joining`; usually its own."""
-        self._group = group
+        self._group, self._topics = group, _Topics(group)
         self._epoch = TargetEpoch(epoch, group.context.clock.wall_ms())
         self._known = dict(group.targets)
         self._members = dict(group.members)
         self._members.pop(former_id, None)
-        self._members[joining.member_id] = joining
+        self._members[joining.member_id] = self._joining = joining
         self._current = self._known
         if former_id != joining.member_id:
             self._current = {**self._known, joining.member_id: self._known.get(former_id, {})}
 
-    def work(self) -> Work[NextTarget]:
-        """Must begin in the turn in which this object was made."""
-        group, members = self._group, self._members
-        topics = _Topics(group)
+    @property
+    def size(self) -> int:
+        """How much there is to do, in partitions."""
+        group, joining = self._group, self._joining.subscription
+        names = set(group.subscribers) | joining.topics
+        names.update(*(each.topics for each in group.regexes.values()))
+        found = those_there(group.context.topics, names)
+        return _MEMBER_SIZE * len(self._members) + sum(each.partition_count for each in found)
+
+    async def work(self) -> NextTarget:
+        group, members, topics = self._group, self._members, self._topics
         votes: Counter[str] = Counter()
         instance_ids: dict[str, str] = {}
         assignees = []
@@ -72,9 +82,9 @@ class Assigning:
                 votes[said.assignor] += 1
             if said.group_instance_id is not None:
                 instance_ids[member_id] = said.group_instance_id
-            yield
+            await give_way()
         name = preferred_assignor(group, votes)
-        partitions = yield from ASSIGNORS[name](assignees, topics.counts)
+        partitions = await ASSIGNORS[name](assignees, topics.counts)
         # The assignment of a single member tells nothing that its own requests do not.
         _log.log(
             logging.INFO if len(members) > 1 else logging.DEBUG,
@@ -89,7 +99,7 @@ class Assigning:
             known = self._known.get(member_id)
             if known is None or known != assigned:
                 records.append((TargetKey(group.group_id, member_id), Target(assigned)))
-            yield
+            await give_way()
         return NextTarget(self._epoch, partitions, instance_ids, records)
 
 

@@ -15,9 +15,8 @@ from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_T
 from drumlin.coordination.groups.consumer.conversion import (
     by_id,
     by_name,
-    downgrade_later,
     may_become_classic,
-    must_downgrade_later,
+    stays_consumer,
 )
 from drumlin.coordination.groups.consumer.conversion import to_classic as convert
 from drumlin.coordination.groups.consumer.departure import fence
@@ -34,7 +33,7 @@ from drumlin.coordination.groups.consumer.member_change import (
     check_room,
     check_static,
 )
-from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.coordination.groups.every_kind.any_group import Decision
 from drumlin.coordination.groups.every_kind.messages import (
     NO_MEMBER_ID,
     JoinAnswer,
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
 # -- JoinGroup ---------------------------------------------------------------------------------
 
 
-def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
+def join(group: ConsumerGroup, request: JoinRequest) -> Decision:
     """The answer is a `JoinAnswer`.
 
     Raises:
@@ -68,7 +67,7 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
     check_room(group, member_id, request.group_instance_id)
     _check_protocols(group, request)
     if is_unknown and request.group_instance_id is None and request.requires_known_member_id:
-        return Outcome([], JoinAnswer(ErrorCode.member_id_required, member_id))
+        return Decision([], JoinAnswer(ErrorCode.member_id_required, member_id))
     said = _subscription(request)
     change = MemberChange(group)
     former, member = _find(change, request, member_id)
@@ -79,31 +78,32 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
     has_changed = has_new_topics or regex is not RegexChange.NONE
     change.look_at_metadata(former, subscription, has_changed=has_changed)
     owned = by_id(said.owned, group.context.topics)
-    is_later = False
     if replaced is not None and _becomes_classic(group, replaced):
-        is_later = must_downgrade_later(group)
-        if not is_later:
-            downgraded = _downgrade(change, replaced, Member(member_id, subscription))
-            if downgraded is not None:
-                return downgraded
+        downgraded = _downgrade(change, replaced, Member(member_id, subscription))
+        if downgraded is not None:
+            return downgraded._replace(otherwise=lambda: _stay(group, request))
     updated = Member(member_id, subscription, member.progress)
     assigned = change.assign(updated)
     progress = change.reconcile(
         member, subscription, assigned, owned, has_new_subscription=has_changed
     )
-    return Outcome(
+    return Decision(
         change.records,
         _answer(request, member_id, progress.epoch),
-        change.regexes,
-        then=downgrade_later if is_later else None,
-        assigning=change.assigning,
-        follow=partial(_follow, request=request, owned=owned),
+        change.resolve,
+        assign=change.assign_later(partial(_follow, request=request, owned=owned)),
     )
+
+
+def _stay(group: ConsumerGroup, request: JoinRequest) -> Decision:
+    """It might have become a classic group by this join."""
+    stays_consumer(group, len(group.members))
+    return join(group, request)
 
 
 def _follow(
     group: ConsumerGroup, answer: JoinAnswer, *, request: JoinRequest, owned: Partitions
-) -> Outcome:
+) -> Decision:
     """The target assignment that this join began is complete.
 
     Raises:
@@ -111,10 +111,10 @@ def _follow(
     """
     member = group.members.get(answer.member_id)
     if member is None or member.epoch != answer.generation_id:
-        return Outcome((), answer)  # others have spoken for it meanwhile
+        return Decision((), answer)  # others have spoken for it meanwhile
     change = MemberChange(group)
     progress = change.follow(member, owned)
-    return Outcome(change.records, _answer(request, member.member_id, progress.epoch))
+    return Decision(change.records, _answer(request, member.member_id, progress.epoch))
 
 
 def joined(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:
@@ -199,7 +199,7 @@ def _becomes_classic(group: ConsumerGroup, replaced: Member) -> bool:
     return not replaced.is_classic and may_become_classic(group, [replaced], coming=1)
 
 
-def _downgrade(change: MemberChange, replaced: Member, joining: Member) -> Outcome | None:
+def _downgrade(change: MemberChange, replaced: Member, joining: Member) -> Decision | None:
     """A static member comes back with the classic protocol, and was the last that had the other."""
     group = change.group
     staying = [each for each in group.members.values() if each is not replaced]
@@ -298,7 +298,7 @@ def _check(
     return member, classic
 
 
-def leave(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> Outcome:
+def leave(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> Decision:
     """The answer is a code for each of them; members of both protocols can be named."""
     codes: list[ErrorCode] = []
     gone: dict[str, Member] = {}

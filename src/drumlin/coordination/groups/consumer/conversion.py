@@ -27,7 +27,6 @@ from drumlin.coordination.groups.consumer.member import (
     with_epoch,
 )
 from drumlin.coordination.groups.consumer.metadata_hash import hash_of
-from drumlin.coordination.groups.consumer.outcome import Outcome
 from drumlin.coordination.groups.consumer.records import (
     Epoch,
     EpochKey,
@@ -37,12 +36,12 @@ from drumlin.coordination.groups.consumer.records import (
     TargetEpochKey,
     TargetKey,
 )
-from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Downgrade, Effect
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Decision, Effect
 from drumlin.coordination.groups.every_kind.group_context import Topics
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.messages import Protocols
 from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
-from drumlin.turns import Work, to_end
+from drumlin.coordination.shards.log_errors import TooLarge
 from drumlin.wire.embedded_protocol import (
     NamedPartitions,
     read_assignment,
@@ -53,11 +52,9 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: Members that become a classic group at once: a few milliseconds' worth.
-_DOWNGRADED_AT_ONCE: Final = 50
-_BYTES_AT_ONCE: Final = 32 * 1024
-#: Of an assignment.
-_PARTITION_BYTES: Final = 4
+#: A group that was too large is tried again with less than this part of its members: to learn that
+#: it is too large takes long.
+_TRIED_AGAIN: Final = 0.9
 
 _UPGRADE: Final = frozenset({"upgrade", "bidirectional"})
 _DOWNGRADE: Final = frozenset({"downgrade", "bidirectional"})
@@ -71,6 +68,7 @@ def check_upgrade(group: Group, policy: str, size_max: int) -> None:
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND, as Apache Kafka has it: no consumer group of that name.
+        TooLarge: of so many members a batch took no records.
     """
     reason = None
     if policy.lower() not in _UPGRADE:
@@ -79,6 +77,8 @@ def check_upgrade(group: Group, policy: str, size_max: int) -> None:
         reason = f"its protocol is {group.protocol_type}"
     elif len(group.membership.members) > size_max:
         reason = f"it has more than {size_max} members"
+    elif group.stays_classic_from <= len(group.membership.members):
+        raise TooLarge
     if reason is not None:
         raise _not_upgraded(group, reason)
 
@@ -118,7 +118,6 @@ def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
     for member_id, partitions in assigned.items():
         progress = Progress(epoch, epoch, assigned=with_epoch(partitions, epoch))
         yield ProgressKey(group_id, member_id), progress
-    _log.info("group %r becomes a consumer group", group_id)
 
 
 def _upgraded(
@@ -154,6 +153,13 @@ def by_id(partitions: NamedPartitions, topics: Topics) -> Partitions:
     return result
 
 
+def stays_classic(group: Group) -> None:
+    """A batch does not take the records that make a consumer group of it."""
+    size = len(group.membership.members)
+    _log.warning("group %r of %d members is too large to be converted", group.group_id, size)
+    group.stays_classic_from = _TRIED_AGAIN * size
+
+
 # -- back to the classic protocol --------------------------------------------------------------
 
 
@@ -164,7 +170,7 @@ def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int
     """
     size = len(group.members) - len(gone) + coming
     classic = group.classic_count - sum(member.is_classic for member in gone) + coming
-    if not size or classic < size:
+    if not size or classic < size or size >= group.stays_consumer_from:
         return False
     rules = group.context.rules
     is_allowed = rules.group_consumer_migration_policy.lower() in _DOWNGRADE
@@ -174,7 +180,7 @@ def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int
     return True
 
 
-class Downgraded(NamedTuple):
+class _Classic(NamedTuple):
     """A consumer group as a classic one."""
 
     metadata: GroupMetadata
@@ -187,42 +193,46 @@ def to_classic(
     staying: Sequence[Member],
     reason: str | None,
     targets: dict[str, Partitions] | None = None,
-) -> Outcome | None:
+) -> Decision | None:
     """The records that make a classic group of a consumer group; None if that cannot be.
 
     reason: why the group rebalances at once; None: it does not.
     targets: by member id, where it is not what the group has.
     """
-    made = to_end(downgrading(group, staying, group.targets if targets is None else targets))
+    made = _as_classic(group, staying, group.targets if targets is None else targets)
     if made is None:
         return None
     records = [*group.tombstones(), (GroupKey(group.group_id), made.metadata)]
 
     def then(converted: AnyGroup) -> Sequence[Effect]:
         assert isinstance(converted, Group)
+        _log.info("group %r has become a classic group", converted.group_id)
         return converted.take_over_members(made.protocols, reason)
 
-    _log.info("group %r becomes a classic group", group.group_id)
-    return Outcome(records, then=then)
+    return Decision(records, then=then)
 
 
-def downgrading(
+def stays_consumer(group: ConsumerGroup, size: int) -> None:
+    """A batch does not take the records that make a classic group of so many members."""
+    _log.warning("group %r of %d members is too large to become classic", group.group_id, size)
+    group.stays_consumer_from = _TRIED_AGAIN * size
+
+
+def _as_classic(
     group: ConsumerGroup, staying: Sequence[Member], targets: Mapping[str, Partitions]
-) -> Work[Downgraded | None]:
-    """The members that stay as a classic group, made step by step; None if that is impossible."""
+) -> _Classic | None:
+    """The members that stay as a classic group; None if that is impossible."""
     protocols: dict[str, Protocols] = {}
     supporters: Counter[str] = Counter()
     for each in staying:
         protocols[each.member_id] = supported = _protocols(each).protocols
         supporters.update({name for name, _ in supported})
-        yield
     common = {name for name, count in supporters.items() if count == len(staying)}
     if not common:
         return None
     votes: Counter[str] = Counter()
     for supported in protocols.values():
         votes[next(name for name, _ in supported if name in common)] += 1
-        yield
     chosen = max(common, key=lambda name: votes[name])
     topics = group.context.topics
     members = list[MemberMetadata]()
@@ -232,26 +242,11 @@ def downgrading(
         except ValueError as error:
             _log.warning("group %r cannot become a classic group: %s", group.group_id, error)
             return None
-        yield
     now_ms = group.context.clock.wall_ms()
     metadata = GroupMetadata(
         CONSUMER_PROTOCOL_TYPE, group.epoch, chosen, None, now_ms, tuple(members)
     )
-    return Downgraded(metadata, protocols)
-
-
-def must_downgrade_later(group: ConsumerGroup) -> bool:
-    """Whether there is so much to say of the members that it takes a turn and more, or a batch."""
-    if len(group.members) > _DOWNGRADED_AT_ONCE:
-        return True
-    classic = (each.subscription.classic for each in group.members.values())
-    said = (len(said) for each in classic if each is not None for _, said in each.protocols)
-    assigned = (len(some) for target in group.targets.values() for some in target.values())
-    return sum(said) + _PARTITION_BYTES * sum(assigned) > _BYTES_AT_ONCE
-
-
-def downgrade_later(_: AnyGroup) -> Sequence[Effect]:
-    return [Downgrade()]
+    return _Classic(metadata, protocols)
 
 
 def _protocols(member: Member) -> ClassicProtocols:

@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from drumlin.coordination.groups.consumer.conversion import (
-    downgrade_later,
     may_become_classic,
-    must_downgrade_later,
+    stays_consumer,
     to_classic,
 )
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
@@ -23,9 +22,8 @@ from drumlin.coordination.groups.consumer.member import (
 )
 from drumlin.coordination.groups.consumer.member_change import MemberChange, check_static
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
-from drumlin.coordination.groups.consumer.outcome import Outcome
 from drumlin.coordination.groups.consumer.records import ProgressKey, RegexKey
-from drumlin.coordination.groups.every_kind.any_group import Effect, Write
+from drumlin.coordination.groups.every_kind.any_group import Decision, Effect
 from drumlin.coordination.groups.every_kind.states import Deadline, DeadlineKind
 
 _log = logging.getLogger(__name__)
@@ -34,7 +32,7 @@ _log = logging.getLogger(__name__)
 _RETRY_MS: Final = 1_000
 
 
-def leave(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
+def leave(group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
     """A member leaves; a static member may say that it will be back.
 
     Raises:
@@ -46,7 +44,7 @@ def leave(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
         member = check_static(group, request.group_instance_id, request.member_id)
     answer = HeartbeatAnswer(member.member_id, request.epoch)
     if request.group_instance_id is not None and request.epoch == LEAVING_FOR_A_WHILE:
-        return Outcome([(ProgressKey(group.group_id, member.member_id), _away(member))], answer)
+        return Decision([(ProgressKey(group.group_id, member.member_id), _away(member))], answer)
     return fence(group, [member], answer)
 
 
@@ -58,18 +56,26 @@ def _away(member: Member) -> Progress:
     return replace(member.progress, epoch=LEAVING_FOR_A_WHILE, assigned=assigned, revoking={})
 
 
-def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -> Outcome:
+def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -> Decision:
     """Remove members. If only classic members are left, the group becomes a classic one."""
     if not members:
-        return Outcome([], answer)
-    becomes_classic = may_become_classic(group, members)
-    is_later = becomes_classic and must_downgrade_later(group)
-    if becomes_classic and not is_later:
-        gone = {member.member_id for member in members}
-        staying = [each for each in group.members.values() if each.member_id not in gone]
-        converted = to_classic(group, staying, "the last member of the consumer protocol left")
-        if converted is not None:
-            return converted._replace(answer=answer)
+        return Decision([], answer)
+    if not may_become_classic(group, members):
+        return _remove(group, members, answer)
+    gone = {member.member_id for member in members}
+    staying = [each for each in group.members.values() if each.member_id not in gone]
+    converted = to_classic(group, staying, "the last member of the consumer protocol left")
+    if converted is None:
+        return _remove(group, members, answer)
+
+    def otherwise() -> Decision:
+        stays_consumer(group, len(staying))
+        return _remove(group, members, answer)
+
+    return converted._replace(answer=answer, otherwise=otherwise)
+
+
+def _remove(group: ConsumerGroup, members: Sequence[Member], answer: Any) -> Decision:
     change = MemberChange(group)
     for member in members:
         change.remove(member.member_id)
@@ -84,7 +90,7 @@ def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -
     names = {name for name, count in subscribers.items() if count > 0}
     kept = (each.topics for regex, each in group.regexes.items() if regex not in dropped)
     change.bump(names.union(*kept), has_changed=True)
-    return Outcome(change.records, answer, then=downgrade_later if is_later else None)
+    return Decision(change.records, answer)
 
 
 def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:
@@ -101,8 +107,7 @@ def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:
     )
     # Until that is written it stays a member; if it cannot be written, it is tried again.
     group.schedule(deadline.kind, member.member_id, _RETRY_MS)
-    outcome = fence(group, [member])
-    return [Write(outcome.records, then=outcome.then)]
+    return [fence(group, [member])]
 
 
 _REASONS: Final = {

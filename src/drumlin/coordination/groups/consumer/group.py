@@ -10,6 +10,7 @@ kept only because groups can be large.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -43,7 +44,7 @@ from drumlin.coordination.groups.every_kind.group_record import GroupRecord, Rec
 from drumlin.coordination.groups.every_kind.kind import GroupKind
 from drumlin.coordination.groups.every_kind.states import Deadline, DeadlineKind
 from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _FIRST_EPOCH: Final = 1
@@ -73,6 +74,8 @@ class ConsumerGroup:
         self.classic_protocols = Preferences()
         self.classic_count = 0
         self.has_partition_metadata = False
+        self.stays_consumer_from: float = math.inf
+        """Of so many members, what would make a classic group is more than a batch."""
         # What the log does not know: whether the metadata has been looked at since it changed.
         self.knows_metadata = False
         self.knows_new_topics = False
@@ -166,10 +169,9 @@ class ConsumerGroup:
         return commit_timestamp_ms
 
     def tombstones(self) -> list[GroupRecord]:
-        return [(key, None) for key in self.keys()]
+        return [(key, None) for key in self._keys()]
 
-    def keys(self) -> Iterator[RecordKey]:
-        """The keys of the group's records in the log. The group must not change meanwhile."""
+    def _keys(self) -> Iterator[RecordKey]:
         group_id = self.group_id
         yield from (ProgressKey(group_id, each) for each in self.members)
         yield from (TargetKey(group_id, each) for each in self.targets)
@@ -184,8 +186,8 @@ class ConsumerGroup:
         """No request waits in a group of this kind."""
         return ()
 
-    def dissolve(self) -> Work[list[Any]]:
-        yield from self.forget_rebalances(list(self.members))
+    async def dissolve(self) -> list[Any]:
+        await self.forget_rebalances(list(self.members))
         return [*self.members.values(), *self.targets.values()]
 
     # -- questions -----------------------------------------------------------------------------
@@ -228,10 +230,10 @@ class ConsumerGroup:
 
     # -- replay --------------------------------------------------------------------------------
 
-    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
+    async def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
         for key, value in records:
             self.replay(key, value)
-            yield
+            await give_way()
         self.regexes_resolved_ms = min(
             (each.timestamp_ms for each in self.regexes.values()), default=0
         )
@@ -381,14 +383,14 @@ class ConsumerGroup:
     def cancel(self, kind: DeadlineKind, member_id: str) -> None:
         self.context.deadlines.cancel(Deadline(self.group_id, kind, member_id))
 
-    def forget_rebalances(self, member_ids: Iterable[str]) -> Work[None]:
+    async def forget_rebalances(self, member_ids: Iterable[str]) -> None:
         """The group is gone. Its members' sessions continue in the group that replaces it, or are
         left to expire.
         """
         for member_id in member_ids:
             for kind in (DeadlineKind.JOIN, DeadlineKind.SYNC, DeadlineKind.REVOCATION):
                 self.cancel(kind, member_id)
-            yield
+            await give_way()
 
     def _cancel_all(self, member_id: str) -> None:
         for kind in DeadlineKind:

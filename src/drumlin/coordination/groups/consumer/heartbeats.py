@@ -25,7 +25,7 @@ from drumlin.coordination.groups.consumer.member_change import (
     is_assignment_due,
 )
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
-from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.coordination.groups.every_kind.any_group import Decision
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.invalid_request, message)
 
 
-def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
+def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
     """A member joins, or sends its next heartbeat.
 
     Raises:
@@ -87,7 +87,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
     if quiet is not None:
         group.extend_session(quiet)
         told = _told(quiet.progress) if _wants_all(request) else None
-        return Outcome((), _answer(group, quiet.member_id, quiet.progress, told))
+        return Decision((), _answer(group, quiet.member_id, quiet.progress, told))
     check_room(group, request.member_id, request.group_instance_id)
     change = MemberChange(group)
     member_id = request.member_id or group.context.new_id()
@@ -110,16 +110,17 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
     if member_id in group.members:
         group.extend_session(updated)
     told = _told(progress) if _wants_all(request) else _news(member.progress, progress)
-    return Outcome(
+    return Decision(
         change.records,
         _answer(group, member_id, progress, told),
-        change.regexes,
-        assigning=change.assigning,
-        follow=partial(_follow, request=request),
+        change.resolve,
+        assign=change.assign_later(partial(_follow, request=request)),
     )
 
 
-def _follow(group: ConsumerGroup, answer: HeartbeatAnswer, *, request: HeartbeatRequest) -> Outcome:
+def _follow(
+    group: ConsumerGroup, answer: HeartbeatAnswer, *, request: HeartbeatRequest
+) -> Decision:
     """The target assignment that this heartbeat began is complete: the member's part of it.
 
     Raises:
@@ -127,13 +128,13 @@ def _follow(group: ConsumerGroup, answer: HeartbeatAnswer, *, request: Heartbeat
     """
     member = group.members.get(answer.member_id)
     if member is None or member.epoch != answer.epoch:
-        return Outcome((), answer)  # others have spoken for it meanwhile
+        return Decision((), answer)  # others have spoken for it meanwhile
     change = MemberChange(group)
     progress = change.follow(member, request.owned)
     told = answer.assignment
     if _wants_all(request) or progress.assigned != member.progress.assigned:
         told = _told(progress)
-    return Outcome(change.records, _answer(group, member.member_id, progress, told))
+    return Decision(change.records, _answer(group, member.member_id, progress, told))
 
 
 def _with_nothing_new(group: ConsumerGroup, request: HeartbeatRequest) -> Member | None:

@@ -9,7 +9,7 @@ group's epoch, the target assignment, the member's own progress.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
@@ -31,15 +31,22 @@ from drumlin.coordination.groups.consumer.records import (
     TargetKey,
 )
 from drumlin.coordination.groups.consumer.regexes import check_regex
+from drumlin.coordination.groups.every_kind.any_group import (
+    AnyGroup,
+    Assign,
+    Decision,
+    Effect,
+    Resolve,
+)
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
-from drumlin.turns import Work, one_turn
+from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: The least time between two resolutions of regular expressions that are known already.
 _REFRESH_INTERVAL_MIN_MS: Final = 10_000
 
-#: Parts of a target assignment that are encoded in the turn in which it is decided.
-_WRITTEN_AT_ONCE: Final = 100
+#: The size of an assignment that is made in the turn in which it is due: a millisecond's worth.
+_ASSIGNED_AT_ONCE: Final = 2_000
 
 
 class RegexChange(Enum):
@@ -57,8 +64,8 @@ class MemberChange:
         self.epoch = group.epoch
         self.regexes: frozenset[str] = frozenset()
         """To be resolved."""
-        self.assigning: Work[NextTarget] | None = None
-        """To be continued."""
+        self.assigning: Callable[[], Coroutine[Any, Any, NextTarget]] | None = None
+        """Takes longer."""
 
     def write(self, key: RecordKey, value: Any | None) -> None:
         self.records.append((key, value))
@@ -168,22 +175,28 @@ class MemberChange:
     def assign(self, member: Member) -> tuple[int, Partitions]:
         """Epoch and part of the target assignment for the member: of a new one if it is due.
 
-        One that takes longer than a turn, or is long to write, is `assigning` then: until it is
-        there, all is as if none were due.
+        That for very many is `assigning` then: until it is there, all is as if none were due.
         """
         group = self.group
         former_id = _former_id(group, member)
         if not is_assignment_due(group, self.epoch):
             return group.target_epoch.epoch, group.targets.get(former_id, {})
-        assigning = Assigning(group, self.epoch, former_id, member).work()
-        finished = one_turn(assigning)
-        if finished is None or len(finished.result.records) > _WRITTEN_AT_ONCE:
-            self.assigning = assigning if finished is None else _done(finished.result)
+        assigning = Assigning(group, self.epoch, former_id, member)
+        if assigning.size > _ASSIGNED_AT_ONCE:
+            self.assigning = assigning.work
             return group.target_epoch.epoch, group.targets.get(former_id, {})
-        target: NextTarget = finished.result
+        target = to_end(assigning.work())
         self.records += target.records
         self.records.append(target.epoch_record(group.group_id))
         return self.epoch, target.partitions[member.member_id]
+
+    def assign_later(self, follow: Callable[[ConsumerGroup, Any], Decision]) -> Assign | None:
+        """Of the assignment that takes longer, if there is one; `follow` as it has it."""
+        return None if self.assigning is None else Assign(self.assigning, follow)
+
+    def resolve(self, _: AnyGroup) -> Sequence[Effect]:
+        """What is to be done once the records are written."""
+        return [Resolve(self.regexes)] if self.regexes else ()
 
     # -- the member's progress -----------------------------------------------------------------
 
@@ -273,11 +286,6 @@ def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[
     names = set(group.subscribers).union(*(each.topics for each in after.values()))
     change.bump(names, has_changed=has_changed)
     return change.records
-
-
-def _done(target: NextTarget) -> Work[NextTarget]:
-    yield
-    return target
 
 
 def _former_id(group: ConsumerGroup, member: Member) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.consumer import classic_members
-from drumlin.coordination.groups.coordinator.consumer_work import ConsumerWork
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
 from drumlin.coordination.groups.coordinator.effects import Effects
 from drumlin.coordination.groups.every_kind.config import CoordinatorConfig
@@ -43,7 +43,6 @@ class ClassicProtocol:
     Handed in:
         config: how long sessions may be.
         writer, effects, alarm: the coordinator's.
-        consumers: carries out what a consumer group decides.
     """
 
     def __init__(
@@ -52,10 +51,9 @@ class ClassicProtocol:
         writer: ShardWriter[GroupShard, GroupRecord],
         effects: Effects,
         alarm: DeadlineAlarm,
-        consumers: ConsumerWork,
     ) -> None:
         self._config, self._writer, self._effects = config, writer, effects
-        self._alarm, self._consumers = alarm, consumers
+        self._alarm = alarm
 
     def join(self, shard: GroupShard, group_id: str, request: JoinRequest) -> Pending[JoinAnswer]:
         """JoinGroup. The answer comes when the next generation begins.
@@ -70,10 +68,9 @@ class ClassicProtocol:
         if sum(len(name) + len(said) for name, said in request.protocols) > _PROTOCOLS_BYTES_MAX:
             message = f"a member may say {_PROTOCOLS_BYTES_MAX} bytes of itself at most"
             raise KafkaError(ErrorCode.invalid_request, message)
-        shard.conversions.check_not_held(group_id)
         modern = shard.consumer_group(group_id)
         if modern is not None and modern.members:
-            return self._consumers.join(shard, modern, request)
+            return self._join(shard, modern, request)
         if modern is not None:
             self._writer.write(shard, modern.tombstones())  # it starts again, as a classic group
         group = shard.classic_group(group_id)
@@ -88,6 +85,22 @@ class ClassicProtocol:
             effects.append(Store(Created()))
         self._effects.carry_out(shard, group, effects)
         return waiter
+
+    def _join(
+        self, shard: GroupShard, group: ConsumerGroup, request: JoinRequest
+    ) -> Pending[JoinAnswer]:
+        """A classic member joins the group, which goes on as a consumer group.
+
+        Raises:
+            KafkaError: nothing has happened.
+        """
+        decision = classic_members.join(group, request)
+        answer = self._effects.bring_about(shard, group.group_id, decision)
+        has_joined = decision.answer.error is ErrorCode.none
+        if has_joined and shard.groups.get(group.group_id) is group:
+            classic_members.joined(group, request, decision.answer.member_id)
+            self._alarm.set()
+        return answer
 
     def sync(self, shard: GroupShard, group_id: str, request: SyncRequest) -> Pending[SyncAnswer]:
         """SyncGroup. The answer comes when the leader's assignment is in the log.
@@ -104,8 +117,6 @@ class ClassicProtocol:
             return waiter
         if not isinstance(group, Group):
             raise KafkaError(ErrorCode.unknown_member_id)
-        # All that clients expect is to join again.
-        shard.conversions.check_not_held(group_id, ErrorCode.rebalance_in_progress)
         self._effects.carry_out(shard, group, group.sync(request, waiter))
         return waiter
 
@@ -142,11 +153,10 @@ class ClassicProtocol:
         Raises:
             KafkaError: the group cannot be asked.
         """
-        shard.conversions.check_not_held(group_id)
         modern = shard.consumer_group(group_id)
         if modern is not None:
-            outcome = classic_members.leave(modern, leaving)
-            return self._consumers.bring_about(shard, group_id, outcome)
+            decision = classic_members.leave(modern, leaving)
+            return self._effects.bring_about(shard, group_id, decision)
         group = shard.groups.get(group_id)
         if not isinstance(group, Group):
             codes = [ErrorCode.unknown_member_id for _ in leaving]

@@ -27,7 +27,7 @@ from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_batches import record_bytes_max
 from drumlin.coordination.shards.state_log import StateLog
 from drumlin.coordination.shards.state_topic import Confirmation
-from drumlin.turns import Pace, Turns, Work, one_turn
+from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class ClassicStore:
     """The records of classic groups in the partitions that are led here.
 
     Handed in:
-        writer, log, effects, background, turns: the coordinator's.
+        writer, log, effects, background: the coordinator's.
         clock: wall time, for records.
         codec(): how batches are compressed, a number of `CODECS`.
     """
@@ -52,12 +52,11 @@ class ClassicStore:
         log: StateLog,
         effects: Effects,
         background: Background,
-        turns: Turns,
         clock: Clock,
         codec: Callable[[], int],
     ) -> None:
         self._writer, self._log, self._effects = writer, log, effects
-        self._background, self._turns = background, turns
+        self._background = background
         self._clock, self._codec = clock, codec
         self._storing = asyncio.Lock()
 
@@ -67,22 +66,20 @@ class ClassicStore:
         if is_replacement and group.replacements:
             group.replacements.append(store)  # one record says it of all of them
             return
-        making, metadata = group.to_store(store.purpose), None
-        stores = [store]
+        stores, count = [store], len(group.membership.members)
         # Records of one group come in their order; but without members there is nothing to mix up.
-        if not group.stores_under_way or not group.membership.members:
-            finished = one_turn(making)
-            if finished is not None:
-                metadata = finished.result
-                if metadata is None:
-                    return
-                if not _is_large(metadata):
-                    self._store_now(shard, group, store, metadata)
-                    return
-        elif is_replacement:
-            group.replacements = stores
+        if group.stores_under_way and count:
+            if is_replacement:
+                group.replacements = stores
+        elif count <= _MEMBERS_AT_ONCE:
+            metadata = to_end(group.to_store(store.purpose))
+            if metadata is None:
+                return
+            if not _is_large(metadata):
+                self._store_now(shard, group, store, metadata)
+                return
         group.stores_under_way += 1
-        self._background.spawn(self._store_in_turns(shard, group, stores, making, metadata))
+        self._background.spawn(self._store_in_turns(shard, group, stores))
 
     def _store_now(
         self, shard: GroupShard, group: Group, store: Store, metadata: GroupMetadata
@@ -103,17 +100,15 @@ class ClassicStore:
         shard: GroupShard,
         group: Group,
         stores: list[Store],
-        making: Work[GroupMetadata | None],
-        metadata: GroupMetadata | None,
     ) -> None:
-        """Write one record for all of `stores`. `metadata`: what `making` gave, if it is done."""
+        """Write one record for all of `stores`."""
         confirmation = None
         try:
             async with self._storing:  # one after the other, which keeps their order, too
                 if group.replacements is stores:
                     group.replacements = []  # members that come from now on are in the next record
                 try:
-                    made = await self._batch_of(shard, group, stores, making, metadata)
+                    made = await self._batch_of(shard, group, stores)
                     if made is None:
                         return
                     confirmation = self._writer.append(shard, made[0])
@@ -135,22 +130,18 @@ class ClassicStore:
         shard: GroupShard,
         group: Group,
         stores: Sequence[Store],
-        making: Work[GroupMetadata | None],
-        metadata: GroupMetadata | None,
     ) -> tuple[bytearray, GroupMetadata] | None:
         """The record in a batch, while the group awaits any of `stores`; else None."""
         while True:
-            if metadata is None:
-                metadata = await self._turns.run(making)
+            purpose = next((each.purpose for each in stores if group.awaits(each.purpose)), None)
+            if purpose is None:
+                return None
+            metadata = await group.to_store(purpose)
             if metadata is not None:
                 batch = await self._encoded(shard, group, metadata)
                 # A member that waits now has waited all the time: a rebalance answers it.
                 if any(group.awaits(each.purpose) for each in stores):
                     return batch, metadata
-            purpose = next((each.purpose for each in stores if group.awaits(each.purpose)), None)
-            if purpose is None:
-                return None
-            making, metadata = group.to_store(purpose), None
 
     async def _encoded(self, shard: GroupShard, group: Group, metadata: GroupMetadata) -> bytearray:
         record: GroupRecord = (GroupKey(group.group_id), metadata)
@@ -174,10 +165,9 @@ class ClassicStore:
     async def _tell_stored(
         self, shard: GroupShard, group: Group, stores: Sequence[Store], error: ErrorCode | None
     ) -> None:
-        pace = Pace()
         for each in stores:
             self._stored(shard, group, each, error)
-            await pace.give_way()
+            await give_way()
 
     def _stored(
         self, shard: GroupShard, group: Group, store: Store, error: ErrorCode | None

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import Any, Final
 from uuid import UUID
 
 from drumlin.clock import Clock
@@ -22,17 +22,15 @@ from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import NO_EPOCH
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.coordinator.answer_queue import AnswerQueue
-from drumlin.coordination.groups.coordinator.atomic_writer import AtomicWriter
 from drumlin.coordination.groups.coordinator.classic_protocol import ClassicProtocol
 from drumlin.coordination.groups.coordinator.classic_store import ClassicStore
 from drumlin.coordination.groups.coordinator.consumer_work import ConsumerWork
 from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
-from drumlin.coordination.groups.coordinator.downgrades import Downgrades
 from drumlin.coordination.groups.coordinator.effects import Effects
 from drumlin.coordination.groups.coordinator.offset_writer import OffsetWriter
 from drumlin.coordination.groups.coordinator.removals import Removals
 from drumlin.coordination.groups.coordinator.upgrades import Upgrades
-from drumlin.coordination.groups.every_kind.any_group import AnyGroup
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Decision
 from drumlin.coordination.groups.every_kind.config import CoordinatorConfig
 from drumlin.coordination.groups.every_kind.group_context import GroupContext, GroupSetting, Topics
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
@@ -52,13 +50,12 @@ from drumlin.coordination.groups.shard.log import LoadedPartition, load
 from drumlin.coordination.groups.shard.record_registry import encode_record
 from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.groups.share.group import ShareGroup
-from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shards.state_form import StateForm, StateLimits
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import T, Turns, Work
+from drumlin.turns import T
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _LARGE_AT_A_TIME: Final = 2
@@ -77,8 +74,6 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         topic: `__consumer_offsets`.
         topics: what can be subscribed to.
         group_setting(group_id, key): the configuration of a single group.
-        turns: for decisions that take longer than a turn of the loop.
-        producer_ids: for what is written as a transaction.
 
     The broker calls `start` and `close`, `become_leader` and `resign` for each partition of
     `__consumer_offsets` that it begins or ceases to lead, and `topic_deleted`.
@@ -93,8 +88,6 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         topic: StateTopic,
         topics: Topics,
         group_setting: GroupSetting,
-        turns: Turns,
-        producer_ids: ProducerIds,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         limits = StateLimits(
@@ -110,7 +103,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             encode_record,
             self._apply,
         )
-        super().__init__(topic, form, limits, clock, turns, self._on_loaded)
+        super().__init__(topic, form, limits, clock, self._on_loaded)
         self._config = config
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
         self._context = GroupContext(config, group_setting, clock, self._deadlines, new_id, topics)
@@ -119,22 +112,18 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         writer, log, background = self._writer, self._log, self._background
         alarm = self._alarm = DeadlineAlarm(self._deadlines, clock, self._tell)
         self._answers = AnswerQueue()
+        consumers = ConsumerWork(writer, log, alarm, background, topics)
         effects = self._effects = Effects(
             writer,
             log,
-            background,
+            consumers,
             self._answers,
             alarm,
             lambda shard, group, store: stores.store(shard, group, store),
-            lambda shard, group: downgrades.begin(shard, group),
         )
-        stores = ClassicStore(writer, log, effects, background, turns, clock, limits.codec)
-        self._consumers = ConsumerWork(writer, log, effects, alarm, background, turns, topics)
-        self._atomic_writer = AtomicWriter(writer, background, clock, producer_ids, limits.codec)
-        shared = self._context, writer, self._atomic_writer, effects, alarm, background, turns
-        downgrades = Downgrades(*shared)
-        self._upgrades = Upgrades(*shared, self._consumers, downgrades.begin)
-        self._classic = ClassicProtocol(config, writer, effects, alarm, self._consumers)
+        stores = ClassicStore(writer, log, effects, background, clock, limits.codec)
+        self._upgrades = Upgrades(self._context, writer, effects)
+        self._classic = ClassicProtocol(config, writer, effects, alarm)
         self._offsets = OffsetWriter(writer, log, clock, config)
         self._removals = Removals(writer, self._partitions, self._write_found, config)
 
@@ -152,19 +141,16 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         await super().close()
         await self._answers.finish()
 
-    def _take_over(self, shard: GroupShard, loaded: LoadedPartition) -> Work[None]:
-        yield from self._unloading.go_on()
-        yield from shard.take_over(loaded)
+    async def _take_over(self, shard: GroupShard, loaded: LoadedPartition) -> None:
+        await self._unloading.settle()
+        await shard.take_over(loaded)
 
     def _on_loaded(self, partition: int) -> None:
         self._alarm.set()
-        shard = self._partitions.find(partition)
-        if shard is not None:
-            self._atomic_writer.abort_unfinished(shard)
         if self._context.topics.was_any_deleted():  # else there is no need to look at every group
             self._background.spawn(self._removals.remove_orphans(partition))
 
-    def _unload(self, shard: GroupShard) -> Work[None]:
+    def _unload(self, shard: GroupShard) -> Coroutine[Any, Any, None]:
         return unloading(
             shard, lambda shard, group: self._effects.carry_out(shard, group, group.unload())
         )
@@ -177,9 +163,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         group_id = deadline.group_id
         partition = self._partition_for(group_id)
         shard = self._partitions.find(partition)
-        is_converted = shard is not None and shard.conversions.is_under_way(group_id)
-        # Where no member could be heard of, or be answered.
-        if self._partitions.is_loading(partition) or is_converted:
+        if self._partitions.is_loading(partition):  # no member could be heard of, or be answered
             self._deadlines.schedule(deadline, self._clock.monotonic() + _LOADING_RETRY_S)
             return
         group = None if shard is None else shard.groups.get(group_id)
@@ -258,10 +242,9 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         self._check_active()
         heartbeats.check_request(group_id, request, self._config.group_consumer_assignors)
         shard = self._shard_of(group_id)
-        shard.conversions.check_not_held(group_id)
         if request.is_leaving:
-            outcome = leave_group(self._consumer_group(shard, group_id), request)
-            return self._consumers.bring_about(shard, group_id, outcome)
+            decision = leave_group(self._consumer_group(shard, group_id), request)
+            return self._effects.bring_about(shard, group_id, decision)
         return self._upgrades.heartbeat(shard, group_id, request)
 
     def _consumer_group(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
@@ -293,7 +276,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
 
     # -- offsets -------------------------------------------------------------------------------
 
-    def commit(self, commit: Commit) -> Work[Written[list[ErrorCode]]]:
+    def commit(self, commit: Commit) -> Coroutine[Any, Any, Written[list[ErrorCode]]]:
         """OffsetCommit: a code for each offset. The answer comes when all are in the log.
 
         What the topic takes as one batch is committed as a whole or not at all. Of several, the
@@ -329,7 +312,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
 
     def commit_in_transaction(
         self, commit: Commit, verification: Verification | None
-    ) -> Work[Written[list[ErrorCode]]]:
+    ) -> Coroutine[Any, Any, Written[list[ErrorCode]]]:
         """TxnOffsetCommit: as `commit`, to count when the producer's transaction is committed.
 
         `verification`: what its coordinator was asked with, about the group's partition.
@@ -360,9 +343,9 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """A marker is in the partition: what the producer committed counts now, or is dropped."""
         self._partitions.shard(partition).end_transaction(producer_id, is_commit=is_commit)
 
-    def delete_offsets(
+    async def delete_offsets(
         self, group_id: str, asked: Sequence[tuple[str, int]]
-    ) -> Work[Written[list[ErrorCode]]]:
+    ) -> Written[list[ErrorCode]]:
         """OffsetDelete: a code for each partition.
 
         What the topic takes as one batch is deleted as a whole or not at all.
@@ -371,7 +354,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             KafkaError: none of them was deleted, or not all of what makes several batches.
         """
         shard = self._shard_with_members(group_id)
-        return (yield from self._offsets.delete(shard, group_id, asked))
+        return await self._offsets.delete(shard, group_id, asked)
 
     @property
     def has_unconfirmed(self) -> bool:
@@ -417,7 +400,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         message = f"{group_id} is no classic group"
         raise KafkaError(ErrorCode.group_id_not_found, message)
 
-    def delete(self, group_id: str) -> Work[Written[ErrorCode]]:
+    async def delete(self, group_id: str) -> Written[ErrorCode]:
         """DeleteGroups, one of them.
 
         Of a group that holds very many offsets those go first, and then the group with what was
@@ -433,7 +416,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             if sum(map(len, held.values())) <= _DELETED_WITH_GROUP:
                 records = shard.delete_group(group_id)
                 return self._writer.when_written(shard, records, ErrorCode.none)
-            yield from self._offsets.remove(
+            await self._offsets.remove(
                 shard, group_id, held, lambda: shard.group(group_id).check_delete()
             )
 
@@ -451,23 +434,23 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """
         return self._shard_with_members(group_id)
 
-    def write(self, shard: GroupShard, records: Sequence[GroupRecord]) -> Written[None]:
-        """Write records and take them over now; done when they are confirmed.
+    def bring_about(self, shard: GroupShard, group_id: str, decision: Decision) -> Pending[Any]:
+        """Do what a group has decided; see `Effects.bring_about`.
 
         Raises:
-            KafkaError: none of them was written.
+            KafkaError: nothing has happened.
         """
-        return self._writer.when_written(shard, records, None)
+        return self._effects.bring_about(shard, group_id, decision)
 
-    def write_in_turns(
+    async def write_in_turns(
         self,
         shard: GroupShard,
         records: Iterable[GroupRecord],
         last: Callable[[], tuple[Sequence[GroupRecord], T]],
         take_over: Callable[[T], None],
-    ) -> Work[Written[None]]:
+    ) -> Written[None]:
         """Like `ShardWriter.write_in_turns`, for groups that have a coordinator of their own."""
-        confirmation = yield from self._writer.write_in_turns(shard, records, last, take_over)
+        confirmation = await self._writer.write_in_turns(shard, records, last, take_over)
         return self._log.written(None, confirmation)
 
     def look_at_deadlines(self) -> None:

@@ -6,12 +6,13 @@ It owns when to look next. What a deadline that has passed means is not known he
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.every_kind.states import Deadline
-from drumlin.turns import Work, one_turn
+from drumlin.turns import end_of_new_turn
 
 
 class DeadlineAlarm:
@@ -62,13 +63,16 @@ class DeadlineAlarm:
         """
         self._handle = None
         try:
-            return one_turn(self._tell_the_due()) is None
+            return not self._tell_the_due()
         finally:  # whatever is wrong with one group, the others are woken
             self.set()  # for the next turn, if more of them are due
 
-    def _tell_the_due(self) -> Work[None]:
-        """May be dropped wherever it yields: the other deadlines stay due."""
+    def _tell_the_due(self) -> bool:
+        """Tell as many as fit into a turn; whether these are all. The others stay due."""
+        ends_at = end_of_new_turn()
         for deadline in self._deadlines.look(self._clock.monotonic()):
             if deadline is not None:
                 self._tell(deadline)
-            yield
+            if time.monotonic() >= ends_at:
+                return False
+        return True

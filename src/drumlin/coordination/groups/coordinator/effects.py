@@ -1,6 +1,6 @@
-"""Carries out the effects that groups have decided on, in their order.
+"""Carries out what groups of all kinds have decided, and its effects in their order.
 
-Answers are given, at once or in turns; records are written and taken over; what takes longer is
+Records are written and taken over; answers are given, at once or in turns; what takes longer is
 begun. Nothing here decides, and nothing waits: what comes later comes as a task.
 """
 
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
-from drumlin.background import Background
 from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.coordinator.answer_queue import ANSWERS_PER_TURN, AnswerQueue
+from drumlin.coordination.groups.coordinator.consumer_work import ConsumerWork
 from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
-from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Downgrade, Effect, Write
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Decision, Effect, Resolve
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.messages import Answer, Answers, Store
 from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.shards.log_errors import TooLarge
+from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_log import StateLog
 from drumlin.coordination.shards.state_topic import Confirmation
@@ -30,25 +33,23 @@ class Effects:
     """The effects in the groups of the partitions that are led here.
 
     Handed in:
-        writer, log, background, answers: the coordinator's.
+        writer, log, consumers, answers: the coordinator's.
         alarm: is set for deadlines that the groups have set meanwhile.
         store(shard, group, store): stores a classic group's decision.
-        downgrade(shard, group): begins to make a classic group of it, unless that is under way.
     """
 
     def __init__(
         self,
         writer: ShardWriter[GroupShard, GroupRecord],
         log: StateLog,
-        background: Background,
+        consumers: ConsumerWork,
         answers: AnswerQueue,
         alarm: DeadlineAlarm,
         store: Callable[[GroupShard, Group, Store], None],
-        downgrade: Callable[[GroupShard, AnyGroup], None],
     ) -> None:
-        self._writer, self._log, self._background = writer, log, background
+        self._writer, self._log, self._consumers = writer, log, consumers
         self._answers, self._alarm = answers, alarm
-        self._store, self._downgrade = store, downgrade
+        self._store = store
 
     def carry_out(self, shard: GroupShard, group: AnyGroup, effects: Sequence[Effect]) -> None:
         """Carry out what the group has decided just now."""
@@ -59,10 +60,11 @@ class Effects:
         for effect in effects:
             if isinstance(effect, (Answer, Answers)):
                 self._answers.give(effect)
-            elif isinstance(effect, Write):
+            elif isinstance(effect, Decision):
                 self._write(shard, group, effect)
-            elif isinstance(effect, Downgrade):
-                self._downgrade(shard, group)
+            elif isinstance(effect, Resolve):
+                assert isinstance(group, ConsumerGroup)
+                self._consumers.resolve(shard, group, effect.regexes)
             else:
                 assert isinstance(group, Group)
                 self._store(shard, group, effect)
@@ -74,46 +76,42 @@ class Effects:
             if isinstance(effect, (Answer, Answers)):
                 self._answers.give(effect)
 
-    def go_on(
+    def _write(self, shard: GroupShard, group: AnyGroup, decision: Decision) -> None:
+        try:
+            self.bring_about(shard, group.group_id, decision)
+        except KafkaError as error:
+            _log.warning("records of group %r were not written: %s", group.group_id, error)
+
+    def bring_about(self, shard: GroupShard, group_id: str, decision: Decision) -> Pending[Any]:
+        """Write a group's decision now, and do what follows from it; gives the answer.
+
+        Raises:
+            KafkaError: nothing has happened.
+        """
+        confirmation = None
+        if decision.records:
+            try:
+                confirmation = self._writer.write_as_one(shard, decision.records)
+            except TooLarge:
+                if decision.otherwise is None:
+                    raise
+                return self.bring_about(shard, group_id, decision.otherwise())
+        return self.follow_up(shard, group_id, decision, confirmation)
+
+    def follow_up(
         self,
         shard: GroupShard,
         group_id: str,
-        then: Callable[[AnyGroup], Sequence[Effect]] | None,
-    ) -> None:
-        """Carry out what `then` says is to be done with the group as it is now."""
+        decision: Decision,
+        confirmation: Confirmation | None,
+    ) -> Pending[Any]:
+        """Do what follows once the records are written, and confirmed when `confirmation` is."""
+        answer: Pending[Any] = self._log.written(decision.answer, confirmation)
         group = shard.groups.get(group_id)
-        if then is not None and group is not None:
-            self.carry_out(shard, group, then(group))
-
-    def _write(self, shard: GroupShard, group: AnyGroup, write: Write) -> None:
-        try:
-            confirmation = self._writer.write(shard, write.records) if write.records else None
-        except KafkaError as error:
-            _log.warning("records of group %r were not written: %s", group.group_id, error)
-            _refuse(write.answers, error)
-            return
-        self.go_on(shard, group.group_id, write.then)
-        if confirmation is None:
-            self.carry_out(shard, group, write.answers)
-        elif write.answers:
-            self._background.spawn(self._answer_late(shard, group, write.answers, confirmation))
-
-    async def _answer_late(
-        self,
-        shard: GroupShard,
-        group: AnyGroup,
-        answers: Sequence[Answer],
-        confirmation: Confirmation,
-    ) -> None:
-        try:
-            await self._log.confirmed(confirmation)
-        except KafkaError as error:
-            _refuse(answers, error)
-        else:
-            self.carry_out(shard, group, answers)
-
-
-def _refuse(answers: Sequence[Answer], error: KafkaError) -> None:
-    for answer in answers:
-        if not answer.waiter.done():
-            answer.waiter.set_exception(error)
+        if decision.then is not None and group is not None:
+            self.carry_out(shard, group, decision.then(group))
+        if decision.assign is not None:
+            assert isinstance(group, ConsumerGroup)
+            answer = self._consumers.assign(shard, group, decision.assign, decision.answer, answer)
+        self._alarm.set()
+        return answer

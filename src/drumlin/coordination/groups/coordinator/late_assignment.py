@@ -9,7 +9,8 @@ assignment. No member waits for it, and former members get nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
@@ -18,32 +19,32 @@ from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.share.messages import NextTarget
 from drumlin.coordination.groups.share.records import (
-    Assignment,
     ShareTargetKey,
     ShareTargetMemberKey,
 )
-from drumlin.turns import Work, let_go
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
 
-def assign_late(groups: GroupCoordinator, shard: GroupShard, group: ShareGroup) -> Work[None]:
+def assign_late(
+    groups: GroupCoordinator, shard: GroupShard, group: ShareGroup
+) -> Coroutine[Any, Any, None]:
     """Assign a group as it is when the work begins, unless such work is under way already."""
     group.is_assigning = True  # from now on, not from the first turn of the work
     return _assign_or_log(groups, shard, group)
 
 
-def _assign_or_log(groups: GroupCoordinator, shard: GroupShard, group: ShareGroup) -> Work[None]:
+async def _assign_or_log(groups: GroupCoordinator, shard: GroupShard, group: ShareGroup) -> None:
     try:
-        yield from _assign(groups, shard, group)
+        await _assign(groups, shard, group)
     except KafkaError as refusal:  # a later heartbeat tries again
         _log.warning("group %r keeps its target assignment: %s", group.group_id, refusal)
     finally:
         group.is_assigning = False
 
 
-def _assign(groups: GroupCoordinator, shard: GroupShard, group: ShareGroup) -> Work[None]:
+async def _assign(groups: GroupCoordinator, shard: GroupShard, group: ShareGroup) -> None:
     """
     Raises:
         KafkaError: it was not written.
@@ -51,9 +52,8 @@ def _assign(groups: GroupCoordinator, shard: GroupShard, group: ShareGroup) -> W
     group_id, epoch = group.group_id, group.epoch
     clock = groups.context.clock
     subscriptions = {each.member_id: each.topics for each in group.describe()}
-    targets = yield from group.assign(subscriptions)
-    new = yield from group.next_target(targets)
-    former: list[Assignment] = []
+    targets = await group.assign(subscriptions)
+    new = await group.next_target(targets)
 
     def last() -> tuple[Sequence[GroupRecord], Sequence[GroupRecord]]:
         if shard.groups.get(group_id) is not group or group.target.epoch >= epoch:
@@ -67,8 +67,7 @@ def _assign(groups: GroupCoordinator, shard: GroupShard, group: ShareGroup) -> W
         return ends, ends
 
     def take_over(ends: Sequence[GroupRecord]) -> None:
-        former.extend(group.follow(NextTarget(targets, [])).values())
+        group.follow(NextTarget(targets, []))
         shard.apply(ends)
 
-    yield from groups.write_in_turns(shard, new.records, last, take_over)
-    yield from let_go(former, new.records)
+    await groups.write_in_turns(shard, new.records, last, take_over)

@@ -25,7 +25,7 @@ from drumlin.coordination.shards.state_batches import check_sizes, record_bytes_
 from drumlin.coordination.shards.state_log import StateLog
 from drumlin.coordination.shards.state_topic import Confirmation
 from drumlin.storage.producers.verification import Verification
-from drumlin.turns import Work, emptied
+from drumlin.turns import emptied, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: Tombstones that are packed in one go.
@@ -50,12 +50,12 @@ class OffsetWriter:
     ) -> None:
         self._writer, self._log, self._clock, self._config = writer, log, clock, config
 
-    def commit(
+    async def commit(
         self,
         find: Callable[[str], GroupShard],
         commit: Commit,
         verification: Verification | None,
-    ) -> Work[Written[list[ErrorCode]]]:
+    ) -> Written[list[ErrorCode]]:
         """Append offsets and take them over; a code for each of them.
 
         `find`: the shard of a group that can be asked now, or an error.
@@ -66,7 +66,7 @@ class OffsetWriter:
         shard = find(commit.group_id)
         check = shard.admit_commit(commit.group_id, commit.committer)
         metadata_max_bytes = self._config.offset_metadata_max_bytes
-        codes, accepted = yield from sorted_out(commit, check, metadata_max_bytes)
+        codes, accepted = await sorted_out(commit, check, metadata_max_bytes)
         if not accepted:
             return Written(codes)
         led, now_ms = self._writer.led(shard), self._clock.wall_ms()
@@ -81,14 +81,13 @@ class OffsetWriter:
         )
         for number, offsets in enumerate(accepted):
             if number:
-                yield
+                await give_way()
             packer.add(offsets)
-        batches = yield from packer.batches()
+        batches = await packer.batches()
         if len(batches) == 1 and commit.is_one_piece and not codec:  # nothing had its turn
-            confirmation = yield from self._writer.write_batches(
+            confirmation = self._writer.write_batches_at_once(
                 shard,
                 batches,
-                None,
                 lambda topics, _: shard.apply_offsets(commit.group_id, topics, commit.producer),
                 verification,
                 led=led,
@@ -96,16 +95,16 @@ class OffsetWriter:
             return self._log.written(codes, confirmation)
         if len(batches) > 1:
             check_sizes([batch for batch, _ in batches], limit)
-        return (yield from self._commit_in_turns(shard, commit, codes, batches, verification))
+        return await self._commit_in_turns(shard, commit, codes, batches, verification)
 
-    def _commit_in_turns(
+    async def _commit_in_turns(
         self,
         shard: GroupShard,
         commit: Commit,
         codes: list[ErrorCode],
         batches: list[OffsetBatch],
         verification: Verification | None,
-    ) -> Work[Written[list[ErrorCode]]]:
+    ) -> Written[list[ErrorCode]]:
         """Append the batches of a commit; `codes` are right if none is refused.
 
         Raises:
@@ -127,11 +126,11 @@ class OffsetWriter:
             return counts_partly(commit, count, error)
 
         left = emptied(batches)  # as they may say very much
-        confirmation = yield from self._writer.write_batches(
+        confirmation = await self._writer.write_batches(
             shard, left, check_again, take_over, verification, counts_without
         )
         if refusal is not ErrorCode.none:
-            codes = yield from partly(codes, count, refusal)
+            codes = await partly(codes, count, refusal)
         return self._log.written(codes, confirmation)
 
     def _check_again(self, shard: GroupShard, commit: Commit, topics: list[TopicValues]) -> None:
@@ -150,9 +149,9 @@ class OffsetWriter:
                 if code is not ErrorCode.none:
                     raise KafkaError(code)
 
-    def delete(
+    async def delete(
         self, shard: GroupShard, group_id: str, asked: Sequence[tuple[str, int]]
-    ) -> Work[Written[list[ErrorCode]]]:
+    ) -> Written[list[ErrorCode]]:
         """Delete offsets as a client asks; a code for each of them.
 
         Raises:
@@ -163,7 +162,7 @@ class OffsetWriter:
             held = partitions.setdefault(topic, [])
             if shard.holds(group_id, topic, partition):
                 held.append(partition)
-            yield
+            await give_way()
         kept = shard.check_delete_offsets(group_id, partitions)
         chosen = {each: some for each, some in partitions.items() if some and each not in kept}
 
@@ -171,18 +170,18 @@ class OffsetWriter:
             if shard.check_delete_offsets(group_id, chosen):
                 raise KafkaError(ErrorCode.group_subscribed_to_topic)
 
-        confirmation = yield from self.remove(shard, group_id, chosen, check)
+        confirmation = await self.remove(shard, group_id, chosen, check)
         refusal = ErrorCode.group_subscribed_to_topic
         codes = [refusal if topic in kept else ErrorCode.none for topic, _ in asked]
         return self._log.written(codes, confirmation)
 
-    def remove(
+    async def remove(
         self,
         shard: GroupShard,
         group_id: str,
         topics: Mapping[str, Sequence[int]],
         check: Callable[[], None],
-    ) -> Work[Confirmation | None]:
+    ) -> Confirmation | None:
         """Append tombstones for offsets and take them over; `check` raises if that is not allowed.
 
         Raises:
@@ -194,19 +193,17 @@ class OffsetWriter:
         for topic, partitions in topics.items():
             for start in range(0, len(partitions), _REMOVED_AT_ONCE):
                 packer.add_tombstones(topic, partitions[start : start + _REMOVED_AT_ONCE])
-                yield
-        batches = yield from packer.batches()
+                await give_way()
+        batches = await packer.batches()
         check_sizes([batch for batch, _ in batches], limit)
 
         def check_again(_: list[TopicValues]) -> None:
             self._writer.check_leads(shard)
             check()
 
-        return (
-            yield from self._writer.write_batches(
-                shard,
-                batches,
-                check_again,
-                lambda removed, _: shard.remove_offsets(group_id, removed),
-            )
+        return await self._writer.write_batches(
+            shard,
+            batches,
+            check_again,
+            lambda removed, _: shard.remove_offsets(group_id, removed),
         )

@@ -19,7 +19,7 @@ from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.sharded_coordinator import Found
 from drumlin.coordination.shards.state_partitions import StatePartitions
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -32,7 +32,6 @@ class WriteFound(Protocol):
         self,
         partition: int,
         find: Callable[[GroupShard], Iterable[Found[GroupRecord]]],
-        pace: Pace,
     ) -> None: ...
 
 
@@ -56,14 +55,14 @@ class Removals:
 
     async def topic_deleted(self, topic: str, topic_id: UUID) -> None:
         """The committed offsets of a topic are deleted with it."""
-        left, pace = self._partitions.partitions(), Pace()
+        left = self._partitions.partitions()
         while True:
-            left = [each for each in left if not await self._forget(each, topic, topic_id, pace)]
+            left = [each for each in left if not await self._forget(each, topic, topic_id)]
             if not left:
                 return
             await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
 
-    async def _forget(self, partition: int, topic: str, topic_id: UUID, pace: Pace) -> bool:
+    async def _forget(self, partition: int, topic: str, topic_id: UUID) -> bool:
         """Forget a deleted topic in one partition; whether nothing is left of it."""
         shard = await self._partitions.when_ready(partition)
         if shard is None:
@@ -77,7 +76,7 @@ class Removals:
                 _log.warning("partition %d: not removed: %s: %s", partition, what, error)
                 return False
             count += len(records)
-            if await pace.give_way() and await self._partitions.when_ready(partition) is not shard:
+            if await give_way() and await self._partitions.when_ready(partition) is not shard:
                 return False  # its present leader starts again
         if count:
             _log.info("partition %d: %d records removed: %s", partition, count, what)
@@ -86,26 +85,23 @@ class Removals:
     async def expire(self) -> None:
         """Delete offsets whose retention is over, and groups that are empty by then."""
         retention_ms = self._config.offsets_retention_minutes * 60_000
-        pace = Pace()
         for partition in self._partitions.partitions():
             await self._remove(
                 partition,
                 lambda shard, group_id: shard.expired(group_id, retention_ms),
                 "expired",
-                pace,
             )
 
     async def remove_orphans(self, partition: int) -> None:
         """Delete what is left of topics that were deleted when it could not be said in the log."""
         what = "what is known of deleted topics"
-        await self._remove(partition, GroupShard.orphans, what, Pace())
+        await self._remove(partition, GroupShard.orphans, what)
 
     async def _remove(
         self,
         partition: int,
         removable: Callable[[GroupShard, str], Iterator[list[GroupRecord]]],
         what: str,
-        pace: Pace,
     ) -> None:
         """Write, for each group of a partition, the records that remove part of it."""
 
@@ -114,4 +110,4 @@ class Removals:
                 for records in removable(shard, group_id):
                     yield f"group {group_id!r}: {what}", records
 
-        await self._write_found(partition, find, pace)
+        await self._write_found(partition, find)

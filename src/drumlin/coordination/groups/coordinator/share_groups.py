@@ -16,6 +16,7 @@ from uuid import UUID
 from drumlin.background import Background
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.coordinator.late_assignment import assign_late
+from drumlin.coordination.groups.every_kind.any_group import Decision
 from drumlin.coordination.groups.every_kind.group_context import Topic
 from drumlin.coordination.groups.every_kind.group_context import Topics as KnownTopics
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
@@ -37,14 +38,13 @@ from drumlin.coordination.groups.share.messages import (
 )
 from drumlin.coordination.groups.share.outcomes import Found, Starts, divided, for_each, told
 from drumlin.coordination.groups.share.records import (
-    Assignment,
     StatePartitionMetadata,
     TopicPartitions,
 )
-from drumlin.coordination.shards.pending_answer import Written
+from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
 from drumlin.coordination.share.state.states import ShareStates
-from drumlin.turns import Turns, Work, let_go, one_turn
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -55,8 +55,6 @@ _Change = Callable[[StatePartitionMetadata], StatePartitionMetadata]
 _TRIES: Final = 3
 #: How long a heartbeat waits for new partitions to have their share states.
 _INITIALIZED_WITHIN_S: Final = 2.0
-#: Targets of members: half a millisecond's worth.
-_WRITTEN_AT_ONCE: Final = 50
 
 
 class _HasChanged(Exception):
@@ -81,13 +79,11 @@ class ShareGroupMembership:
         groups: GroupCoordinator,
         share_states: ShareStates,
         topics: KnownTopics,
-        turns: Turns,
     ) -> None:
         self._config = config
         self._groups = groups
         self._share_states = share_states
         self._topics = topics
-        self._turns = turns
         self._background = Background()
 
     async def close(self) -> None:
@@ -173,18 +169,17 @@ class ShareGroupMembership:
             group = self._found_or_new(shard, group_id) if joins else self._found(shard, group_id)
             known = shard.groups.get(group_id)
             work = group.consider(request, limits, at_once=at_once, tries=tries_left)
-            considered = await self._in_turns(work)
+            considered = await work
             is_same = shard is self._groups.shard_of(group_id)
             is_same = is_same and shard.groups.get(group_id) is known
             if not (is_same and considered.is_current()):
                 continue  # others had their turn before this continued
-            is_large = len(considered.next_target.records) > _WRITTEN_AT_ONCE
-            if not (is_large and tries_left):
+            if not (considered.next_target.is_large and tries_left):
                 confirmed = self._write_at_once(shard, group_id, request.member_id, considered)
                 break
             writing = self._write_in_turns(shard, group, request.member_id, considered)
             try:
-                confirmed = await self._turns.run(writing)
+                confirmed = await writing
                 break
             except _HasChanged:
                 continue
@@ -192,25 +187,20 @@ class ShareGroupMembership:
         await confirmed
         return considered
 
-    async def _in_turns(self, work: Work[Considered]) -> Considered:
-        """Mostly the work is done at once, and no other task runs before the caller continues."""
-        finished = one_turn(work)
-        return await self._turns.run(work) if finished is None else finished.result
-
     def _write_at_once(
         self, shard: GroupShard, group_id: str, member_id: str, considered: Considered
-    ) -> Written[None]:
+    ) -> Pending[None]:
         records = [*considered.next_target.records, *considered.records]
-        confirmed = self._groups.write(shard, records)
+        confirmed = self._groups.bring_about(shard, group_id, Decision(records))
         group = self._found(shard, group_id)
         group.keep_alive(member_id)
         if considered.is_late:
-            self._turns.start(assign_late(self._groups, shard, group))
+            self._background.spawn(assign_late(self._groups, shard, group))
         return confirmed
 
-    def _write_in_turns(
+    async def _write_in_turns(
         self, shard: GroupShard, group: ShareGroup, member_id: str, considered: Considered
-    ) -> Work[Written[None]]:
+    ) -> Written[None]:
         """Write a target assignment of very many members. It takes effect all at once, at the end.
 
         Raises:
@@ -218,7 +208,6 @@ class ShareGroupMembership:
             KafkaError: it cannot be written.
         """
         target = considered.next_target
-        former: list[Assignment] = []
 
         def last() -> tuple[Sequence[GroupRecord], None]:
             if shard.groups.get(group.group_id) is not group or not considered.is_current():
@@ -226,18 +215,16 @@ class ShareGroupMembership:
             return considered.records, None
 
         def take_over(_: None) -> None:
-            former.extend(group.follow(target).values())
+            group.follow(target)
             shard.apply(considered.records)
             group.keep_alive(member_id)
 
-        written = yield from self._groups.write_in_turns(shard, target.records, last, take_over)
-        yield from let_go(former, target.records)
-        return written
+        return await self._groups.write_in_turns(shard, target.records, last, take_over)
 
     async def _leave(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         shard = self._groups.shard_of(group_id)
         records = self._found(shard, group_id).leave(request.member_id)
-        await self._groups.write(shard, records)
+        await self._groups.bring_about(shard, group_id, Decision(records))
         return ShareHeartbeatAnswer(request.member_id, LEAVE_EPOCH)
 
     # -- share state -------------------------------------------------------------------------
@@ -281,7 +268,7 @@ class ShareGroupMembership:
             )
 
         outcomes = await for_each({each: topics[each].partitions for each in topics}, begin)
-        good, bad = await self._turns.run(divided(topics, outcomes))
+        good, bad = await divided(topics, outcomes)
         await self._note_partitions(
             group_id,
             lambda known: initialization.failed(initialization.initialized(known, good), bad),
@@ -297,7 +284,7 @@ class ShareGroupMembership:
             KafkaError: NON_EMPTY_GROUP, or the group cannot be asked.
         """
         self._groups.shard_of(group_id)  # it is refused before anything is looked at
-        found, starts = await self._turns.run(self._sorted(wanted))
+        found, starts = await self._sorted(wanted)
         topics = {
             topic.topic_id: TopicPartitions(topic.name, frozenset(starts[topic.topic_id]))
             for _, topic, _ in found
@@ -309,30 +296,31 @@ class ShareGroupMembership:
         outcomes: Mapping[UUID, Outcome] = {}
         if topics:
             value = initialization.begun(group.partitions, topics)
-            await self._groups.write(shard, [group.partitions_record(value)])
+            decision = Decision([group.partitions_record(value)])
+            await self._groups.bring_about(shard, group_id, decision)
             outcomes = await self._initialize_at(group_id, topics, starts, group.epoch)
-        return await self._turns.run(told(found, starts, outcomes))
+        return await told(found, starts, outcomes)
 
-    def _sorted(
+    async def _sorted(
         self, wanted: Iterable[tuple[str, Mapping[int, int]]]
-    ) -> Work[tuple[Found, Starts]]:
+    ) -> tuple[Found, Starts]:
         """The request by topic, and its part for partitions that exist."""
         offsets_of: dict[str, dict[int, int]] = {}
         for name, offsets in wanted:  # a topic may be named twice
             offsets_of.setdefault(name, {}).update(offsets)
-            yield
+            await give_way()
         found: Found = []
         starts: Starts = {}
         for name, offsets in offsets_of.items():
             topic = self._topics.by_name(name)
             found.append((name, topic, offsets))
-            yield
+            await give_way()
             if topic is not None:
                 of_topic = starts[topic.topic_id] = {}
                 for each, at in offsets.items():
                     if _has(topic, each):
                         of_topic[each] = at
-                    yield
+                    await give_way()
         return found, starts
 
     async def delete_offsets(self, group_id: str, names: Iterable[str]) -> Deleted:
@@ -343,7 +331,7 @@ class ShareGroupMembership:
         """
         group = self._found(self._groups.shard_of(group_id), group_id)
         group.check_delete()
-        results, chosen = await self._turns.run(self._sorted_out(group, names))
+        results, chosen = await self._sorted_out(group, names)
         self._found(self._groups.shard_of(group_id), group_id).check_delete()
         by_id = {id_: known.name for id_, known in chosen.items()}
         partitions = {id_: known.partitions for id_, known in chosen.items()}
@@ -352,9 +340,9 @@ class ShareGroupMembership:
             results[by_id[topic_id]] = topic_id, error
         return results
 
-    def _sorted_out(
+    async def _sorted_out(
         self, group: ShareGroup, names: Iterable[str]
-    ) -> Work[tuple[Deleted, dict[UUID, TopicPartitions]]]:
+    ) -> tuple[Deleted, dict[UUID, TopicPartitions]]:
         """The outcome for each name that is decided already, and the partitions to delete."""
         unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
         strange = KafkaError(unknown.code, "the group has no offsets in this topic")
@@ -368,7 +356,7 @@ class ShareGroupMembership:
             else:
                 results[name] = topic.topic_id, None
                 chosen[topic.topic_id] = TopicPartitions(name, partitions)
-            yield
+            await give_way()
         return results, chosen
 
     @staticmethod
@@ -405,7 +393,8 @@ class ShareGroupMembership:
         """Write a change of a group's partitions, made to the group as it is by now."""
         shard = self._groups.shard_of(group_id)
         group = self._found(shard, group_id)
-        await self._groups.write(shard, [group.partitions_record(change(group.partitions))])
+        decision = Decision([group.partitions_record(change(group.partitions))])
+        await self._groups.bring_about(shard, group_id, decision)
 
     async def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups, one share group: with its state.
@@ -435,7 +424,7 @@ class ShareGroupMembership:
         shard = self._groups.shard_of(group_id)
         group = self._found(shard, group_id)
         group.check_delete()  # a member may have joined meanwhile
-        await self._groups.write(shard, group.tombstones())
+        await self._groups.bring_about(shard, group_id, Decision(group.tombstones()))
         return ErrorCode.none
 
     # -- questions -----------------------------------------------------------------------------

@@ -6,15 +6,13 @@ values, carried out in their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCheck
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.every_kind.kind import GroupKind
 from drumlin.coordination.groups.every_kind.messages import Answer, Answers, Store
-from drumlin.turns import Work
 from drumlin.wire.error_codes import ErrorCode
 
 
@@ -78,7 +76,7 @@ class AnyGroup(Protocol):
     def tombstones(self) -> list[GroupRecord]:
         """The records that delete the group; its offsets are not among them."""
 
-    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
+    async def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
         """Become what the log says: the group's own records, in the order of their writing.
 
         Others may have their turn wherever this yields; no request comes before the end.
@@ -91,30 +89,48 @@ class AnyGroup(Protocol):
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
         """The group has moved to another broker, or was deleted: answer all waiting requests."""
 
-    def dissolve(self) -> Work[list[Any]]:
+    async def dissolve(self) -> list[Any]:
         """After `unload`: forget deadlines that would mean another group of that name.
 
         Returns what is large in it, part by part. No request reaches the group any more.
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
-    """To do: write the records and take them over; if it fails, all stays as it is.
+class Decision(NamedTuple):
+    """What a group has decided, before anything of it has happened.
 
-    `answers` are given once the records are confirmed; after a failure they are `KafkaError`.
-    `then` says what else is to be done with the group as it is by then: it may be of another
-    kind.
+    To do: write the records as one batch and take them over; then answer, once all in-sync replicas
+    have them. If they cannot be written, all stays as it is.
+
+    answer: to the request that has led to it, if it was one.
+    then: what else is to be done with the group as it is afterwards; it may be of another kind.
+    otherwise: what is decided instead if one batch does not take the records.
+    assign: what takes longer; the answer comes after it.
     """
 
-    records: Sequence[GroupRecord]
-    answers: tuple[Answer, ...] = ()
+    records: Sequence[GroupRecord] = ()
+    answer: Any = None
     then: Callable[[AnyGroup], Sequence[Effect]] | None = None
+    otherwise: Callable[[], Decision] | None = None
+    assign: Assign | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Downgrade:
-    """To do: make a classic group of a large consumer group that has only classic members."""
+class Assign(NamedTuple):
+    """A target assignment of very many members, which is made while the group goes on.
+
+    make: see `Assigning.work`.
+    follow(group, answer): what the same request leads to once the assignment is complete, given its
+        first answer.
+    """
+
+    make: Callable[[], Coroutine[Any, Any, Any]]
+    follow: Callable[[Any, Any], Decision]
 
 
-Effect = Answer | Answers | Store | Write | Downgrade
+class Resolve(NamedTuple):
+    """To do: find the topics that regular expressions match; they go to `resolved`."""
+
+    regexes: frozenset[str]
+
+
+Effect = Answer | Answers | Store | Decision | Resolve

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCheck
 from drumlin.coordination.shards.state_batches import Producer
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.by_hand.commit_request import PIECE_MAX, TopicOffsets
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
@@ -52,9 +52,9 @@ def is_longer(metadata: bytes, java_length_max: int) -> bool:
     return len(metadata.decode().encode("utf-16-le")) // 2 > java_length_max
 
 
-def sorted_out(
+async def sorted_out(
     commit: Commit, check: OffsetCheck | None, metadata_max_bytes: int
-) -> Work[tuple[list[ErrorCode], list[TopicOffsets]]]:
+) -> tuple[list[ErrorCode], list[TopicOffsets]]:
     """An error code for each offset in order, and the offsets that may be committed.
 
     Gives way if they are more than a piece.
@@ -63,7 +63,7 @@ def sorted_out(
     accepted: list[TopicOffsets] = []
     for piece in commit.offsets:
         if codes:
-            yield
+            await give_way()
         found = _codes(piece, check, metadata_max_bytes)
         if found is None:
             codes += [ErrorCode.none] * len(piece.partitions)
@@ -86,7 +86,7 @@ def counts_partly(commit: Commit, count: int, error: KafkaError) -> bool:
     return count > 0 and commit.producer is None and not is_gone
 
 
-def partly(codes: Sequence[ErrorCode], count: int, code: ErrorCode) -> Work[list[ErrorCode]]:
+async def partly(codes: Sequence[ErrorCode], count: int, code: ErrorCode) -> list[ErrorCode]:
     """`codes`, where of the accepted offsets only the first ones are committed, `count` many."""
     told: list[ErrorCode] = []
     for start in range(0, len(codes), PIECE_MAX):
@@ -96,7 +96,7 @@ def partly(codes: Sequence[ErrorCode], count: int, code: ErrorCode) -> Work[list
             else:
                 told.append(ErrorCode.none if count > 0 else code)
                 count -= 1
-        yield
+        await give_way()
     return told
 
 

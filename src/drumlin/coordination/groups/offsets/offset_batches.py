@@ -35,7 +35,7 @@ from drumlin.records.batch.batch import (
 from drumlin.records.batch.varint import varint
 from drumlin.records.compression.compression import compress_in_steps
 from drumlin.tuples import from_tuple
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.by_hand.commit_request import TopicOffsets
 
 _PARTITION: Final = struct.Struct(">i")
@@ -150,7 +150,7 @@ class OffsetPacker:
             if partitions:
                 self._end()
 
-    def batches(self) -> Work[list[OffsetBatch]]:
+    async def batches(self) -> list[OffsetBatch]:
         """All of them; nothing is added afterwards. Gives way, also while it compresses.
 
         What they were packed from is forgotten batch by batch: it may be very much.
@@ -161,8 +161,8 @@ class OffsetPacker:
         self._ended.reverse()
         while self._ended:
             if batches:
-                yield
-            batch = yield from self._packed(*self._ended.pop())
+                await give_way()
+            batch = await self._packed(*self._ended.pop())
             batches.append(batch)
         return batches
 
@@ -193,12 +193,12 @@ class OffsetPacker:
         self._ended.append((self._records, self._topics))
         self._begin()
 
-    def _packed(self, records: list[bytes], topics: list[TopicValues]) -> Work[OffsetBatch]:
+    async def _packed(self, records: list[bytes], topics: list[TopicValues]) -> OffsetBatch:
         body = records[0] if len(records) == 1 else b"".join(records)
         if len(records) > _JOINED_AT_ONCE_MAX:
-            yield
+            await give_way()
         if self._codec:
-            body = yield from compress_in_steps(self._codec, body)
+            body = await compress_in_steps(self._codec, body)
         producer_id, epoch = self._producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         header = _header_of(
             (

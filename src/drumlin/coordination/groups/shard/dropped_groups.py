@@ -16,7 +16,7 @@ from typing import Any
 from drumlin.coordination.groups.every_kind.any_group import AnyGroup
 from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.shards.dropped_state import forget
-from drumlin.turns import Work
+from drumlin.turns import give_way
 
 _log = logging.getLogger(__name__)
 
@@ -25,14 +25,14 @@ _log = logging.getLogger(__name__)
 Tell = Callable[[GroupShard, AnyGroup], None]
 
 
-def unloading(shard: GroupShard, tell: Tell) -> Work[None]:
+async def unloading(shard: GroupShard, tell: Tell) -> None:
     """The shard is to go."""
-    containers, parts = yield from _told(shard, tell)
+    containers, parts = await _told(shard, tell)
     del shard
-    yield from forget(containers, parts)
+    await forget(containers, parts)
 
 
-def _told(shard: GroupShard, tell: Tell) -> Work[tuple[list[Any], list[Any]]]:
+async def _told(shard: GroupShard, tell: Tell) -> tuple[list[Any], list[Any]]:
     """Notify every group. Returns what to free: the shard's contents, then theirs."""
     containers: list[Any] = []
     parts: list[Any] = []
@@ -41,11 +41,11 @@ def _told(shard: GroupShard, tell: Tell) -> Work[tuple[list[Any], list[Any]]]:
             tell(shard, group)
         except Exception:  # noqa: BLE001  requests may be waiting in the other groups, too
             _log.exception("group %r cannot be unloaded", group.group_id)
-        yield
+        await give_way()
         containers.append(group)
-        parts += yield from group.dissolve()
+        parts += await group.dissolve()
     for topics in list(shard.offsets.groups().values()):
         containers.append(topics)
         parts += topics.values()
-        yield
+        await give_way()
     return containers, parts

@@ -69,8 +69,6 @@ class LoadedPartition:
     """By group, topic and partition: values as `decode_offset` reads them."""
     pending: list[PendingOffset] = field(default_factory=list)
     """In the order in which they were written."""
-    unfinished: set[Producer] = field(default_factory=set)
-    """In whose transactions a coordinator has left records of groups, which do not count."""
     records: int = 0
 
 
@@ -109,7 +107,6 @@ class _Reading:
     def __init__(self) -> None:
         self.latest = LatestRecords()
         self._pending: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
-        self._epochs: dict[int, int] = {}
 
     def special(self, buffer: Buffer, position: int, header: BatchHeader) -> None:
         """A batch of a transaction, or a marker."""
@@ -120,7 +117,6 @@ class _Reading:
                 self._end(header.producer_id, marker.is_commit)
             return
         pending = self._pending.setdefault(header.producer_id, {})
-        self._epochs[header.producer_id] = header.producer_epoch
         for order, record in self.latest.numbered(decode_batch(buffer, position)):
             pending[key_of(record)] = order, record.value
 
@@ -146,9 +142,9 @@ class _Reading:
         ]
         for order, producer_id, raw_key, value in sorted(still, key=itemgetter(0)):
             said, decoded = known.get(raw_key, _NOTHING), decode_key(raw_key)
-            if decoded is not None and not isinstance(decoded, OffsetKey):
-                loaded.unfinished.add(Producer(producer_id, self._epochs[producer_id]))
-            elif decoded is not None and value is not None and said.tombstone_order < order:
+            if not isinstance(decoded, OffsetKey):
+                continue  # nothing else is written in transactions
+            if value is not None and said.tombstone_order < order:
                 decode_offset(value)
                 is_superseded = said.order > order
                 loaded.pending.append(PendingOffset(producer_id, decoded, value, is_superseded))

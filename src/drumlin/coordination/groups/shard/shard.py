@@ -32,12 +32,11 @@ from drumlin.coordination.groups.offsets.offset_records import (
 from drumlin.coordination.groups.offsets.offsets import CommittedOffsets
 from drumlin.coordination.groups.offsets.transactional_offsets import TransactionalOffsets
 from drumlin.coordination.groups.shard.by_kind import new_group
-from drumlin.coordination.groups.shard.conversions import Conversions
 from drumlin.coordination.groups.shard.log import LoadedPartition
 from drumlin.coordination.groups.shard.record_registry import type_of
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.shards.state_batches import Producer
-from drumlin.turns import to_end
+from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: Offsets that are removed together: half a turn's worth.
@@ -50,11 +49,8 @@ class GroupShard:
     def __init__(self, partition: int, context: GroupContext) -> None:
         self.partition = partition
         self.groups: dict[str, AnyGroup] = {}
-        self.conversions = Conversions()
         self.offsets = CommittedOffsets()
         self.transactional = TransactionalOffsets()
-        self.unfinished = set[Producer]()
-        """Transactions in which a coordinator before this one has left records of groups."""
         self._context = context
 
     # -- groups ----------------------------------------------------------------------------
@@ -93,23 +89,22 @@ class GroupShard:
         self.groups[group_id] = group
         return group
 
-    def take_over(self, loaded: LoadedPartition) -> Iterator[None]:
-        """Become what the log says; others get their turn wherever this yields."""
-        self.unfinished = loaded.unfinished
+    async def take_over(self, loaded: LoadedPartition) -> None:
+        """Become what the log says; others get their turn meanwhile."""
         for group_id, said in loaded.groups.items():
             group = new_group(said.kind, group_id, self._context)
             self.groups[group_id] = group
-            yield from group.restore(said.records)
+            await group.restore(said.records)
         for group_id, topics in loaded.offsets.items():
             self._group_for_offsets(group_id)
             self.offsets.take_group(group_id, topics)
-            yield
+            await give_way()
         for each in loaded.pending:
             self._group_for_offsets(each.key.group_id)
             self.transactional.put(
                 each.producer_id, each.key, each.value, is_superseded=each.is_superseded
             )
-            yield
+            await give_way()
 
     # -- what is to be written -------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.share.records import Assignment
-from drumlin.turns import Work
+from drumlin.turns import give_way
 
 #: Partitions that are handed out in one go.
 _PLACES_AT_ONCE: Final = 64
@@ -32,23 +32,23 @@ class _Sharing(NamedTuple):
     got: dict[str, set[int]]
 
 
-def assign(
+async def assign(
     subscriptions: Mapping[str, frozenset[UUID]],
     assignable: Mapping[UUID, Iterable[int]],
     current: Mapping[str, Assignment],
-) -> Work[dict[str, Assignment]]:
+) -> dict[str, Assignment]:
     """The target assignment: member -> its partitions.
 
     Members with one subscription share all partitions as a whole. Where subscriptions differ,
     each topic is shared by itself among its subscribers.
     """
     result: dict[str, dict[UUID, tuple[int, ...]]] = {member: {} for member in subscriptions}
-    circles = yield from _circles(subscriptions)
+    circles = await _circles(subscriptions)
     for topic_ids, members in circles:
-        sharing = yield from _begin(topic_ids, members, assignable, current)
-        yield from _spread(sharing)
+        sharing = await _begin(topic_ids, members, assignable, current)
+        await _spread(sharing)
         for member, got in sharing.got.items():
-            yield
+            await give_way()
             assignment: dict[UUID, list[int]] = {}
             for number in sorted(got):
                 topic_id, partition = sharing.places[number]
@@ -58,12 +58,12 @@ def assign(
     return dict(result)
 
 
-def _circles(
+async def _circles(
     subscriptions: Mapping[str, frozenset[UUID]],
-) -> Work[Iterable[tuple[Sequence[UUID], Sequence[str]]]]:
+) -> Iterable[tuple[Sequence[UUID], Sequence[str]]]:
     """Topics that are shared as a whole, and their members; both sorted."""
     members = sorted(subscriptions)
-    yield
+    await give_way()
     distinct = set(subscriptions.values())
     if len(distinct) <= 1:
         return [(sorted(topic_ids, key=_order_of), members) for topic_ids in distinct]
@@ -71,16 +71,16 @@ def _circles(
     for member in members:
         for topic_id in subscriptions[member]:
             subscribers.setdefault(topic_id, []).append(member)
-            yield
+            await give_way()
     return [((topic_id,), subscribers[topic_id]) for topic_id in sorted(subscribers, key=_order_of)]
 
 
-def _begin(
+async def _begin(
     topic_ids: Sequence[UUID],
     members: Sequence[str],
     assignable: Mapping[UUID, Iterable[int]],
     current: Mapping[str, Assignment],
-) -> Work[_Sharing]:
+) -> _Sharing:
     """Members keep the partitions that they had, as far as these exist."""
     places: list[tuple[UUID, int]] = []
     numbers: dict[UUID, dict[int, int]] = {}
@@ -88,10 +88,10 @@ def _begin(
         of_topic = sorted(assignable.get(topic_id, ()))
         numbers[topic_id] = {each: len(places) + i for i, each in enumerate(of_topic)}
         places += [(topic_id, each) for each in of_topic]
-        yield
+        await give_way()
     got = {}
     for member in members:
-        yield
+        await give_way()
         has: set[int] = set()
         held = current.get(member)
         if held:
@@ -102,7 +102,7 @@ def _begin(
     return _Sharing(places, members, got)
 
 
-def _spread(sharing: _Sharing) -> Work[None]:
+async def _spread(sharing: _Sharing) -> None:
     places, members, got = sharing
     if not places or not members:
         return
@@ -112,7 +112,7 @@ def _spread(sharing: _Sharing) -> Work[None]:
     for member, numbers in got.items():
         for number in numbers:
             holders[number].add(member)
-        yield
+        await give_way()
 
     def give_up(member: str, number: int) -> None:
         got[member].discard(number)
@@ -124,23 +124,23 @@ def _spread(sharing: _Sharing) -> Work[None]:
             surplus = {each: len(got[each]) - quotas[each] for each in these}
             for member in sorted(surplus, key=lambda each: (-surplus[each], each))[:excess]:
                 give_up(member, number)
-            yield
+            await give_way()
     for member in members:  # the rest of what is too much: rather what others have too
         excess = len(got[member]) - quotas[member]
         if excess > 0:
             by_holders = sorted(got[member], key=lambda number: (-len(holders[number]), number))
             for number in by_holders[:excess]:
                 give_up(member, number)
-            yield
-    yield from _hand_out(per_place, quotas, got, holders)
+            await give_way()
+    await _hand_out(per_place, quotas, got, holders)
 
 
-def _hand_out(
+async def _hand_out(
     per_place: int,
     quotas: Mapping[str, int],
     got: dict[str, set[int]],
     holders: list[set[str]],
-) -> Work[None]:
+) -> None:
     """Give partitions with too few members to the members with the fewest, up to their quota."""
     with_room = [
         (len(got[member]) - quota, member)
@@ -152,7 +152,7 @@ def _hand_out(
     lacking.sort(key=lambda number: len(holders[number]))  # as stable: else by number
     for count, number in enumerate(lacking):
         if count % _PLACES_AT_ONCE == 0:
-            yield
+            await give_way()
         these = holders[number]
         passed = []
         while len(these) < per_place and with_room:

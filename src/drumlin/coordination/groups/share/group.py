@@ -21,7 +21,7 @@ from uuid import UUID
 
 from drumlin.coordination.counts import add_all
 from drumlin.coordination.groups.consumer.metadata_hash import hash_of
-from drumlin.coordination.groups.every_kind.any_group import Effect, Write
+from drumlin.coordination.groups.every_kind.any_group import Decision, Effect
 from drumlin.coordination.groups.every_kind.committer import Committer
 from drumlin.coordination.groups.every_kind.group_context import GroupContext
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
@@ -58,7 +58,7 @@ from drumlin.coordination.groups.share.records import (
     TopicPartitions,
 )
 from drumlin.coordination.groups.share.subscription import all_subscribed, subscribed_topics
-from drumlin.turns import Work, to_end
+from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: Members, their subscriptions and partitions: a few milliseconds.
@@ -142,9 +142,9 @@ class ShareGroup:
 
     # -- heartbeats ------------------------------------------------------------------------
 
-    def consider(
+    async def consider(
         self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool, tries: int
-    ) -> Work[Considered]:
+    ) -> Considered:
         """Decide on a heartbeat. `at_once`: however young the target assignment is.
 
         An assignment gives way. If the group has changed afterwards, all is decided again; after
@@ -155,7 +155,7 @@ class ShareGroup:
             KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
         """
         for _ in range(tries):
-            considered = yield from self._consider(request, limits, at_once=at_once, assigns=True)
+            considered = await self._consider(request, limits, at_once=at_once, assigns=True)
             if considered is not None:
                 return considered
         last = self._consider(request, limits, at_once=at_once, assigns=self._is_small)
@@ -163,9 +163,9 @@ class ShareGroup:
         assert considered is not None
         return considered
 
-    def _consider(
+    async def _consider(
         self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool, assigns: bool
-    ) -> Work[Considered | None]:
+    ) -> Considered | None:
         """None if the group has changed meanwhile."""
         before = self._check_heartbeat(request, limits.max_size)
         is_current = self._watch(before)
@@ -177,7 +177,7 @@ class ShareGroup:
         epoch, to_initialize = self.epoch, dict[UUID, TopicPartitions]()
         if is_resubscribed or not self._has_looked:
             names = self._names(without=before.metadata.topics, plus=metadata.topics)
-            epoch = yield from self._bump(records, names, is_resubscribed=is_resubscribed)
+            epoch = await self._bump(records, names, is_resubscribed=is_resubscribed)
             if not is_current():
                 return None
             lacking = self._lacking(names)
@@ -192,12 +192,12 @@ class ShareGroup:
         if is_due and assigns:
             subscriptions = {each: member.metadata.topics for each, member in self._members.items()}
             subscriptions[request.member_id] = metadata.topics
-            targets = yield from self.assign(subscriptions)
+            targets = await self.assign(subscriptions)
             if not is_current():
                 return None
             target = TargetEpoch(epoch, self._context.clock.wall_ms())
             records.append((ShareTargetKey(self.group_id), target))
-            next_target = yield from self.next_target(targets)
+            next_target = await self.next_target(targets)
             if not is_current():
                 return None
             assignment = targets[request.member_id]
@@ -278,9 +278,9 @@ class ShareGroup:
             raise KafkaError(ErrorCode.fenced_member_epoch, message)
         return member
 
-    def _bump(
+    async def _bump(
         self, records: list[GroupRecord], names: Collection[str], *, is_resubscribed: bool
-    ) -> Work[int]:
+    ) -> int:
         """The group's epoch; a new one, with its record, if there is a reason.
 
         `names` is what is subscribed to. With `is_resubscribed` it does not give way.
@@ -289,7 +289,7 @@ class ShareGroup:
         is_assigned = self.target.epoch >= self.epoch
         must_bump = is_resubscribed or new_hash != self._metadata_hash
         if not must_bump and is_assigned:
-            must_bump = yield from self._lacks_initialized(names)
+            must_bump = await self._lacks_initialized(names)
         if not must_bump:
             return self.epoch
         epoch = self.epoch + 1
@@ -329,11 +329,11 @@ class ShareGroup:
                 result[topic.topic_id] = known.partitions & there
         return result
 
-    def _lacks_initialized(self, names: Iterable[str]) -> Work[bool]:
+    async def _lacks_initialized(self, names: Iterable[str]) -> bool:
         """Whether there are assignable partitions that the last assignment did not know."""
         assigned: dict[UUID, set[int]] = {}
         for assignment in list(self._targets.values()):
-            yield
+            await give_way()
             for topic_id, these in assignment.items():
                 assigned.setdefault(topic_id, set()).update(these)
         assignable = self._assignable(names)
@@ -343,9 +343,9 @@ class ShareGroup:
         age_ms = self._context.clock.wall_ms() - self.target.timestamp_ms
         return not 0 <= age_ms < self._setting("share.assignment.interval.ms")
 
-    def assign(self, subscriptions: Mapping[str, tuple[str, ...]]) -> Work[dict[str, Assignment]]:
-        wanted, names = yield from all_subscribed(self._context.topics, subscriptions)
-        return (yield from assign(wanted, self._assignable(names), dict(self._targets)))
+    async def assign(self, subscriptions: Mapping[str, tuple[str, ...]]) -> dict[str, Assignment]:
+        wanted, names = await all_subscribed(self._context.topics, subscriptions)
+        return await assign(wanted, self._assignable(names), dict(self._targets))
 
     @property
     def _is_small(self) -> bool:
@@ -353,12 +353,12 @@ class ShareGroup:
         partitions = sum(len(each.partitions) for each in self.partitions.initialized.values())
         return len(self._members) + sum(self._subscribers.values()) + partitions <= _SMALL
 
-    def next_target(self, targets: dict[str, Assignment]) -> Work[NextTarget]:
+    async def next_target(self, targets: dict[str, Assignment]) -> NextTarget:
         records: list[GroupRecord] = []
         for member_id, assignment in targets.items():
             if assignment != self._targets.get(member_id):
                 records.append((ShareTargetMemberKey(self.group_id, member_id), assignment))
-            yield
+            await give_way()
         return NextTarget(targets, records)
 
     def follow(self, target: NextTarget) -> Mapping[str, Assignment]:
@@ -418,13 +418,13 @@ class ShareGroup:
         keys = StatePartitionMetadataKey, ShareTargetKey, ShareGroupKey
         return [(key(self.group_id), None) for key in keys]
 
-    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
+    async def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
         for key, value in records:
             self.replay(key, value)
-            yield
+            await give_way()
         for member_id in list(self._members):
             self.keep_alive(member_id)
-            yield
+            await give_way()
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         """Take over a record that is in the log now."""
@@ -482,13 +482,13 @@ class ShareGroup:
             return []
         # If it cannot be written now, the member is looked at again after a session.
         self.keep_alive(deadline.member_id)
-        return [Write(self.leave(deadline.member_id))]
+        return [Decision(self.leave(deadline.member_id))]
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
         return ()  # sessions are left to expire: a member found then has a new session
 
-    def dissolve(self) -> Work[list[Any]]:
-        yield
+    async def dissolve(self) -> list[Any]:
+        await give_way()
         return [*self._members.values(), *self._targets.values()]
 
     def _session(self, member_id: str) -> Deadline:

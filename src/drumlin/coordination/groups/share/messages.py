@@ -15,6 +15,10 @@ JOIN_EPOCH: Final = 0
 FIRST_EPOCH: Final = 1
 LEAVE_EPOCH: Final = -1
 
+#: Of a target assignment, what is written in the turn in which it is decided.
+_MEMBERS_AT_ONCE: Final = 50
+_PARTITIONS_AT_ONCE: Final = 20_000
+
 Topics = Mapping[UUID, TopicPartitions]
 #: Partition -> what happened to it; `None` is success.
 Outcome = Mapping[int, KafkaError | None]
@@ -55,6 +59,14 @@ class NextTarget(NamedTuple):
     assignments: Mapping[str, Assignment]
     """By member id, of all members; empty: there is no new one."""
     records: list[GroupRecord]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it takes more than half a millisecond to be written, or more than a batch."""
+        if len(self.records) > _MEMBERS_AT_ONCE:
+            return True
+        topics = (these for _, one in self.records if one for these in one.values())
+        return sum(map(len, topics)) > _PARTITIONS_AT_ONCE
 
 
 class Considered(NamedTuple):

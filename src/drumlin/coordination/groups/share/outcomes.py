@@ -11,7 +11,7 @@ from uuid import UUID
 from drumlin.coordination.groups.every_kind.group_context import Topic
 from drumlin.coordination.groups.share.messages import Outcome, TopicOutcome, Topics
 from drumlin.coordination.groups.share.records import TopicPartitions
-from drumlin.turns import Work, side_by_side
+from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What AlterShareGroupOffsets asks of topics, and what of that is about partitions there are.
@@ -42,7 +42,7 @@ async def for_each(
     return dict(outcomes)
 
 
-def divided(topics: Topics, outcomes: Mapping[UUID, Outcome]) -> Work[tuple[Topics, Topics]]:
+async def divided(topics: Topics, outcomes: Mapping[UUID, Outcome]) -> tuple[Topics, Topics]:
     """Partitions without an error, and the others."""
     good: dict[UUID, TopicPartitions] = {}
     bad: dict[UUID, TopicPartitions] = {}
@@ -53,13 +53,13 @@ def divided(topics: Topics, outcomes: Mapping[UUID, Outcome]) -> Work[tuple[Topi
             bad[topic_id] = TopicPartitions(name, failed)
         if len(failed) < len(outcome):
             good[topic_id] = TopicPartitions(name, frozenset(outcome.keys() - failed))
-        yield
+        await give_way()
     return good, bad
 
 
-def told(
+async def told(
     found: Found, starts: Starts, outcomes: Mapping[UUID, Outcome]
-) -> Work[list[TopicOutcome]]:
+) -> list[TopicOutcome]:
     unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
     answers = []
     for name, topic, offsets in found:
@@ -68,7 +68,7 @@ def told(
         begun = {} if topic_id is None else starts[topic_id]
         for each in offsets:
             of_topic[each] = outcomes[topic_id][each] if topic_id and each in begun else unknown
-            yield
+            await give_way()
         answers.append(TopicOutcome(name, topic_id, of_topic))
-        yield
+        await give_way()
     return answers

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.every_kind.group_context import Topic, Topics, those_there
-from drumlin.turns import Work
+from drumlin.turns import give_way
 
 
 class Subscribed(NamedTuple):
@@ -23,7 +23,7 @@ def subscribed_topics(topics: Topics, names: Iterable[str]) -> list[Topic]:
     return sorted(those_there(topics, names), key=attrgetter("name"))
 
 
-def all_subscribed(topics: Topics, members: Mapping[str, tuple[str, ...]]) -> Work[Subscribed]:
+async def all_subscribed(topics: Topics, members: Mapping[str, tuple[str, ...]]) -> Subscribed:
     """Most members of a group subscribe to the same: that is looked up once."""
     ids_of: dict[tuple[str, ...], frozenset[UUID]] = {}
     subscribed = Subscribed({}, set())
@@ -34,5 +34,5 @@ def all_subscribed(topics: Topics, members: Mapping[str, tuple[str, ...]]) -> Wo
             )
             subscribed.names.update(names)
         subscribed.ids[member_id] = ids
-        yield
+        await give_way()
     return subscribed

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from drumlin.coordination.share.delivery.in_flight import Change, RecordState, Run, Runs
 from drumlin.coordination.share.delivery.settings import Settings
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: Types, and runs of records, that are looked at in one go.
@@ -47,9 +47,9 @@ class Acknowledgement(NamedTuple):
     types: Sequence[int]
 
 
-def check_request(
+async def check_request(
     batches: Sequence[Acknowledgement], *, knows_renew: bool, says_renew: bool
-) -> Work[None]:
+) -> None:
     """Check the acknowledgements of a partition by themselves; in turns, as there may be many.
 
     Raises:
@@ -72,11 +72,11 @@ def check_request(
                 raise KafkaError(ErrorCode.invalid_request)
             if not says_renew and AcknowledgeType.RENEW in some:
                 raise KafkaError(ErrorCode.invalid_request)
-            yield
+            await give_way()
         before = batch.last_offset
 
 
-def applying(
+async def applying(
     runs: Runs,
     start_offset: int,
     member: str,
@@ -84,7 +84,7 @@ def applying(
     settings: Settings,
     change: Change,
     renewed: list[Run],
-) -> Work[None]:
+) -> None:
     """Note the new state of the records; those before the start offset are passed over.
 
     It gives way within a batch of very many records, and looks at the runs again afterwards.
@@ -98,10 +98,10 @@ def applying(
         return
     first_offset = max(batch.first_offset, start_offset)
     _check_known(runs, first_offset, batch.last_offset)
-    yield from _check_room(runs, batch)
+    await _check_room(runs, batch)
     for stretch in _stretches(batch, first_offset):
         if stretch is None:
-            yield
+            await give_way()
             continue
         kind, offset, last_offset = stretch
         while some := runs.some_from(offset, last_offset, _AT_ONCE):
@@ -118,7 +118,7 @@ def applying(
                     )
                 offset = part.last_offset + 1
             if len(some) == _AT_ONCE:
-                yield
+                await give_way()
 
 
 def _check_known(runs: Runs, first_offset: int, last_offset: int) -> None:
@@ -129,14 +129,14 @@ def _check_known(runs: Runs, first_offset: int, last_offset: int) -> None:
         raise KafkaError(ErrorCode.invalid_request, "there are records that no member has acquired")
 
 
-def _check_room(runs: Runs, batch: Acknowledgement) -> Work[None]:
+async def _check_room(runs: Runs, batch: Acknowledgement) -> None:
     """Check that the types do not split the records into too many runs."""
     parted = 0
     for first in range(0, len(batch.types) - 1, _AT_ONCE):
         some = batch.types[first : first + _AT_ONCE + 1]
         parted += sum(map(ne, some, some[1:]))
         if first + _AT_ONCE < len(batch.types):
-            yield
+            await give_way()
     if parted and len(runs) + parted > _RUNS_MAX:
         message = f"records in flight are parted into {_RUNS_MAX} ranges at most"
         raise KafkaError(ErrorCode.invalid_request, message)

@@ -37,7 +37,7 @@ from drumlin.coordination.share.delivery.in_flight import (
 )
 from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.coordination.share.state.state import StateBatch, StoredRecordState
-from drumlin.turns import Work, to_end
+from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import KafkaError
 
 _OFFSET_MAX: Final = 2**63 - 1
@@ -69,13 +69,13 @@ class SharePartition:
         return to_end(cls.loading(settings, start_offset, batches, log_end_offset))
 
     @classmethod
-    def loading(
+    async def loading(
         cls,
         settings: Callable[[], Settings],
         start_offset: int,
         batches: Iterable[StateBatch],
         log_end_offset: int = _OFFSET_MAX,
-    ) -> Work[SharePartition]:
+    ) -> SharePartition:
         """The partition as its stored state says. Records between batches had been acquired when
         the state was lost: they are available, and their delivery count is not known.
 
@@ -85,7 +85,7 @@ class SharePartition:
         partition = cls(settings, start_offset)
         for number, batch in enumerate(sorted(batches), 1):
             if number % _AT_ONCE == 0:
-                yield
+                await give_way()
             first = max(batch.first_offset, partition.end_offset)
             last = min(batch.last_offset, log_end_offset - 1)
             if last < first:
@@ -134,7 +134,7 @@ class SharePartition:
         """The state to write for a change."""
         return to_end(self.stating(change))
 
-    def stating(self, change: Change) -> Work[StateBatches]:
+    async def stating(self, change: Change) -> StateBatches:
         """Like `state`, in turns."""
         batches: list[StateBatch] = []
         done = 0
@@ -146,7 +146,7 @@ class SharePartition:
                 if run.target is not None and run.last_offset >= self.start_offset
             )
             if done < len(change.runs):
-                yield
+                await give_way()
         return tuple(sorted(batches))
 
     @property
@@ -240,9 +240,9 @@ class SharePartition:
         """
         return to_end(self.acknowledging(member, batches, lambda: now))
 
-    def acknowledging(
+    async def acknowledging(
         self, member: str, batches: Sequence[Acknowledgement], now: Callable[[], float]
-    ) -> Work[Change]:
+    ) -> Change:
         """Like `acknowledge`, in turns: there may be thousands. Each batch is judged in its turn;
         if the work is broken off, nothing is changed.
         """
@@ -250,12 +250,12 @@ class SharePartition:
         change, renewed = Change(), list[Run]()
         try:
             for batch in batches:
-                yield from applying(
+                await applying(
                     self._runs, self.start_offset, member, batch, settings, change, renewed
                 )
-                yield
+                await give_way()
         except KafkaError:
-            yield from self.rolling_back(change, now())
+            await self.rolling_back(change, now())
             raise
         except BaseException:
             self.roll_back(change, now())
@@ -263,7 +263,7 @@ class SharePartition:
         deadline = now() + settings.lock_duration_s
         for number, run in enumerate(renewed, 1):
             if number % _AT_ONCE == 0:
-                yield
+                await give_way()
             if run.member == member and run.deadline is not None:  # else it is lost meanwhile
                 self._lock(run, deadline)
         return change
@@ -272,7 +272,7 @@ class SharePartition:
         """Note that a member is gone: its records become available, or are archived."""
         return to_end(self.releasing(member))
 
-    def releasing(self, member: str) -> Work[Change]:
+    async def releasing(self, member: str) -> Change:
         """Like `release`, in turns."""
         change, settings, offset = Change(), self._settings(), self.start_offset
         while some := self._runs.some_from(offset, _OFFSET_MAX, _AT_ONCE):
@@ -282,14 +282,14 @@ class SharePartition:
                     change.include(run, *outcome(run, RecordState.AVAILABLE, settings))
             offset = some[-1].last_offset + 1
             if len(some) == _AT_ONCE:
-                yield
+                await give_way()
         return change
 
     def commit(self, change: Change) -> None:
         """Take over a change that is written."""
         to_end(self.committing(change))
 
-    def committing(self, change: Change) -> Work[None]:
+    async def committing(self, change: Change) -> None:
         """Like `commit`, in turns: each record has its new state from its turn on."""
         done = 0
         while some := change.runs[done : done + _AT_ONCE]:
@@ -302,19 +302,19 @@ class SharePartition:
             self._runs.join(some)
             self._advance()
             if done < len(change.runs):
-                yield
+                await give_way()
 
     def roll_back(self, change: Change, now: float) -> None:
         """Undo a change that could not be written: states and locks are as before."""
         to_end(self.rolling_back(change, now))
 
-    def rolling_back(self, change: Change, now: float) -> Work[None]:
+    async def rolling_back(self, change: Change, now: float) -> None:
         """Like `roll_back`, in turns; if it is broken off, the rest is rolled back at once."""
         try:
             while change.runs:
                 self._leave_as_was(change, now, _AT_ONCE)
                 if change.runs:
-                    yield
+                    await give_way()
         finally:
             self._leave_as_was(change, now, len(change.runs))
 

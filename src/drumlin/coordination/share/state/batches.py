@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Final
 
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, StateBatch
-from drumlin.turns import Work
+from drumlin.turns import give_way
 
 Batches = tuple[StateBatch, ...]
 
@@ -24,9 +24,9 @@ _FIRST: Final = attrgetter("first_offset")
 _LAST: Final = attrgetter("last_offset")
 
 
-def combine(
+async def combine(
     current: Sequence[StateBatch], news: Sequence[StateBatch], start_offset: int
-) -> Work[Batches]:
+) -> Batches:
     """`current`, which was put together by this function, with `news`, from `start_offset` on.
 
     `news` may overlap each other. Without a start offset nothing is cut off. In turns: there may
@@ -36,7 +36,7 @@ def combine(
     wanted: list[StateBatch] = []
     for first in range(0, len(news), _AT_ONCE):
         wanted += _clipped(news[first : first + _AT_ONCE], start_offset)
-        yield
+        await give_way()
     if not wanted:
         return tuple(kept)
     # Only the neighbourhood of what is new can change.
@@ -44,8 +44,8 @@ def combine(
     high = max(map(_LAST, wanted)) + 1
     begin = bisect_left(kept, low, key=_LAST)
     end = bisect_right(kept, high, key=_FIRST)
-    coming = yield from _sorted([*kept[begin:end], *wanted])
-    changed = yield from _flatten(coming)
+    coming = await _sorted([*kept[begin:end], *wanted])
+    changed = await _flatten(coming)
     return (*kept[:begin], *changed, *kept[end:])
 
 
@@ -66,28 +66,28 @@ def _clipped(batches: Iterable[StateBatch], start_offset: int) -> Iterator[State
             yield batch
 
 
-def _sorted(batches: list[StateBatch]) -> Work[list[StateBatch]]:
+async def _sorted(batches: list[StateBatch]) -> list[StateBatch]:
     pieces = []
     for first in range(0, len(batches), _AT_ONCE):
         pieces.append(sorted(batches[first : first + _AT_ONCE]))
-        yield
+        await give_way()
     if len(pieces) == 1:
         return pieces[0]
     result: list[StateBatch] = []
     merging = heapq.merge(*pieces)
     while some := list(islice(merging, _AT_ONCE)):
         result += some
-        yield
+        await give_way()
     return result
 
 
-def _flatten(coming: Sequence[StateBatch]) -> Work[list[StateBatch]]:
+async def _flatten(coming: Sequence[StateBatch]) -> list[StateBatch]:
     """Walk along the offsets; the strongest batch of those that cover an offset has it."""
     covering: list[tuple[int, int, int]] = []  # strongest first: -count, -state, last offset
     result: list[StateBatch] = []
     position, index = coming[0].first_offset, 0
     while index < len(coming) or covering:
-        yield
+        await give_way()
         if not covering:
             position = max(position, coming[index].first_offset)
         while index < len(coming) and coming[index].first_offset <= position:

@@ -23,7 +23,6 @@ from drumlin.coordination.share.state.log import load
 from drumlin.coordination.share.state.records import Merged, ShareRecord, encode_record
 from drumlin.coordination.share.state.shard import LoadedStates, ShareShard
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
-from drumlin.turns import Pace, Turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -79,7 +78,6 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         ends: of that topic's logs.
         has_partition(topic_id, partition): whether there is such a partition now.
         was_deleted(topic_id): whether the topic is known to be gone for good.
-        turns: of the loop.
 
     A component that keeps states in memory registers with `when_renewed` a function to call
     when one of them is initialized again or deleted.
@@ -95,7 +93,6 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         ends: StateLogEnds,
         has_partition: Callable[[UUID, int], bool],
         was_deleted: Callable[[UUID], bool],
-        turns: Turns,
     ) -> None:
         form = StateForm(
             ShareShard,
@@ -110,13 +107,12 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             lambda: config.share_coordinator_write_timeout_ms,
             lambda: config.share_coordinator_state_topic_compression_codec,
         )
-        super().__init__(topic, form, limits, clock, turns, self._on_loaded)
+        super().__init__(topic, form, limits, clock, self._on_loaded)
         self._config = config
         self._ends = ends
         self._has_partition = has_partition
         self._was_deleted = was_deleted
         self._renewed: list[Callable[[SharePartitionKey], None]] = []
-        self._pace = Pace()
 
     def when_renewed(self, tell: Callable[[SharePartitionKey], None]) -> None:
         """Call `tell` for each state that is initialized again, or deleted, from now on."""
@@ -152,7 +148,6 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         await self._write_found(
             partition,
             lambda shard: ((what, records) for records in shard.orphans(self._was_deleted)),
-            self._pace,
         )
 
     # -- finding -----------------------------------------------------------------------------
@@ -183,10 +178,13 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             return self._partitions.shard(partition)
         # A partition is loaded in a moment; to wait spares everybody another attempt.
         timeout = self._config.share_coordinator_write_timeout_ms / 1000
+        ready = asyncio.ensure_future(self._partitions.when_ready(partition))
         try:
-            await asyncio.wait_for(self._partitions.when_ready(partition), timeout)
-        except TimeoutError:
-            raise KafkaError(ErrorCode.coordinator_load_in_progress) from None
+            await asyncio.wait([ready], timeout=timeout)
+            if not ready.done():
+                raise KafkaError(ErrorCode.coordinator_load_in_progress)
+        finally:
+            ready.cancel()
         return self._partitions.shard(partition)
 
     def _check_there(self, key: SharePartitionKey) -> None:
@@ -282,7 +280,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             state = shard.check_write(key, change)
             if len(state.batches) + len(change.batches) <= _MERGED_AT_ONCE_MAX:
                 return shard, None
-            merged = await self._turns.run(shard.merging(key, change))
+            merged = await shard.merging(key, change)
             shard = await self._shard_if_any(key)
             if shard.check_write(key, change) is merged.before:
                 return shard, merged  # it has not changed meanwhile
@@ -348,5 +346,4 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
                     ("new snapshots", records)
                     for records in shard.cold_snapshots(interval_ms, now_ms)
                 ),
-                self._pace,
             )

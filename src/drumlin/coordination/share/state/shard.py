@@ -6,9 +6,9 @@ it is in the log. So memory never holds what the log does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from drumlin.coordination.share.state.batches import combine
@@ -20,7 +20,7 @@ from drumlin.coordination.share.state.state import (
     SharePartitionKey,
     ShareState,
 )
-from drumlin.turns import Work, to_end
+from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What is taken over before others get their turn on the loop: some milliseconds' worth.
@@ -60,12 +60,12 @@ class ShareShard:
         self.pruned_to = 0
         """The offset up to which the log was deleted last."""
 
-    def take_over(self, loaded: LoadedStates) -> Iterator[None]:
-        """Become what the log says; others get their turn wherever this yields."""
+    async def take_over(self, loaded: LoadedStates) -> None:
+        """Become what the log says; others get their turn meanwhile."""
         for count, (key, stored) in enumerate(loaded.items(), 1):
             self.states[key] = stored
             if count % _STATES_PER_STEP == 0:
-                yield
+                await give_way()
 
     # -- requests: what they are told, and what is to be written -----------------------------
 
@@ -109,7 +109,7 @@ class ShareShard:
             raise KafkaError(ErrorCode.fenced_state_epoch)
         return stored.state
 
-    def merging(self, key: SharePartitionKey, change: ShareState) -> Work[Merged]:
+    def merging(self, key: SharePartitionKey, change: ShareState) -> Coroutine[Any, Any, Merged]:
         """The state with a write applied.
 
         Raises:
@@ -222,9 +222,9 @@ def _is_cold(stored: StoredState) -> bool:
     return stored.created_ms != stored.written_ms
 
 
-def merging(state: ShareState, change: ShareState) -> Work[Merged]:
+async def merging(state: ShareState, change: ShareState) -> Merged:
     """A state with a change applied; the state epoch stays, as updates do not carry it."""
-    batches = yield from combine((), change.batches, change.start_offset)
+    batches = await combine((), change.batches, change.start_offset)
     change = change._replace(batches=batches)
     is_moved = change.start_offset != UNINITIALIZED_OFFSET
     start_offset = change.start_offset if is_moved else state.start_offset
@@ -234,7 +234,7 @@ def merging(state: ShareState, change: ShareState) -> Work[Merged]:
         change.leader_epoch if leads else state.leader_epoch,
         start_offset,
         change.delivery_complete_count,
-        (yield from combine(state.batches, batches, start_offset)),
+        (await combine(state.batches, batches, start_offset)),
     )
     return Merged(state, change, after)
 

@@ -1,4 +1,4 @@
-"""Which broker is the controller, and the fence with which this one writes while it is.
+"""The controller as this broker knows it, and the fence of its writes while it is the controller.
 
 Only the controller changes leaders unasked.
 """

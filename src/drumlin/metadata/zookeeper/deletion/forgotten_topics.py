@@ -48,10 +48,10 @@ def forget_deletions(session: Session, fence: Fence, now_ms: int) -> str | None:
     if not excess:
         return None
     return (
-        f"more than {_REMEMBERED_MAX} deleted topics are remembered, as brokers "
-        f"{', '.join(map(str, sorted(awaited)))} have not said that they have no folders of them: "
-        "the oldest are forgotten, and what those brokers have of them stays. Unregister the "
-        "brokers that do not come back"
+        f"more than {_REMEMBERED_MAX} deletions of topics are remembered, as brokers "
+        f"{', '.join(map(str, sorted(awaited)))} may have folders of these topics: the oldest "
+        "deletions are forgotten, and those brokers keep the folders. Unregister brokers that do "
+        "not come back"
     )
 
 

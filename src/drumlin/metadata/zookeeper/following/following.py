@@ -119,8 +119,8 @@ class Follower:
         elif not self._is_away:
             self._is_away, self._parts.image.is_current = True, False
             _log.warning(
-                "ZooKeeper on %s does not answer: what is there is served on, and topics and "
-                "configurations cannot be changed until it is back",
+                "ZooKeeper on %s does not answer: this broker goes on serving its topics, and no "
+                "topic or configuration can be changed until it answers",
                 self._session.hosts,
             )
 
@@ -323,8 +323,8 @@ def _check_cluster(session: Session, cluster_id: str) -> None:
     if stored != cluster_id:
         found = f"cluster {stored} now" if stored else "no cluster any more"
         raise ZooKeeperFailure(
-            f"ZooKeeper on {session.hosts} has {found}, in place of cluster {cluster_id}: what is "
-            "known of that is served on, and nothing can be changed"
+            f"ZooKeeper on {session.hosts} has {found}, in place of cluster {cluster_id}: this "
+            "broker goes on serving the topics that it knows, and nothing can be changed"
         )
 
 

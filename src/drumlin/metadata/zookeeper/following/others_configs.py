@@ -15,7 +15,7 @@ from drumlin.metadata.store.store import UnusableMetadata
 from drumlin.metadata.zookeeper.states.reading import config_names, read_configs
 from drumlin.metadata.zookeeper.znodes import layout
 from drumlin.metadata.zookeeper.znodes.operations import Delete
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.zookeeper.nodes import UnreadableNode
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ class ConfigChanges:
         _, self._seen = await run(_read_changes, {})
         resources = await run(_resources, image.all_configured())
         unreadable: set[str] = set()
-        pace = Pace()
         for start in range(0, len(resources), _TOGETHER):
             some = resources[start : start + _TOGETHER]
             found, problems = await run(read_configs, some)
@@ -61,7 +60,7 @@ class ConfigChanges:
                     image.put_configs(resource, configs)
                 elif image.configs(resource) != configs:
                     await self._take(resource)
-                await pace.give_way()
+                await give_way()
             if len(resources) > _TOGETHER:
                 await self._interrupt()
         return unreadable

@@ -25,7 +25,7 @@ from drumlin.metadata.zookeeper.znodes import layout
 from drumlin.metadata.zookeeper.znodes.layout import Folders
 from drumlin.metadata.zookeeper.znodes.operations import Replace
 from drumlin.storage.directory.partition_metadata import encode_uuid
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.zookeeper.connection import ZooKeeperFailure
 
 if TYPE_CHECKING:
@@ -70,19 +70,19 @@ class TopicChanges:
         """
         known = list(self._image.topics)
         names, there = await self._run(_listed)
-        passed_over, wanted, pace = frozenset(unreadable), [], Pace()
+        passed_over, wanted = frozenset(unreadable), []
         for name in names:
             if not layout.is_topic_name(name):
                 path = layout.topic_path(name)
                 self._parts.report(f"ZooKeeper's {path} cannot be used: no topic can be called so")
             elif (is_all or name not in self._watched) and name not in passed_over:
                 wanted.append(name)
-            await pace.give_way()
+            await give_way()
         await self.look_at(wanted, configured, is_all=is_all)
         for name in known:
             if name not in there:
                 await self._miss(name)
-            await pace.give_way()
+            await give_way()
 
     async def look_at(
         self,
@@ -92,7 +92,6 @@ class TopicChanges:
         is_all: bool = False,
     ) -> None:
         """Read these topics, which are new or have changed."""
-        pace = Pace()
         for start in range(0, len(names), _TOGETHER):
             some = names[start : start + _TOGETHER]
             topics = self._image.topics
@@ -104,7 +103,7 @@ class TopicChanges:
                 self._parts.report(problem)
             for each in seen.found:
                 await self._take(each, has_configs=each.name in configured)
-                await pace.give_way()
+                await give_way()
             for name in seen.missing:
                 await self._miss(name)
             # Even topics that this broker has created, as brokers may have died meanwhile.

@@ -18,7 +18,7 @@ from drumlin.metadata.zookeeper.leadership.reassignments import Reassignments
 from drumlin.metadata.zookeeper.leadership.rewriting import rewrite_in_parts
 from drumlin.metadata.zookeeper.states.partition_states import is_newer
 from drumlin.metadata.zookeeper.states.states import Place, Rewritten, Writer
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Leaders:
 
     async def settle(self, topic_ids: Iterable[UUID], since: float | None = None) -> None:
         """The same for some topics."""
-        fence, pace = self._parts.controllership.fence, Pace()
+        fence = self._parts.controllership.fence
         if fence is None:
             return
         unsettled: list[Place] = []
@@ -55,7 +55,7 @@ class Leaders:
         for topic_id in topic_ids:
             topic = self._image.topics_by_id.get(topic_id)
             if topic is not None:
-                unsettled += await self._unsettled(topic, pace)
+                unsettled += await self._unsettled(topic)
         written = await self._write(unsettled, fence, since)
         await self._parts.states.take(written.stored)
         if written.failure is not None:
@@ -69,7 +69,7 @@ class Leaders:
         fence = self._parts.controllership.fence
         if fence is None:
             return partitions
-        unsettled = await self._unsettled(TopicState(name, topic_id, partitions), Pace())
+        unsettled = await self._unsettled(TopicState(name, topic_id, partitions))
         written = await self._write(unsettled, fence)
         if written.failure is not None:
             raise written.failure
@@ -93,7 +93,7 @@ class Leaders:
         if written.failure is not None:
             raise written.failure
 
-    async def _unsettled(self, topic: TopicState, pace: Pace) -> list[Place]:
+    async def _unsettled(self, topic: TopicState) -> list[Place]:
         """The partitions that need another leader or ISR."""
         alive, rules, found = self._image.alive(), None, []
         for each in topic.partitions:
@@ -102,7 +102,7 @@ class Leaders:
                 place = Place(topic.topic_id, rules, each)
                 if leader_settled(place.partition, each, rules, alive) is not each:
                     found.append(place)
-            await pace.give_way()
+            await give_way()
         return found
 
     async def _write(
@@ -122,7 +122,7 @@ class Leaders:
         finally:
             self.unsettled_count -= count
         if count:
-            _log.info("%d partitions were to be given leaders or in-sync replicas", count)
+            _log.info("%d partitions needed another leader or ISR", count)
         for error in written.errors.values():
             if error is not written.failure and error.code is not ErrorCode.not_controller:
                 self._parts.report(str(error))

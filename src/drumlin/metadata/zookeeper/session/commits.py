@@ -69,7 +69,7 @@ class Commits:
 
     async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
         if self._is_closed:
-            raise ZooKeeperFailure("the broker has let go of ZooKeeper")
+            raise ZooKeeperFailure("the broker has closed its session with ZooKeeper")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, function, *args)
 

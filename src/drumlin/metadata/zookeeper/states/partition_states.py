@@ -17,7 +17,7 @@ from drumlin.metadata.rules.leadership import NO_EPOCH
 from drumlin.metadata.store.changes import PartitionsChanged
 from drumlin.metadata.zookeeper.znodes.eligible_json import eligible_of
 from drumlin.metadata.zookeeper.znodes.own_layout import ChangedState
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 
 if TYPE_CHECKING:
     from drumlin.metadata.image import ClusterImage
@@ -47,16 +47,15 @@ class PartitionStates:
             Done when listeners have handled the changes.
         """
         by_topic: dict[UUID, dict[int, ChangedState | PartitionState]] = {}
-        pace = Pace()
         for (topic_id, index), state in found.items():
             by_topic.setdefault(topic_id, {})[index] = state
-            await pace.give_way()
+            await give_way()
         telling: list[Awaitable[None]] = []
         for topic_id, states in by_topic.items():
             changed = self._take(topic_id, states, is_told=is_told)
             if changed is not None:
                 telling.append(self._listeners.tell(changed))
-            await pace.give_way()
+            await give_way()
         return telling
 
     def _take(self, topic_id: UUID, states: _States, *, is_told: bool) -> PartitionsChanged | None:

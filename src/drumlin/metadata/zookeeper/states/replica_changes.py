@@ -112,7 +112,7 @@ class _Moving:
                 if index >= len(stored.replicas):
                     raise KafkaError(ErrorCode.unknown_topic_id)
                 if node is None:
-                    message = "nobody has led the partition yet"
+                    message = "the partition has never had a leader"
                     raise KafkaError(ErrorCode.invalid_replica_assignment, message)
                 path = layout.state_path(self._moves.topic, index)
                 assignment, state = stored.assignment(index), layout.decode_state(path, node.data)

@@ -1,4 +1,4 @@
-"""The kernel of `compaction/passes/stretches.py`: records -> uncompressed batches."""
+"""The kernel of `compaction/passes/batch_runs.py`: records -> uncompressed batches."""
 
 from __future__ import annotations
 

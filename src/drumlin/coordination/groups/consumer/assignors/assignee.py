@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from drumlin.coordination.groups.consumer.member import Partitions
-from drumlin.turns import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,4 +24,6 @@ class Assignee:
 
 #: Members, and how many partitions each topic has; the target assignment by member id. It gives
 #: way, and what it is given must not be changed meanwhile.
-Assignor = Callable[[Sequence[Assignee], Mapping[UUID, int]], Work[dict[str, Partitions]]]
+Assignor = Callable[
+    [Sequence[Assignee], Mapping[UUID, int]], Coroutine[Any, Any, dict[str, Partitions]]
+]

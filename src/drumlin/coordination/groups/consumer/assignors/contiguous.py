@@ -13,23 +13,23 @@ from uuid import UUID
 
 from drumlin.coordination.groups.consumer.assignors.assignee import Assignee
 from drumlin.coordination.groups.consumer.member import Partitions
-from drumlin.turns import Work
+from drumlin.turns import give_way
 
 
-def assign_ranges(
+async def assign_ranges(
     members: Sequence[Assignee], partition_counts: Mapping[UUID, int]
-) -> Work[dict[str, Partitions]]:
+) -> dict[str, Partitions]:
     ordered = sorted(
         (each for each in members if each.group_instance_id is not None),
         key=attrgetter("group_instance_id"),
     )
-    yield
+    await give_way()
     ordered += sorted(
         (each for each in members if each.group_instance_id is None), key=attrgetter("member_id")
     )
     subscribers: dict[UUID, list[str]] = {}
     for member in ordered:
-        yield
+        await give_way()
         for topic_id in member.topics:
             subscribers.setdefault(topic_id, []).append(member.member_id)
     assigned: dict[str, dict[UUID, frozenset[int]]] = {each.member_id: {} for each in members}
@@ -37,7 +37,7 @@ def assign_ranges(
         share, larger = divmod(partition_counts[topic_id], len(member_ids))
         start = 0
         for index, member_id in enumerate(member_ids):
-            yield
+            await give_way()
             end = start + share + (index < larger)
             if start == end:
                 break  # the members that follow get nothing either

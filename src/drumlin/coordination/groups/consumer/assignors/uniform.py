@@ -15,7 +15,7 @@ from uuid import UUID
 
 from drumlin.coordination.groups.consumer.assignors.assignee import Assignee
 from drumlin.coordination.groups.consumer.member import Partitions
-from drumlin.turns import Work
+from drumlin.turns import give_way
 
 #: Moving partitions of one topic can make room in another. It is even enough after some rounds.
 _ROUNDS_MAX: Final = 16
@@ -29,43 +29,43 @@ _TopicPartition = tuple[UUID, int]
 _order_of: Final = attrgetter("int")
 
 
-def assign_uniformly(
+async def assign_uniformly(
     members: Sequence[Assignee], partition_counts: Mapping[UUID, int]
-) -> Work[dict[str, Partitions]]:
+) -> dict[str, Partitions]:
     if len(members) == 1:
-        everything = yield from _everything(members[0], partition_counts)
+        everything = await _everything(members[0], partition_counts)
         return {members[0].member_id: everything}
     ordered = sorted(members, key=attrgetter("member_id"))
-    yield
+    await give_way()
     topics = {member.topics for member in ordered}
     if len(topics) == 1:
-        return (yield from _assign_equals(ordered, partition_counts))
-    return (yield from _Unequal(ordered, partition_counts).assign())
+        return await _assign_equals(ordered, partition_counts)
+    return await _Unequal(ordered, partition_counts).assign()
 
 
-def _everything(member: Assignee, partition_counts: Mapping[UUID, int]) -> Work[Partitions]:
+async def _everything(member: Assignee, partition_counts: Mapping[UUID, int]) -> Partitions:
     everything: dict[UUID, frozenset[int]] = {}
     for topic_id in sorted(member.topics, key=_order_of):
         if partition_counts[topic_id]:
             everything[topic_id] = frozenset(range(partition_counts[topic_id]))
-        yield
+        await give_way()
     return everything
 
 
 # -- all members read the same topics ----------------------------------------------------------
 
 
-def _assign_equals(
+async def _assign_equals(
     members: Sequence[Assignee], partition_counts: Mapping[UUID, int]
-) -> Work[dict[str, Partitions]]:
+) -> dict[str, Partitions]:
     work = _Equals()
     for topic_id in sorted(members[0].topics, key=_order_of):
         work.add(topic_id, partition_counts[topic_id])
-        yield
+        await give_way()
     kept = []
     for member in members:
         kept.append(work.keep(member.current))
-        yield
+        await give_way()
     sizes = [each.size for each in kept]
     total = sum(partition_counts[topic_id] for topic_id in members[0].topics)
     quota, larger = divmod(total, len(members))
@@ -76,7 +76,7 @@ def _assign_equals(
     for index, size in enumerate(sizes):
         if size > quotas[index]:
             kept[index] = work.cut(kept[index].held, quotas[index])
-            yield
+            await give_way()
     free = work.free()
     assigned: dict[str, Partitions] = {}
     for member, (held, size, is_as_before), wanted in zip(members, kept, quotas, strict=True):
@@ -85,7 +85,7 @@ def _assign_equals(
         else:
             more = [next(free) for _ in range(wanted - size)]
             assigned[member.member_id] = work.together(held, more)
-        yield
+        await give_way()
     return assigned
 
 
@@ -173,27 +173,27 @@ class _Unequal:
         #: Topic -> member -> its partitions.
         self._owned: dict[UUID, dict[int, list[int]]] = {}
 
-    def assign(self) -> Work[dict[str, Partitions]]:
+    async def assign(self) -> dict[str, Partitions]:
         for index, member in enumerate(self._members):
             for topic_id in member.topics:
                 self._subscribers.setdefault(topic_id, []).append(index)
-            yield
+            await give_way()
         self._owned = {each: {} for each in self._subscribers}
         taken: set[_TopicPartition] = set()
         for index, member in enumerate(self._members):
             for topic_id, partition in _kept(member, self._counts, taken):
                 self._give(topic_id, partition, index)
-            yield
+            await give_way()
         topics = sorted(self._subscribers, key=self._urgency)
         for topic_id in topics:
-            yield from self._give_free(topic_id, taken)
+            await self._give_free(topic_id, taken)
         for _ in range(_ROUNDS_MAX):
             has_moved = False
             for topic_id in topics:
-                has_moved |= yield from self._balance(topic_id)
+                has_moved |= await self._balance(topic_id)
             if not has_moved:
                 break
-        return (yield from self._result())
+        return await self._result()
 
     def _urgency(self, topic_id: UUID) -> tuple[float, int, int]:
         """Topics that leave least choice come first."""
@@ -204,11 +204,11 @@ class _Unequal:
         self._owned[topic_id].setdefault(member, []).append(partition)
         self._loads[member] += 1
 
-    def _give_free(self, topic_id: UUID, taken: set[_TopicPartition]) -> Work[None]:
+    async def _give_free(self, topic_id: UUID, taken: set[_TopicPartition]) -> None:
         least: list[tuple[int, int]] = []
         for partition in range(self._counts[topic_id]):
             if partition % _AT_ONCE == 0:
-                yield
+                await give_way()
             if (topic_id, partition) not in taken:
                 least = least or self._by_load(topic_id)
                 load, member = least[0]
@@ -220,16 +220,16 @@ class _Unequal:
         heapq.heapify(heap)
         return heap
 
-    def _balance(self, topic_id: UUID) -> Work[bool]:
+    async def _balance(self, topic_id: UUID) -> bool:
         """Move partitions of one topic to where there is less; whether any was moved."""
         owned = self._owned[topic_id]
         most = [(-self._loads[member], -member) for member, some in owned.items() if some]
         heapq.heapify(most)
-        yield
+        await give_way()
         least = self._by_load(topic_id)
         has_moved = False
         for giver in self._heaviest(most, owned):
-            yield
+            await give_way()
             while self._loads[least[0][1]] != least[0][0]:
                 _, stale = heapq.heappop(least)  # it has given, or was given, meanwhile
                 heapq.heappush(least, (self._loads[stale], stale))
@@ -252,14 +252,14 @@ class _Unequal:
             if owned[-member] and -load == self._loads[-member]:
                 yield -member
 
-    def _result(self) -> Work[dict[str, Partitions]]:
+    async def _result(self) -> dict[str, Partitions]:
         assigned: list[dict[UUID, frozenset[int]]] = [{} for _ in self._members]
         for topic_id in list(self._owned):
             # What is done with goes topic by topic: all at once would take a while.
             for member, partitions in self._owned.pop(topic_id).items():
                 if partitions:
                     assigned[member][topic_id] = frozenset(partitions)
-                yield
+                await give_way()
         return {
             member.member_id: some for member, some in zip(self._members, assigned, strict=True)
         }

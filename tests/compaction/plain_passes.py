@@ -1,11 +1,13 @@
-"""The passes of a cleaning in plain Python, for machines without kernels."""
+"""The passes of a cleaning in plain Python: the twin of the kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from drumlin.compaction.passes.offset_map import OffsetMap
+import pytest
+
+from compaction.plain_map import PlainMap
 from drumlin.compaction.passes.pass_outcomes import (
     FAULTS,
     check_header,
@@ -25,6 +27,7 @@ from drumlin.compaction.passes.passes import (
     Reason,
     Stop,
 )
+from drumlin.compaction.round import cleaning_round
 from drumlin.records.batch.batch import (
     DELETE_HORIZON_MASK,
     HEADER_SIZE,
@@ -63,6 +66,13 @@ from drumlin.records.kernels.survival import (
 from drumlin.records.validation.survey import check_record
 
 
+def clean_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have cleanings go by these passes in place of the kernels."""
+    monkeypatch.setattr(cleaning_round, "OffsetMap", PlainMap)
+    monkeypatch.setattr(cleaning_round, "MapPass", lambda _, *how: PlainMapPass(*how))
+    monkeypatch.setattr(cleaning_round, "FilterPass", lambda _, *how: PlainFilterPass(*how))
+
+
 class _Record(NamedTuple):
     """A record's position in its body, and the fields that decide about it."""
 
@@ -78,7 +88,7 @@ class _Record(NamedTuple):
 class PlainMapPass:
     """Pass 1; see `MapPass`."""
 
-    def __init__(self, offset_map: OffsetMap, first_offset: int, end_offset: int) -> None:
+    def __init__(self, offset_map: PlainMap, first_offset: int, end_offset: int) -> None:
         self._map = offset_map
         self._first_offset = first_offset
         self.end_offset = end_offset
@@ -151,9 +161,7 @@ class PlainMapPass:
 class PlainFilterPass:
     """Pass 2; see `FilterPass`."""
 
-    def __init__(
-        self, offset_map: OffsetMap, rules: FilterRules, index_interval_bytes: int
-    ) -> None:
+    def __init__(self, offset_map: PlainMap, rules: FilterRules, index_interval_bytes: int) -> None:
         self.unindexed_bytes = 0
         self.largest_timestamp = (NO_TIMESTAMP, NO_TIMESTAMP)
         self.next_offset = 0

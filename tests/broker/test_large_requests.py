@@ -1,4 +1,4 @@
-"""What is gathered for a large request is forgotten in turns, as it was gathered."""
+"""What is answered to requests that name thousands of things, or the same one over and over."""
 
 from __future__ import annotations
 
@@ -10,21 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from broker.freeing import Freeing, no_collection
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     add_partitions_to_txn,
     delete_topics,
-    offset_commit,
     offset_fetch,
-    txn_offset_commit,
     write_txn_markers,
 )
-from drumlin.broker.several_apis.committable_offsets import SortedOut
 from drumlin.coordination.groups.offsets.fetched_offsets import FetchedOffsets
-from drumlin.coordination.groups.offsets.offset_batches import OffsetPacker
-from drumlin.distinct import Growing
-from drumlin.wire.by_hand.commit_request import CommitRequest, TopicOffsets, TxnCommitRequest
+from drumlin.turns import to_end
 from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader, response_shape
@@ -32,17 +26,9 @@ from drumlin.wire.protocol import offset_fetch as protocol
 from drumlin.wire.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 _ENTRIES = 5_000
-#: Blocks; to free one takes some 50 ns.
-_FREED_MAX = 4_500
 
 
-@pytest.fixture(autouse=True)
-def nothing_else_is_freed() -> Iterator[None]:
-    with no_collection():
-        yield
-
-
-def _context(api_key: int, version: int, freeing: Freeing, **broker: Any) -> RequestContext:
+def _context(api_key: int, version: int, **broker: Any) -> RequestContext:
     image = SimpleNamespace(
         topics={},
         topics_by_id={},
@@ -50,7 +36,6 @@ def _context(api_key: int, version: int, freeing: Freeing, **broker: Any) -> Req
         has_partition_of=lambda *_: False,
     )
     holder: Any = SimpleNamespace(
-        turns=freeing,
         metadata=SimpleNamespace(image=image),
         config=SimpleNamespace(delete_topic_enable=True),
         **broker,
@@ -64,28 +49,25 @@ def _nothing_committed(_: str, asked: Any, **__: Any) -> Iterator[FetchedOffsets
         yield FetchedOffsets(topic, True, partitions, [NO_OFFSET])
 
 
-def _fetching(version: int, freeing: Freeing) -> RequestContext:
+def _fetching(version: int) -> RequestContext:
     groups = SimpleNamespace(has_unconfirmed=False, committed_offsets=_nothing_committed)
-    return _context(9, version, freeing, groups=groups)
+    return _context(9, version, groups=groups)
 
 
 def test_topics_of_an_offset_fetch() -> None:
-    freeing = Freeing()
     topics = [
         protocol.OffsetFetchRequestTopic(name=f"t{each}", partition_indexes=(0,))
         for each in range(_ENTRIES)
     ]
     request = protocol.OffsetFetchRequest(group_id="g", topics=tuple(topics))
-    work = offset_fetch.handle(_fetching(1, freeing), request, response_shape("offset_fetch", 1))
-    answer = freeing.to_end(work)
+    work = offset_fetch.handle(_fetching(1), request, response_shape("offset_fetch", 1))
+    answer = to_end(work)
     assert len(answer.topics) == _ENTRIES
-    assert freeing.most < _FREED_MAX
 
 
 @pytest.mark.parametrize("version", [8, 10])
 def test_topics_of_a_group_in_an_offset_fetch(version: int) -> None:
-    freeing = Freeing()
-    context = _fetching(version, freeing)
+    context = _fetching(version)
     context.broker.metadata.image.topics = {  # type: ignore[misc]
         f"t{each}": SimpleNamespace(topic_id=UUID(int=each)) for each in range(_ENTRIES)
     }
@@ -100,13 +82,11 @@ def test_topics_of_a_group_in_an_offset_fetch(version: int) -> None:
     group = protocol.OffsetFetchRequestGroup(group_id="g", topics=tuple(topics))
     request = protocol.OffsetFetchRequest(groups=(group,), require_stable=False)
     shape = response_shape("offset_fetch", version)
-    answer = freeing.to_end(offset_fetch.handle(context, request, shape))
+    answer = to_end(offset_fetch.handle(context, request, shape))
     assert len(answer.groups[0].topics) == _ENTRIES
-    assert freeing.most < _FREED_MAX
 
 
 def test_groups_of_an_offset_fetch_that_are_compared() -> None:
-    freeing = Freeing()
     group, other = (
         protocol.OffsetFetchRequestGroup(
             group_id="g",
@@ -115,65 +95,17 @@ def test_groups_of_an_offset_fetch_that_are_compared() -> None:
         for name in "tu"
     )
     groups = [group, other] * (_ENTRIES // 2)
-    assert freeing.to_end(offset_fetch._unlike(groups)) == [group, other]
+    assert to_end(offset_fetch._unlike(groups)) == [group, other]
     groups = [
         protocol.OffsetFetchRequestGroup(group_id=f"g{each}", topics=None)
         for each in range(_ENTRIES)
     ]
-    assert freeing.to_end(offset_fetch._unlike(groups)) == groups
-    assert freeing.most < _FREED_MAX
-
-
-def _offsets() -> tuple[list[TopicOffsets], SortedOut]:
-    """Requests for very many topics, and what exists of them."""
-    topics = [TopicOffsets(f"t{each}", None, [0], [each], [-1]) for each in range(_ENTRIES)]
-    return topics, SortedOut([each._replace() for each in topics])
-
-
-def test_topics_of_a_commit() -> None:
-    freeing = Freeing()
-    topics, sorted_out = _offsets()
-    asked = CommitRequest("g", "", None, -1, None, topics)
-    codes = [ErrorCode.none] * _ENTRIES
-    body = freeing.to_end(offset_commit._told(2, asked, sorted_out, codes))
-    assert len(body.body) > 10 * _ENTRIES
-    assert not (topics or sorted_out.accepted)
-    assert freeing.most < _FREED_MAX
-
-
-def test_topics_of_a_commit_in_a_transaction() -> None:
-    freeing = Freeing()
-    topics, sorted_out = _offsets()
-    asked = TxnCommitRequest("x", 1, 0, CommitRequest("g", "", None, -1, None, topics))
-    codes = ErrorCode.none
-    freeing.to_end(txn_offset_commit._answer(3, asked, sorted_out, codes))
-    assert not (topics or sorted_out.accepted)
-    assert freeing.most < _FREED_MAX
-
-
-def test_what_batches_of_offsets_are_packed_from() -> None:
-    freeing = Freeing()
-    packer = OffsetPacker("group", 1, bytes_max=20_000)
-    for each in range(_ENTRIES):
-        packer.add(TopicOffsets(f"t{each}", None, [0], [1], [-1]))
-    batches = freeing.to_end(packer.batches())
-    assert len(batches) > 10
-    batches.reverse()
-
-    def taken_over() -> Iterator[None]:
-        while batches:
-            batches.pop()
-            yield
-
-    freeing.to_end(taken_over())
-    del packer
-    assert freeing.most < _FREED_MAX
+    assert to_end(offset_fetch._unlike(groups)) == groups
 
 
 @pytest.mark.parametrize("version", [1, 6])
 def test_topics_to_delete_that_are_not_there(version: int) -> None:
-    freeing = Freeing()
-    context = _context(20, version, freeing)
+    context = _context(20, version)
     names = [f"t{each}" for each in range(_ENTRIES)]
     topics = None
     if version == 6:
@@ -181,45 +113,39 @@ def test_topics_to_delete_that_are_not_there(version: int) -> None:
     request = DeleteTopicsRequest(
         timeout=timedelta(seconds=1), topic_names=tuple(names), topics=topics
     )
-    answer = freeing.whole(
+    answer = to_end(
         delete_topics.handle(context, request, response_shape("delete_topics", version))
     )
     assert [each.name for each in answer.responses] == names
     assert {each.error_code for each in answer.responses} == {ErrorCode.unknown_topic_or_partition}
-    assert freeing.most < _FREED_MAX
 
 
 @pytest.mark.parametrize("make", [lambda each: ("t", each), lambda each: (f"t{each}", 0)])
 def test_partitions_that_cannot_join_a_transaction(make: Callable[[int], tuple[str, int]]) -> None:
-    freeing = Freeing()
-    context = _context(24, 3, freeing)
+    context = _context(24, 3)
     topics = [
         SimpleNamespace(name=name, partitions=(index,))
         for name, index in map(make, range(_ENTRIES))
     ]
-    codes = freeing.whole(add_partitions_to_txn._add(context, "x", 1, 0, topics, client_version=0))
+    codes = to_end(add_partitions_to_txn._add(context, "x", 1, 0, topics, client_version=0))
     shape = response_shape("add_partitions_to_txn", 3)
-    answer = freeing.to_end(add_partitions_to_txn._respond(shape, codes))
+    answer = to_end(add_partitions_to_txn._respond(shape, codes))
     told = [
         (topic.name, each.partition_index)
         for topic in answer.results_by_topic_v3_and_below
         for each in topic.results_by_partition
     ]
     assert told == list(map(make, range(_ENTRIES)))
-    assert freeing.most < _FREED_MAX
 
 
 def test_of_partitions_that_cannot_join_only_the_reason_is_told() -> None:
     """The error of internal topics comes before that of missing ones; others are not looked at."""
-    freeing = Freeing()
-    context = _context(24, 3, freeing)
+    context = _context(24, 3)
     context.broker.metadata.image.has_partition_of = lambda topic, _: topic == "t"  # type: ignore[misc]
 
     def told(*names: str) -> dict[str, ErrorCode]:
         topics = [SimpleNamespace(name=each, partitions=(0, 0)) for each in names]
-        codes = freeing.whole(
-            add_partitions_to_txn._add(context, "x", 1, 0, topics, client_version=0)
-        )
+        codes = to_end(add_partitions_to_txn._add(context, "x", 1, 0, topics, client_version=0))
         return {topic: code for (topic, _), code in codes}
 
     skipped, missing = ErrorCode.operation_not_attempted, ErrorCode.unknown_topic_or_partition
@@ -233,14 +159,12 @@ def test_of_partitions_that_cannot_join_only_the_reason_is_told() -> None:
 
 
 def test_answers_about_markers() -> None:
-    freeing = Freeing()
-    codes: Growing[int, write_txn_markers.Codes] = Growing()
+    codes: dict[int, write_txn_markers.Codes] = {}
     for each in range(_ENTRIES):
-        codes.setdefault(7, Growing())[f"t{each}", 0] = ErrorCode.none
-        codes.setdefault(each, Growing())["t", 0] = ErrorCode.none
+        codes.setdefault(7, {})[f"t{each}", 0] = ErrorCode.none
+        codes.setdefault(each, {})["t", 0] = ErrorCode.none
     work = write_txn_markers._respond(response_shape("write_txn_markers", 1), codes)
-    answer = freeing.to_end(work)
+    answer = to_end(work)
     assert answer.markers[0].producer_id == 7
     assert len(answer.markers[0].topics) == _ENTRIES + 1
     assert len(answer.markers) == _ENTRIES
-    assert freeing.most < _FREED_MAX

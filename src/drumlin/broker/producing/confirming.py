@@ -1,0 +1,123 @@
+"""What the answer to one produce request waits for: in-sync replicas, and fsyncs that are due.
+
+The last of them settles the answer in its own turn of the loop, without a task: replicas confirm in
+the midst of a change of their partition, so the answer is made right after that, by `Wakeups`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from drumlin.broker.loop.later import Later, LaterParts
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.loop.later import Parts
+    from drumlin.broker.parts.parts import BrokerData
+    from drumlin.replication.partition import Partition
+
+Answer = Callable[[dict[int, KafkaError]], "Parts | LaterParts | None"]
+
+
+class Confirming:
+    """Of batches that are appended, by the place of their partition in the request."""
+
+    __slots__ = (
+        "_answer",
+        "_broker",
+        "_failures",
+        "_later",
+        "_timer",
+        "_unflushed",
+        "_unreplicated",
+    )
+
+    def __init__(self, broker: BrokerData) -> None:
+        self._broker = broker
+        self._unreplicated: set[int] = set()
+        self._unflushed: set[int] = set()
+        self._failures: dict[int, KafkaError] = {}
+        self._answer: Answer | None = None
+        self._later: LaterParts | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def replicate(self, place: int, replicas: Partition) -> None:
+        """Wait for the in-sync replicas to have what is appended by now."""
+        self._unreplicated.add(place)
+        replicas.when_replicated(partial(self._replicated, place))
+
+    def flush(self, place: int, partition: Partition) -> None:
+        """Wait for what is appended by now to be on disk."""
+        self._unflushed.add(place)
+        flushed = self._broker.flushes.flush(partition)
+        flushed.add_done_callback(partial(self._flushed, place))
+
+    def answered(self, timeout_s: float, answer: Answer) -> Parts | LaterParts | None:
+        """What `answer` makes of the failures, once it is known what has failed.
+
+        Replicas have so much time; it takes as long as it takes until all is on disk.
+        """
+        if not (self._unreplicated or self._unflushed):
+            return answer(self._failures)
+        self._answer = answer
+        self._later = Later(lets_pass=True, give_up=self._give_up)
+        if self._unreplicated:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(timeout_s, self._time_out)
+        return self._later
+
+    def _replicated(self, place: int, error: KafkaError | None) -> None:
+        if place not in self._unreplicated:
+            return  # that was too late
+        self._unreplicated.remove(place)
+        if error is not None:
+            self._failures.setdefault(place, error)
+        self._look()
+
+    def _flushed(self, place: int, flushed: asyncio.Future[None]) -> None:
+        self._unflushed.remove(place)
+        error = None if flushed.cancelled() else flushed.exception()
+        if isinstance(error, KafkaError):
+            self._failures[place] = error
+        elif error is not None:  # whatever it is, the batch is not on disk
+            self._failures[place] = KafkaError(ErrorCode.kafka_storage_error, str(error))
+        self._look()
+
+    def _time_out(self) -> None:
+        for place in self._unreplicated:
+            self._failures[place] = KafkaError(ErrorCode.request_timed_out)
+        self._unreplicated.clear()
+        self._look()
+
+    def _look(self) -> None:
+        """Answer soon, if that is all; in the midst of a change nothing else may happen."""
+        if not self._unreplicated and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._answer is not None and not (self._unreplicated or self._unflushed):
+            self._broker.wakeups.add(self._settle)
+
+    def _settle(self) -> None:
+        answer, self._answer = self._answer, None
+        later, self._later = self._later, None
+        if answer is None or later is None:
+            return  # given up meanwhile
+        try:
+            parts = answer(self._failures)
+        except Exception as error:  # noqa: BLE001  it is the connection's to tell
+            later.settle(None, error)
+        else:
+            if isinstance(parts, Later):
+                parts.when_settled(later.settled_by)
+            else:
+                later.settle(parts)
+
+    def _give_up(self) -> None:
+        """The peer is gone: nobody wants the answer."""
+        self._answer = self._later = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
