@@ -16,7 +16,6 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import list_transactions
 from drumlin.clock import SystemClock
 from drumlin.metadata.embedded.database import FILE_NAME
-from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader, response_shape
 from rig.drumlin_server import DrumlinServer
@@ -180,11 +179,11 @@ def test_a_listing_that_takes_a_thread_too_long_is_refused(
             state_filters=(), producer_id_filters=(), transactional_id_pattern="a+" * 20
         )
         shape = response_shape("list_transactions", 2)
-        answer = await to_end(list_transactions.handle(context, request, shape))
+        answer = await list_transactions.handle(context, request, shape)
         assert answer.error_code is ErrorCode.none
         assert len(answer.transaction_states) == len(matched) == 3
         monkeypatch.setattr(list_transactions, "_LONG_MATCHES_S", -1)
-        answer = await to_end(list_transactions.handle(context, request, shape))
+        answer = await list_transactions.handle(context, request, shape)
         assert answer.error_code is ErrorCode.invalid_regular_expression
         assert answer.transaction_states == ()
         assert len(matched) == 3
