@@ -61,12 +61,11 @@ def test_partitions_of_transactions_and_log_dirs_are_told_in_steps() -> None:
     )
     context = _context(65, 0)
     context.broker.transactions = SimpleNamespace(describe=lambda _: found)  # type: ignore[assignment]
-    work = describe_transactions._describe(context, response_shape(_DESCRIBE, 0), "x")
+    work = describe_transactions._describe(context, "x")
     assert Stepped(work).count() >= 2 * _ENTRIES
     directory: Any = SimpleNamespace(is_online=True, path="/x")
     topics: Any = {f"t{each}": () for each in range(_ENTRIES)}
-    shape = response_shape("describe_log_dirs", 4)
-    work = describe_log_dirs._result(shape, directory, None, topics, is_cordoned=False)
+    work = describe_log_dirs._result(directory, None, topics, is_cordoned=False)
     assert Stepped(work).count() >= _ENTRIES
 
 
@@ -75,7 +74,7 @@ def test_what_log_dirs_are_asked_for_is_looked_at_in_steps() -> None:
     context = _context(35, 4)
     context.broker.logs = ()  # type: ignore[assignment]
     request = SimpleNamespace(topics=(topic,) * _ENTRIES)
-    work = describe_log_dirs._respond(context, request, response_shape("describe_log_dirs", 4), {})
+    work = describe_log_dirs._respond(context, request, {})
     assert Stepped(work).count() >= _ENTRIES
 
 

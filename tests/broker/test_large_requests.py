@@ -128,8 +128,7 @@ def test_partitions_that_cannot_join_a_transaction(make: Callable[[int], tuple[s
         for name, index in map(make, range(_ENTRIES))
     ]
     codes = to_end(add_partitions_to_txn._add(context, "x", 1, 0, topics, client_version=0))
-    shape = response_shape("add_partitions_to_txn", 3)
-    answer = to_end(add_partitions_to_txn._respond(shape, codes))
+    answer = to_end(add_partitions_to_txn._respond(codes))
     told = [
         (topic.name, each.partition_index)
         for topic in answer.results_by_topic_v3_and_below
@@ -163,7 +162,7 @@ def test_answers_about_markers() -> None:
     for each in range(_ENTRIES):
         codes.setdefault(7, {})[f"t{each}", 0] = ErrorCode.none
         codes.setdefault(each, {})["t", 0] = ErrorCode.none
-    work = write_txn_markers._respond(response_shape("write_txn_markers", 1), codes)
+    work = write_txn_markers._respond(codes)
     answer = to_end(work)
     assert answer.markers[0].producer_id == 7
     assert len(answer.markers[0].topics) == _ENTRIES + 1

@@ -163,7 +163,7 @@ def test_the_answer_about_markers_in_many_topics_is_made_in_steps() -> None:
     codes[7] = {}
     for each in range(_ENTRIES):
         codes[7][f"t{each}", 0] = ErrorCode.none
-    work = write_txn_markers._respond(response_shape("write_txn_markers", 1), codes)
+    work = write_txn_markers._respond(codes)
     assert Stepped(work).count() >= 2 * _ENTRIES
 
 
@@ -171,9 +171,9 @@ def test_the_answer_about_markers_in_many_topics_is_made_in_steps() -> None:
 def test_what_a_member_has_of_many_topics_is_told_in_steps(api: str) -> None:
     module = consumer_group_heartbeat if api.startswith("consumer") else share_group_heartbeat
     held: Any = {UUID(int=each + 1): (0, 1) for each in range(_ENTRIES)}
-    work = module._assignment(response_shape(api, 1), held)
+    work = module._assignment(held)
     assert Stepped(work).count() >= _ENTRIES
-    told = to_end(module._assignment(response_shape(api, 1), held))
+    told = to_end(module._assignment(held))
     assert {each.topic_id: each.partitions for each in told.topic_partitions} == held
 
 
@@ -209,11 +209,10 @@ def test_what_is_asked_of_a_group_once_or_at_length_is_not_compared(
 
 def test_a_refusal_of_many_topics_is_made_in_steps() -> None:
     wanted = [SimpleNamespace(name="")] * _ENTRIES
-    shape = response_shape("describe_topic_partitions", 0)
     code = ErrorCode.unknown_server_error
-    work = describe_topic_partitions._refuse(shape, wanted, code)
+    work = describe_topic_partitions._refuse(wanted, code)
     assert Stepped(work).count() == _ENTRIES
-    told = to_end(describe_topic_partitions._refuse(shape, wanted, code)).topics
+    told = to_end(describe_topic_partitions._refuse(wanted, code)).topics
     assert [each.error_code for each in told] == [code] * _ENTRIES
 
 
