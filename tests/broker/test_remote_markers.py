@@ -22,6 +22,7 @@ from drumlin.peer.options import PeerOptions
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 from rig.scripted_broker import CloseConnection, ScriptedBroker, Silence
+from rig.turn_lengths import unhurried
 from rig.waiting import eventually
 
 HERE = ("here", 0)
@@ -121,9 +122,12 @@ def test_very_many_partitions_take_several_requests(tmp_path: Path) -> None:
         asyncio.run(main())
 
 
-def test_transactions_that_end_meanwhile_go_together(tmp_path: Path) -> None:
+def test_transactions_that_end_meanwhile_go_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
+            unhurried(monkeypatch)
             join(broker, other)
             await make_topics(broker)
             routes = MarkerRoutes(broker)

@@ -20,6 +20,7 @@ from drumlin.turns import to_end
 from drumlin.wire.by_hand.fetch_response import EpochEnd, PartitionFetch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from replication.leader import Led, answer_of
+from rig.stepped import Stepped
 from storage.samples import (
     NOW_MS,
     TOPIC_ID,
@@ -174,12 +175,12 @@ def test_nothing_is_appended_after_an_interruption(partition: FollowedPartition,
     for _ in range(200):
         append(led.log, 1)
     asked = partition.position
-    work = partition.take(asked, answer_of(led, asked), NOW_MS)
+    work = Stepped(partition.take(asked, answer_of(led, asked), NOW_MS))
     next(work)
     end = partition.log.log_end_offset
     assert 0 < end < 200
     partition.interrupt()
-    assert to_end(work) is None
+    assert work.to_end() is None
     assert partition.log.log_end_offset == end
     assert partition.high_watermark == 0
 

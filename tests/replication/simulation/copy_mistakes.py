@@ -11,10 +11,10 @@ from .mistakes import Replacement
 _take_beside = FollowedPartition._take_beside
 
 
-def _complete_at_once(self: FollowedPartition, copy: Any, answer: Any, now_ms: int) -> Any:
+async def _complete_at_once(self: FollowedPartition, copy: Any, answer: Any, now_ms: int) -> Any:
     """Give the log up for whatever has come by now."""
     copy.goal = 0
-    return (yield from _take_beside(self, copy, answer._replace(high_watermark=0), now_ms))
+    return await _take_beside(self, copy, answer._replace(high_watermark=0), now_ms)
 
 
 COPY_MISTAKES: dict[str, tuple[Replacement, ...]] = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.wire.by_hand.fetch_response import PartitionFetch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from rig.stepped import Stepped
 
 from .leading import FetchRequest
 from .network import Connection
@@ -106,7 +107,7 @@ class Fetcher:
             elif answer.error_code is not ErrorCode.none:
                 self._go_on(followed, None, _BACKOFF_MS)
             else:
-                work = followed.take(asked, answer, process.now_ms())
+                work = Stepped(followed.take(asked, answer, process.now_ms()))
                 self._take(followed, work, answer)
 
         process.world.network.send(

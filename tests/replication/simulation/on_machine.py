@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -72,6 +73,7 @@ class MachineCluster(Cluster[MachineProcess]):
             stack.enter_context(patch.object(sqlite, "Database", lambda _: self._file))
             stack.enter_context(patch.object(sqlite, "ready_threads", lambda *_: _NoThreads()))
             stack.enter_context(patch.object(turns, "time", _Turns()))
+            stack.enter_context(patch.object(turns._turn, "ends_at", -math.inf))
             stack.enter_context(patch.object(workers, "_LAST_PAUSE_S", _PAUSE_S))
             stack.enter_context(patch.object(channel, "_log", _Strict(self.schedule)))
             yield
@@ -234,7 +236,7 @@ class _NoThreads:
 
 
 class _Turns:
-    """Time as `Pace` sees it: some turns are over before the work is done."""
+    """Time as `give_way` sees it: some turns are over before the work is done."""
 
     _now = 0.0
 
