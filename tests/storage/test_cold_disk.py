@@ -19,6 +19,7 @@ from drumlin.storage.all_logs.log_directories import LogDirectories
 from drumlin.storage.files.files import Files
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.turns import to_end
+from rig.stepped import Stepped
 from storage.samples import (
     NOW_MS,
     append,
@@ -233,7 +234,7 @@ def test_retention_leaves_what_nobody_has_looked_at(tmp_path: Path) -> None:
     assert len(log.segments) == 61, "no times are known"
     in_a_thread(logs.prepare_retention)
     files.calls.clear()
-    counts = [len(log.segments) for _ in logs.delete_old_segments()]
+    counts = [len(log.segments) for _ in Stepped(logs.delete_old_segments())]
     assert counts[-1] == 1
     assert len(counts) > 6, "many in a turn"
     assert not files.calls["read"]

@@ -15,6 +15,7 @@ from drumlin.clock import ManualClock
 from drumlin.config.topic import LogConfig
 from drumlin.storage.all_logs.log_directories import LogDirectories, UnusableLogDirectory
 from drumlin.turns import to_end
+from rig.stepped import Stepped
 from storage.doors import FailingFiles, ForgetfulFiles
 from storage.samples import (
     NOW_MS,
@@ -31,6 +32,7 @@ _HOLD = """
 import sys
 from storage.samples import open_logs
 from pathlib import Path
+from rig.stepped import Stepped
 logs = open_logs(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
@@ -397,6 +399,6 @@ def test_whoever_looks_at_all_logs_gives_way_after_each(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     for number in range(30):
         create(logs, LogConfig(), f"t{number}")
-    assert len(list(logs.roll_overdue())) == 30
-    assert len(list(logs.release_idle())) == 30
-    assert len(list(logs.logs_to_flush())) == 30
+    assert Stepped(logs.roll_overdue()).count() == 30
+    assert Stepped(logs.release_idle()).count() == 30
+    assert Stepped(logs.logs_to_flush()).count() == 30

@@ -29,6 +29,7 @@ from drumlin.storage.producers.producer_snapshot import (
 from drumlin.storage.producers.producer_table import FrozenProducers, table_of
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from rig.stepped import Stepped
 from storage.samples import (
     NOW_MS,
     append,
@@ -142,10 +143,10 @@ def test_not_when_the_log_is_cut_meanwhile(log: PartitionLog) -> None:
         send(log, 0, producer_id=producer_id)
     first = send(log, 0, producer_id=1_500, is_transactional=True).base_offset
     log.append_internal(marker(commit=True, producer_id=1_500), 0, NOW_MS)
-    expiring = log.producer_state.expire(NOW_MS + DAY_MS, DAY_MS)
+    expiring = Stepped(log.producer_state.expire(NOW_MS + DAY_MS, DAY_MS))
     next(expiring)
     log.truncate_to(first + 1)
-    to_end(expiring)
+    expiring.to_end()
     assert len(log.producer_state) == 1_501
     assert log.producer_state.has_open_transaction(1_500, 0)
 

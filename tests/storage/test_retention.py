@@ -15,6 +15,7 @@ from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.replacement.cleaned_segment import CleanedSegmentWriter
 from drumlin.storage.replacement.segment_swap import SegmentSwap
 from drumlin.turns import to_end
+from rig.stepped import Stepped
 from storage.samples import NOW_MS, append, create, offsets, open_logs, read_all, reopened
 
 DAY_MS = 86_400_000
@@ -54,7 +55,7 @@ def test_of_many_segments_a_few_go_at_a_time(logs: LogDirectories) -> None:
     """Each means some renames; others have their turn between."""
     log = daily(logs, 30, retention_ms=DAY_MS)
     before, most = len(log.segments), 0
-    for _ in logs.delete_old_segments():
+    for _ in Stepped(logs.delete_old_segments()):
         most, before = max(most, before - len(log.segments)), len(log.segments)
     assert len(log.segments) == 2
     assert 0 < most <= 4
@@ -86,7 +87,7 @@ def test_what_comes_meanwhile_waits_for_the_next_time(logs: LogDirectories) -> N
     other = create(logs, LogConfig(retention_ms=DAY_MS), "other")
     for each in (log, other):
         append(each, timestamp=NOW_MS - 9 * DAY_MS)
-    for turn, _ in enumerate(logs.delete_old_segments()):
+    for turn, _ in enumerate(Stepped(logs.delete_old_segments())):
         append(log, timestamp=NOW_MS - 9 * DAY_MS)
         assert turn < 10
     assert log.log_start_offset == 1
