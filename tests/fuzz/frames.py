@@ -10,7 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from drumlin.wire.messages import encode_request, encode_response
-from rig.arbitrary_messages import arbitrary_message, arbitrary_value, message_classes
+from rig.arbitrary_messages import Case, arbitrary_value, cases
 from rig.batches import CODECS, Batch, Rec
 
 #: Names that mean something together, so that more than the parser is reached.
@@ -88,19 +88,25 @@ def _records(rng: random.Random) -> bytes:
 
 
 @cache
-def _classes(api_name: str) -> dict[tuple[int, str], Any]:
-    return {(version, kind): entity for version, kind, entity in message_classes(api_name)}
+def _cases(api_name: str) -> dict[tuple[int, str], Case]:
+    return {(each.version, each.kind): each for each in cases(api_name)}
+
+
+def _message(api_name: str, version: int, kind: str, rng: random.Random) -> Any:
+    case = _cases(api_name)[version, kind]
+    message, _ = case.decode(case.arbitrary(rng, plausible)[1])
+    return message
 
 
 def request_frame(api_name: str, version: int, correlation_id: int, rng: random.Random) -> bytes:
     """A request, well-formed but for what its records are."""
-    message = arbitrary_message(_classes(api_name)[version, "request"], rng, plausible)
+    message = _message(api_name, version, "request", rng)
     return b"".join(encode_request(api_name, version, correlation_id, "fuzz", message))[4:]
 
 
 def response_frame(api_name: str, version: int, correlation_id: int, rng: random.Random) -> bytes:
     """An answer, well-formed but for what its records are."""
-    message = arbitrary_message(_classes(api_name)[version, "response"], rng, plausible)
+    message = _message(api_name, version, "response", rng)
     return b"".join(encode_response(api_name, version, correlation_id, message))[4:]
 
 

@@ -90,9 +90,9 @@ class Case(NamedTuple):
     def flexible(self) -> bool:
         return bool(self.entity.__flexible__)
 
-    def arbitrary(self, rng: random.Random) -> tuple[Any, bytes]:
+    def arbitrary(self, rng: random.Random, make: MakeValue = arbitrary_value) -> tuple[Any, bytes]:
         """A message of kio's, and its bytes as kio writes them."""
-        message = arbitrary_message(self.entity, rng)
+        message = arbitrary_message(self.entity, rng, make)
         written = io.BytesIO()
         entity_writer(self.entity)(written, message)
         return message, written.getvalue()

@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from drumlin.metadata.image import NO_LEADER, PartitionState
-from drumlin.metadata.rules import eligible, leadership
+from drumlin.metadata.rules import decisions, eligible, leadership
 from drumlin.metadata.rules.leadership import Returned
-from drumlin.metadata.shared import authority
 from drumlin.replication.partition import Partition
 
 from . import membership
@@ -74,7 +73,7 @@ def _marked(self: BrokerProcess) -> bool:
 
 def _everywhere(name: str, mistake: Any) -> tuple[Replacement, ...]:
     """In all modules that have it by this name."""
-    modules = (leadership, eligible, authority, membership)
+    modules = (leadership, eligible, decisions, membership)
     return tuple((each, name, mistake) for each in modules if hasattr(each, name))
 
 
