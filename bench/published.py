@@ -7,6 +7,7 @@ each comes from a run, and the document says of which day and which state of the
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ PUBLISHED: Final = (
 )
 #: Metrics that are for work on the code, by benchmark; and the one that says who was busy.
 _LEFT_OUT: Final = {"stalls": {"p50", "calm_p99", "act", "cpu", "late"}}
+_PERCENTILES: Final = ("p50", "p99")  # two of one unit
 _GENERATOR_BOUND: Final = 85.0  # percent of a core: from here on a rate may be the generator's
 
 
@@ -123,20 +125,28 @@ def _rows(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _row(result: Mapping[str, Any], scenario: str) -> str:
-    low, high = result["spread"]
+    low, high = map(_ratio, result["spread"])
     metric = result["metric"]
-    ratio = f"{result['ratio']:.2g}"
-    if len(result["ours"]) > 1:
-        ratio += f" ({low:.2g} to {high:.2g})"
+    ratio = _ratio(result["ratio"])
+    if ratio and len(result["ours"]) > 1:
+        ratio += f" ({low} to {high})"
+    name = metric["name"]
     columns = (
         scenario,
-        metric["unit"],
+        f"{name} {metric['unit']}" if name in _PERCENTILES else metric["unit"],
         figure(result["our_median"]),
         figure(result["their_median"]),
         ratio,
         _goal(metric, reached=result["reached"]),
     )
     return f"| {' | '.join(columns)} |\n"
+
+
+def _ratio(value: float) -> str:
+    """Two digits that count; nothing where theirs is zero."""
+    if math.isnan(value):
+        return ""
+    return f"{value:.2g}" if abs(value) < 100 else figure(value)
 
 
 def _goal(metric: Mapping[str, Any], *, reached: bool | None) -> str:
