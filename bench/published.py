@@ -130,10 +130,10 @@ def _row(result: Mapping[str, Any], scenario: str) -> str:
     ratio = _ratio(result["ratio"])
     if ratio and len(result["ours"]) > 1:
         ratio += f" ({low} to {high})"
-    name = metric["name"]
+    name, unit = metric["name"], metric["unit"]
     columns = (
         scenario,
-        f"{name} {metric['unit']}" if name in _PERCENTILES else metric["unit"],
+        unit if name not in _PERCENTILES or name in unit else f"{unit} {name}",
         figure(result["our_median"]),
         figure(result["their_median"]),
         ratio,
