@@ -35,9 +35,9 @@ from drumlin.wire.messages import (
     parse_request,
     parse_request_header,
     parse_response,
-    request_shape,
     response_shape,
 )
+from rig.messages import request_shape
 
 TOPIC_ID = uuid.UUID(int=11)
 

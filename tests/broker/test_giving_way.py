@@ -25,12 +25,11 @@ from drumlin.wire.messages import (
     RequestHeader,
     encode_request,
     parse_response,
-    request_shape,
     response_shape,
 )
 from rig.committed_offsets import commit_offsets, position
 from rig.drumlin_server import DrumlinServer
-from rig.messages import build
+from rig.messages import build, request_shape
 from rig.stepped import Stepped
 from rig.waiting import wait_until
 

@@ -22,7 +22,8 @@ from drumlin.coordination.groups.every_kind.messages import (
     SyncRequest,
 )
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import RequestHeader, request_shape, response_shape
+from drumlin.wire.messages import RequestHeader, response_shape
+from rig.messages import request_shape
 from rig.stepped import Stepped
 from rig.ways_given import WaysGiven
 

@@ -29,10 +29,9 @@ from drumlin.wire.messages import (
     is_long,
     let_go,
     parse_response,
-    request_shape,
     response_shape,
 )
-from rig.messages import build
+from rig.messages import build, request_shape
 from rig.stepped import Stepped
 
 _MANY = 2_000

@@ -250,7 +250,7 @@ def test_markers_of_one_request_do_not_wait_for_each_other(tmp_path: Path) -> No
                 Address("127.0.0.1", endpoint.port), PeerOptions()
             )
             markers = [marker(HERE, producer_id=each) for each in range(5)]
-            answer = connection.send("write_txn_markers", lambda _: request(markers))
+            answer = connection.send("write_txn_markers", request(markers))
             await eventually(lambda: broker.partitions.get(*HERE).log_end_offset == 5)
             assert not answer.done()
             told = (await answer).markers

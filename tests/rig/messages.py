@@ -14,7 +14,7 @@ import uuid
 from enum import Enum
 from typing import Any
 
-from drumlin.wire.messages import schema_versions
+from drumlin.wire.messages import Shape, schema_versions
 from drumlin.wire.schema.declaration import Field, fields_of
 from drumlin.wire.schema.types import Array, Struct, Type, type_name
 
@@ -29,6 +29,12 @@ _ZERO_OF_TYPE: dict[str, Any] = {
     "timedelta_i32": datetime.timedelta(0),
     "timedelta_i64": datetime.timedelta(0),
 }
+
+
+@functools.cache
+def request_shape(api: str, version: int) -> Shape:
+    """A factory of requests of one version, by the names of their classes."""
+    return Shape(api, version, "request")
 
 
 def payload_class(api: str, kind: str) -> Any:

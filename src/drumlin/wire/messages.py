@@ -187,12 +187,6 @@ def _payload_class(api_name: str, kind: str) -> Any:
 
 
 @functools.cache
-def request_shape(api_name: str, version: int) -> Shape:
-    """Builds requests of one version, for code that acts as a client."""
-    return Shape(api_name, version, "request")
-
-
-@functools.cache
 def response_shape(api_name: str, version: int) -> Shape:
     """Builds responses of one version."""
     return Shape(api_name, version, "response")
@@ -223,7 +217,6 @@ def prepare(api_name: str, version: int, *, is_read: bool) -> None:
 
 def prepare_to_ask(api_name: str, version: int) -> None:
     """Import and compile what asking needs, like `prepare`."""
-    request_shape(api_name, version)
     _encoder(api_name, version, "request")
     _decoder(api_name, version, "response")
 
