@@ -19,16 +19,16 @@ import pytest
 from hypothesis import settings
 
 from rig import depth
-from rig.apache_kafka import ApacheKafka
-from rig.certificates import Certificates
+from rig.brokers.drumlin_server import running_server
+from rig.brokers.old_records import KEPT
 from rig.depth import IS_DEEP
-from rig.drumlin_server import running_server
-from rig.jars import Unavailable
-from rig.old_records import KEPT
+from rig.jvm.jars import Unavailable
 from rig.scheduling import ByServers, order
-from rig.secured_kafka import SecuredKafka
+from rig.servers.apache_kafka import ApacheKafka
+from rig.servers.certificates import Certificates
+from rig.servers.secured_kafka import SecuredKafka
+from rig.servers.zookeeper import ZooKeeper, running_zookeeper
 from rig.skips import is_failure
-from rig.zookeeper import ZooKeeper, running_zookeeper
 
 # Neither tests nor programs that they start ignore an interrupt or the end of a terminal, though
 # what runs the tests may (`nohup`, `&`, CI).

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rig.drumlin_server import DrumlinServer
-from rig.messages import render
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.messages import render
 
 _NUMBERS = itertools.count()
 

@@ -18,8 +18,8 @@ from drumlin.clock import SystemClock
 from drumlin.metadata.embedded.database import FILE_NAME
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader, response_shape
-from rig.drumlin_server import DrumlinServer
-from rig.messages import render
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.messages import render
 from rig.waiting import wait_until
 
 SETTINGS = {

@@ -15,11 +15,11 @@ from confluent_kafka import Producer
 
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch.batch import iterate_headers
-from rig.apache_kafka import kafka_classpath, run_alone, run_tool
-from rig.compacted_topic import await_clean, create, read
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.compacted_topic import await_clean, create, read
 from rig.depth import so_many
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.jvm.jars import Unavailable
+from rig.servers.apache_kafka import kafka_classpath, run_alone, run_tool
 from storage.samples import append, from_producer, marker, open_logs
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka]

@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupType, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.jars import Unavailable, java
-from rig.java import SHORT_LIVED_JVM
+from rig.jvm.jars import Unavailable, java
+from rig.jvm.java import SHORT_LIVED_JVM
+from rig.servers.apache_kafka import kafka_classpath, run_tool
 from rig.waiting import wait_until
 
 pytestmark = pytest.mark.clients

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.jvm.jars import Unavailable
+from rig.servers.apache_kafka import kafka_classpath, run_tool
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka]

@@ -24,10 +24,10 @@ from drumlin.records.batch.batch import (
     write_header,
 )
 from drumlin.records.plain.record import Record, decode_batch
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
-from rig.raw import RawClient
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.raw import RawClient
+from rig.jvm.jars import Unavailable
+from rig.servers.apache_kafka import kafka_classpath, run_tool
 from rig.waiting import wait_until
 
 pytestmark = pytest.mark.clients

@@ -11,11 +11,11 @@ from typing import IO
 import pytest
 
 from drumlin.wire.error_codes import ErrorCode
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.batches import batch
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable, java
-from rig.java import SHORT_LIVED_JVM
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.batches import batch
+from rig.jvm.jars import Unavailable, java
+from rig.jvm.java import SHORT_LIVED_JVM
+from rig.servers.apache_kafka import kafka_classpath, run_tool
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka]

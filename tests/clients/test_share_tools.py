@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from clients.test_kafka_tools import tool
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.batches import batch
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.batches import batch
+from rig.jvm.jars import Unavailable
+from rig.servers.apache_kafka import kafka_classpath, run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka]
 

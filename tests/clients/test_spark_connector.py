@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from rig.jars import Unavailable
-from rig.java import spark_environment
-from rig.spark_connector import connector_jars
+from rig.jvm.jars import Unavailable
+from rig.jvm.java import spark_environment
+from rig.jvm.spark_connector import connector_jars
 
 pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.kafka]
 

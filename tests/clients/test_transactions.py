@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import drumlin
 from drumlin.cli import app
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.jars import Unavailable
+from rig.jvm.jars import Unavailable
+from rig.servers.apache_kafka import kafka_classpath, run_tool
 from rig.waiting import wait_until
 
 pytestmark = pytest.mark.clients

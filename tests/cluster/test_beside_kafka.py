@@ -13,10 +13,10 @@ from cluster.test_on_zookeeper import create, produce, read, refusal, setting
 from drumlin.metadata.image import BrokerState, Endpoint, Resource, ResourceType
 from drumlin.metadata.store.store import ProducerIdBlock
 from drumlin.metadata.zookeeper.znodes import layout
-from rig.jars import Unavailable
+from rig.jvm.jars import Unavailable
+from rig.servers.zookeeper_kafka import ZooKeeperKafka
+from rig.servers.zookeeper_operator import Operator
 from rig.waiting import wait_until
-from rig.zookeeper_kafka import ZooKeeperKafka
-from rig.zookeeper_operator import Operator
 
 pytestmark = [
     pytest.mark.zookeeper,

@@ -28,11 +28,11 @@ from cluster.moves import (
     write,
 )
 from drumlin.config.machine_folders import folder_of
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.drumlin_server import DrumlinServer, server_command
-from rig.jars import Unavailable
+from rig.brokers.drumlin_server import DrumlinServer, server_command
+from rig.data.raw import RawClient
+from rig.jvm.jars import Unavailable
 from rig.ports import free_ports
-from rig.raw import RawClient
+from rig.servers.apache_kafka import kafka_classpath, run_tool
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]

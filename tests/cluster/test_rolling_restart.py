@@ -21,10 +21,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import drumlin
-from rig.apache_kafka import JVM, kafka_classpath
-from rig.drumlin_cluster import DrumlinCluster, running_cluster
-from rig.jars import Unavailable, java
-from rig.process import BrokerProcess
+from rig.brokers.drumlin_cluster import DrumlinCluster, running_cluster
+from rig.brokers.process import BrokerProcess
+from rig.jvm.jars import Unavailable, java
+from rig.servers.apache_kafka import JVM, kafka_classpath
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
 
 MakeServer = Callable[..., DrumlinServer]
 

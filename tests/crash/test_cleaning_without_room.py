@@ -12,11 +12,11 @@ import pytest
 from crash.conftest import MakeServer
 from crash.requests import create_topic, produce
 from drumlin.wire.error_codes import ErrorCode
-from rig.batches import Batch, Rec, batch
-from rig.compacted_topic import alter, await_clean, read
-from rig.raw import RawClient
-from rig.small_disk import NotPermitted
-from rig.small_disk import small_disk as mounted_disk
+from rig.data.batches import Batch, Rec, batch
+from rig.data.compacted_topic import alter, await_clean, read
+from rig.data.raw import RawClient
+from rig.fault_injection.small_disk import NotPermitted
+from rig.fault_injection.small_disk import small_disk as mounted_disk
 
 _SEGMENT = 1 << 20
 _VALUE = b"v" * 1000

@@ -14,9 +14,9 @@ from crash.requests import await_coordinator, commit, committed, create_topic
 from drumlin.metadata.embedded.database import FILE_NAME
 from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.wire.error_codes import ErrorCode
-from rig.raw import RawClient
-from rig.small_disk import NotPermitted
-from rig.small_disk import small_disk as mounted_disk
+from rig.data.raw import RawClient
+from rig.fault_injection.small_disk import NotPermitted
+from rig.fault_injection.small_disk import small_disk as mounted_disk
 from rig.waiting import wait_until
 
 _NONE = -1

@@ -10,9 +10,9 @@ import pytest
 from crash.conftest import MakeServer
 from crash.requests import create_topic, fetch, produce, read_all
 from drumlin.wire.error_codes import ErrorCode
-from rig.batches import batch
-from rig.small_disk import NotPermitted
-from rig.small_disk import small_disk as mounted_disk
+from rig.data.batches import batch
+from rig.fault_injection.small_disk import NotPermitted
+from rig.fault_injection.small_disk import small_disk as mounted_disk
 from rig.waiting import wait_until
 
 _MIB = 1 << 20

@@ -13,10 +13,10 @@ from ecosystem.verdicts import (
     pytest_runtest_makereport,
     pytest_terminal_summary,
 )
-from rig.apache_kafka import ApacheKafka
-from rig.drumlin_cluster import DrumlinCluster, running_cluster
-from rig.drumlin_server import DrumlinServer, running_server
-from rig.jars import Unavailable
+from rig.brokers.drumlin_cluster import DrumlinCluster, running_cluster
+from rig.brokers.drumlin_server import DrumlinServer, running_server
+from rig.jvm.jars import Unavailable
+from rig.servers.apache_kafka import ApacheKafka
 
 __all__ = [
     "pytest_collection_finish",

@@ -14,11 +14,11 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ecosystem.postgres import Postgres, running_postgres
-from rig.apache_kafka import JVM
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable, jar_folder, java
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.brokers.process import BrokerProcess
+from rig.jvm.jars import Unavailable, jar_folder, java
 from rig.ports import free_ports
-from rig.process import BrokerProcess
+from rig.servers.apache_kafka import JVM
 from rig.waiting import wait_until
 
 _WAIT_S = 900.0

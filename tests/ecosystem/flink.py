@@ -11,10 +11,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ecosystem.installed import compiled
-from rig.apache_kafka import JVM
-from rig.drumlin_cluster import DrumlinCluster
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable, jar_folder, java
+from rig.brokers.drumlin_cluster import DrumlinCluster
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.jvm.jars import Unavailable, jar_folder, java
+from rig.servers.apache_kafka import JVM
 
 _RECORDS = 10_000
 _PARTITIONS = 3

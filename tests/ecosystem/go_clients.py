@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from ecosystem.installed import go_program, go_tests
-from rig.drumlin_cluster import DrumlinCluster
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.brokers.drumlin_cluster import DrumlinCluster
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.brokers.process import BrokerProcess
+from rig.jvm.jars import Unavailable
 from rig.ports import free_ports
-from rig.process import BrokerProcess
 from rig.waiting import wait_until
 
 _SARAMA = "1.61.1"

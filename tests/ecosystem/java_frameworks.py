@@ -9,9 +9,9 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ecosystem.installed import compiled
-from rig.apache_kafka import JVM
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable, jar_folder, java
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.jvm.jars import Unavailable, jar_folder, java
+from rig.servers.apache_kafka import JVM
 
 _WAIT_S = 900.0
 

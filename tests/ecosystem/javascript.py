@@ -10,9 +10,9 @@ import pytest
 
 from ecosystem.admins.steps import differences
 from ecosystem.installed import javascript_with
-from rig.apache_kafka import ApacheKafka
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.jvm.jars import Unavailable
+from rig.servers.apache_kafka import ApacheKafka
 
 _PROGRAMS = Path(__file__).parent / "programs"
 _PACKAGES = {

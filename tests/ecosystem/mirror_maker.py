@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from rig.apache_kafka import JVM, ApacheKafka
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable, jar_folder, java
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.jvm.jars import Unavailable, jar_folder, java
 from rig.ports import free_ports
+from rig.servers.apache_kafka import JVM, ApacheKafka
 from rig.waiting import wait_until
 
 _WAIT_S = 900.0  # it starts many threads and connections, on a machine that may be busy

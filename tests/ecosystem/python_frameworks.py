@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ecosystem.installed import python_with
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.jvm.jars import Unavailable
 
 _PROGRAMS = Path(__file__).parent / "programs"
 _WAIT_S = 900.0

@@ -10,8 +10,8 @@ from guarantees.cluster.plans import FIRST
 from guarantees.cluster.run import Plan
 from guarantees.cluster.series import run_apart
 from rig.fault_injection.injector import library
-from rig.jars import Unavailable
-from rig.zookeeper import check_available
+from rig.jvm.jars import Unavailable
+from rig.servers.zookeeper import check_available
 
 pytestmark = [pytest.mark.clients, pytest.mark.zookeeper, pytest.mark.slow]
 

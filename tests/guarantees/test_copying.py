@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from guarantees.copying.copying import Copy, copy
-from rig.apache_kafka import kafka_classpath
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.depth import so_many
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.jvm.jars import Unavailable
+from rig.servers.apache_kafka import kafka_classpath
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from guarantees.faults.run import FAULTS, KINDS, Plan, run
-from rig.jars import Unavailable
+from rig.jvm.jars import Unavailable
 
 #: However busy the machine is: how long it takes is for script/assure to say.
 _HEALS_S = 60.0

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from guarantees.streams.counting import Count, count_words, streams_classpath
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.jvm.jars import Unavailable
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka, pytest.mark.slow]
 

@@ -8,8 +8,8 @@ import pytest
 
 from guarantees.torture.run import Plan
 from guarantees.torture.separate import run_apart
-from rig.apache_kafka import kafka_classpath
-from rig.jars import Unavailable
+from rig.jvm.jars import Unavailable
+from rig.servers.apache_kafka import kafka_classpath
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka, pytest.mark.slow]
 

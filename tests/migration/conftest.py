@@ -13,9 +13,9 @@ import drumlin
 from cli.conftest import run
 from drumlin.client.client import Client
 from migration.old_consumers import OldStore
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
-from rig.zookeeper import ZooKeeper
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.jvm.jars import Unavailable
+from rig.servers.zookeeper import ZooKeeper
 
 __all__ = ["run"]
 

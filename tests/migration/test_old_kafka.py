@@ -11,8 +11,8 @@ from cli.conftest import Run
 from drumlin.client.client import Client
 from migration.conftest import append
 from migration.old_consumers import OldStore
-from rig.jars import Unavailable
-from rig.old_kafka import HighLevelConsumer, OldKafka
+from rig.jvm.jars import Unavailable
+from rig.servers.old_kafka import HighLevelConsumer, OldKafka
 from rig.waiting import wait_until
 
 pytestmark = pytest.mark.zookeeper

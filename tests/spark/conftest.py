@@ -11,9 +11,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from drumlin.spark.java import ensure_java
-from rig.jars import Unavailable
-from rig.java import spark_environment
-from rig.spark_connector import connector_jars
+from rig.jvm.jars import Unavailable
+from rig.jvm.java import spark_environment
+from rig.jvm.spark_connector import connector_jars
 from spark.topics import Topic
 
 

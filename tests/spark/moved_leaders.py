@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from rig.drumlin_cluster import DrumlinCluster
-from rig.jars import Unavailable
-from rig.kafka_cluster import KafkaCluster
+from rig.brokers.drumlin_cluster import DrumlinCluster
+from rig.jvm.jars import Unavailable
+from rig.servers.kafka_cluster import KafkaCluster
 from rig.waiting import wait_until
 from spark.pipeline import CONTINUALLY, Pipeline
 from spark.topics import Topic, rows

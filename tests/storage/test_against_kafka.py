@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from drumlin.config.topic import LogConfig
 from drumlin.storage.all_logs.log_directories import LogDirectories
 from drumlin.storage.log.partition_log import PartitionLog
-from rig.apache_kafka import ApacheKafka, kafka_classpath, run_tool
-from rig.jars import Unavailable
+from rig.jvm.jars import Unavailable
+from rig.servers.apache_kafka import ApacheKafka, kafka_classpath, run_tool
 from storage.samples import (
     NOW_MS,
     append,

@@ -18,7 +18,7 @@ from drumlin.storage.files.files import Files
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from rig.small_disk import NotPermitted, remove_leftovers, small_disk
+from rig.fault_injection.small_disk import NotPermitted, remove_leftovers, small_disk
 from storage.doors import NEEDING_ROOM, FailingFiles
 from storage.samples import (
     NOW_MS,
@@ -38,7 +38,7 @@ from storage.samples import (
 _HOLD_A_DISK = """
 import sys
 from pathlib import Path
-from rig.small_disk import small_disk
+from rig.fault_injection.small_disk import small_disk
 path = Path(sys.argv[1])
 path.mkdir()
 with small_disk(path, 1):

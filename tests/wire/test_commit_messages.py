@@ -31,8 +31,8 @@ from drumlin.wire.messages import (
     parse_request_header,
     response_shape,
 )
+from rig.data.messages import build
 from rig.depth import so_many
-from rig.messages import build
 
 _VERSIONS = [("offset_commit", version) for version in range(2, 11)] + [
     ("txn_offset_commit", version) for version in range(6)

@@ -17,7 +17,7 @@ from guarantees.history import History, Outcome, Recorder, load
 from guarantees.torture.java_writer import JavaWriter
 from guarantees.torture.readers import AssignedReader, Mover, SubscribedReader, read_to_the_end
 from guarantees.torture.writers import TRANSACTION_TIMEOUT_MS, Writer
-from rig.raw import RawClient
+from rig.data.raw import RawClient
 
 _TOPICS = {"a": 3, "b": 2}
 #: Keys are unique, so compaction removes nothing but what was aborted, and markers.
