@@ -30,8 +30,9 @@ if TYPE_CHECKING:
         AlterConfigsResourceResponse as ChangedResponse,
     )
 
-R = TypeVar("R", bound="Replaced | Changed")
-Answer = TypeVar("Answer", "ReplacedResponse", "ChangedResponse")
+    R = TypeVar("R", Replaced, Changed)
+    Answer = TypeVar("Answer", ReplacedResponse, ChangedResponse)
+
 #: Per resource; only some hundred keys have a meaning.
 _KEYS_MAX: Final = 2_000
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from drumlin.wire.protocol.share_group_describe import DescribedGroup as DescribedShareGroup
     from drumlin.wire.protocol.share_group_describe import ShareGroupDescribeRequest
 
-Group = TypeVar("Group", "DescribedConsumerGroup", "DescribedShareGroup")
+    Group = TypeVar("Group", DescribedConsumerGroup, DescribedShareGroup)
+
 
 #: A bit for each operation on groups: read 3, delete 6, describe 8, and configurations 10, 11.
 _GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11

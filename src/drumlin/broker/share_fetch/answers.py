@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from drumlin.wire.protocol.share_acknowledge import ShareAcknowledgeTopicResponse
     from drumlin.wire.protocol.share_fetch import ShareFetchableTopicResponse
 
-Topic = TypeVar("Topic", "ShareFetchableTopicResponse", "ShareAcknowledgeTopicResponse")
+    Topic = TypeVar("Topic", ShareFetchableTopicResponse, ShareAcknowledgeTopicResponse)
+
 
 _NO_HINT: Final = CurrentLeader(0, 0)
 
