@@ -26,9 +26,9 @@ from drumlin.wire.messages import (
     encode_response,
     parse_request,
     parse_request_header,
-    response_shape,
     schema_versions,
 )
+from rig.data.messages import response_shape
 
 #: Given the response's shape and the request: a response, raw bytes to send, or an action; or
 #: what gives that when it is awaited.
