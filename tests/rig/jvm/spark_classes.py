@@ -1,4 +1,4 @@
-"""Makes the archive of the classes that Spark loads at its start: `python -m rig.jvm.spark_classes`.
+"""Makes the archive of the classes that Spark loads first: `python -m rig.jvm.spark_classes`.
 
 With it a JVM of Spark's takes two thirds of the processor's time until it has answered a first
 query. It is made once, by a program that does some of what tests do; without it all works as well.
