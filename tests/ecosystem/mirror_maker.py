@@ -79,8 +79,15 @@ class Side:
             producer.produce(**place, key=f"k{number % 100}", value=told, headers={"n": told})
         assert producer.flush(60) == 0
 
+    def has(self, topic: str) -> bool:
+        return topic in self.admin.list_topics(timeout=60).topics
+
     def read(self, topic: str, count: int, group: str) -> list[Any]:
-        """So many records, which the group has read then."""
+        """So many records, which the group has read then.
+
+        MirrorMaker makes a topic when it next asks for the topics of the other side.
+        """
+        wait_until(lambda: self.has(topic), f"{topic} in {self.name}", _WAIT_S)
         consumer = Consumer(
             {
                 "bootstrap.servers": self.address,
@@ -163,11 +170,7 @@ def test_mirroring_both_ways(sides: Mapping[str, Side], log: Path) -> None:
 
 def _check(source: Side, target: Side) -> None:
     mirrored = f"{source.name}.{source.topic}"
-
-    def is_there() -> bool:
-        return mirrored in target.admin.list_topics(timeout=60).topics
-
-    wait_until(is_there, f"{mirrored} in {target.name}", _WAIT_S)
+    wait_until(lambda: target.has(mirrored), f"{mirrored} in {target.name}", _WAIT_S)
     source.fill(_FIRST, _ALL)
     records = target.read(mirrored, _ALL, f"check-of-{source.name}")
     assert sorted(int(each.value()) for each in records) == [*range(_ALL)]

@@ -29,9 +29,8 @@ from drumlin.wire.messages import (
     encode_response,
     parse_request,
     parse_request_header,
-    response_shape,
 )
-from rig.data.messages import build
+from rig.data.messages import build, response_shape
 from rig.depth import so_many
 
 _VERSIONS = [("offset_commit", version) for version in range(2, 11)] + [

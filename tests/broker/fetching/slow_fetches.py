@@ -14,8 +14,8 @@ from drumlin.wire.messages import (
     encode_response,
     parse_request,
     parse_request_header,
-    response_shape,
 )
+from rig.data.messages import response_shape
 
 _READ_COMMITTED = 1
 _LEADERS_FROM = 16

@@ -11,7 +11,6 @@ from drumlin.broker.handlers import describe_configs
 from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.image import ClusterImage
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import response_shape
 from rig.data.messages import build
 
 
@@ -26,7 +25,7 @@ def test_the_broker_named_again_and_again(monkeypatch: pytest.MonkeyPatch) -> No
     resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
     request = build("describe_configs", 4, {"resources": [resource] * 5})
     answer = asyncio.run(
-        describe_configs.handle(context, request, response_shape("describe_configs", 4))  # type: ignore[arg-type]
+        describe_configs.handle(context, request)  # type: ignore[arg-type]
     )
     assert [each.error_code for each in answer.results] == [
         *[ErrorCode.none] * 3,

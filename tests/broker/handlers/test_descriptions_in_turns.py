@@ -18,7 +18,8 @@ from drumlin.broker.handlers import (
 )
 from drumlin.clock import SystemClock
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import RequestHeader, response_shape
+from drumlin.wire.messages import RequestHeader
+from drumlin.wire.protocol.list_transactions import ListTransactionsRequest
 from rig.time.stepped import Stepped
 
 _ENTRIES = 5_000
@@ -39,13 +40,13 @@ def test_what_transactions_are_asked_for_is_looked_at_in_steps() -> None:
     asked = SimpleNamespace(transactional_ids=[f"x{each % 3}" for each in range(_ENTRIES)])
     context = _context(65, 0)
     context.broker.transactions = SimpleNamespace(describe=_none)  # type: ignore[assignment]
-    work = describe_transactions.handle(context, asked, response_shape(_DESCRIBE, 0))
+    work = describe_transactions.handle(context, asked)
     assert Stepped(work).count() >= _ENTRIES / 500
     filters = tuple(range(_ENTRIES))
-    request = SimpleNamespace(state_filters=(), producer_id_filters=filters)
+    request = ListTransactionsRequest(producer_id_filters=filters)
     context.broker.clock = SystemClock()
     context.broker.transactions = SimpleNamespace(transactions=list)  # type: ignore[assignment]
-    work = list_transactions.handle(context, request, response_shape("list_transactions", 0))
+    work = list_transactions.handle(context, request)
     assert Stepped(work).count() >= _ENTRIES / 500
 
 
@@ -105,8 +106,7 @@ def test_the_members_of_a_consumer_group_are_described_in_steps(members: int, to
     context = _context(69, 1)
     context.broker.config = SimpleNamespace(group_coordinator_rebalance_protocols=["consumer"])  # type: ignore[assignment]
     context.broker.groups = SimpleNamespace(consumer_group=lambda _: group)  # type: ignore[assignment]
-    shape = response_shape("consumer_group_describe", 1)
-    work = Stepped(consumer_group_describe._describe(context, "g", 0, shape))
+    work = Stepped(consumer_group_describe._describe(context, "g", 0))
     for _ in range(10):
         next(work)
     del group.members["m0"]
@@ -131,6 +131,5 @@ def test_the_keys_that_are_asked_for_are_looked_at_in_steps(
     keys = [f"key-{each}" for each in range(_ENTRIES)]
     resource = SimpleNamespace(resource_type=2, resource_name="t", configuration_keys=keys)
     request = SimpleNamespace(resources=(resource,))
-    shape = response_shape("describe_configs", 4)
-    work = describe_configs.handle(_context(32, 4), request, shape)
+    work = describe_configs.handle(_context(32, 4), request)
     assert Stepped(work).count() >= _ENTRIES / 500

@@ -26,7 +26,6 @@ from drumlin.wire.messages import (
     encode_request,
     parse_response,
     request_shape,
-    response_shape,
 )
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.data.committed_offsets import commit_offsets, position
@@ -227,7 +226,7 @@ def test_a_small_request_with_a_large_answer() -> None:
             )
         context = RequestContext(client.broker, None, RequestHeader(16, 4, 1, "c", 0))  # type: ignore[arg-type]
         request = SimpleNamespace(states_filter=(), types_filter=())
-        work = Stepped(list_groups.handle(context, request, response_shape("list_groups", 4)))
+        work = Stepped(list_groups.handle(context, request))
         steps = 0
         try:
             while True:

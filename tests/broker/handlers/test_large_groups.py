@@ -22,7 +22,8 @@ from drumlin.coordination.groups.every_kind.messages import (
     SyncRequest,
 )
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import RequestHeader, request_shape, response_shape
+from drumlin.wire.messages import RequestHeader, request_shape
+from drumlin.wire.protocol.describe_groups import DescribeGroupsRequest
 from rig.time.stepped import Stepped
 from rig.time.ways_given import WaysGiven
 
@@ -65,7 +66,7 @@ def test_the_leader_is_told_of_all_members_in_steps(monkeypatch: pytest.MonkeyPa
             protocols=(shape("JoinGroupRequestProtocol", name="range", metadata=b"bad"),),
         )
         context = _context(client, _JOIN_GROUP, 3)
-        answer = begun(join_group.handle(context, request, response_shape("join_group", 3)))
+        answer = begun(join_group.handle(context, request))
         ways = WaysGiven(monkeypatch)
         others = [client.broker.groups.join("g", _request()) for _ in range(_MEMBERS)]
         joined = await asyncio.gather(*others)
@@ -77,9 +78,8 @@ def test_the_leader_is_told_of_all_members_in_steps(monkeypatch: pytest.MonkeyPa
 
 
 def _describing(client: Client) -> Stepped[Any]:
-    context, request = _context(client, _DESCRIBE_GROUPS, 5), SimpleNamespace(groups=("g",))
-    asked: Any = request
-    return Stepped(describe_groups.handle(context, asked, response_shape("describe_groups", 5)))
+    asked = DescribeGroupsRequest(groups=("g",))
+    return Stepped(describe_groups.handle(_context(client, _DESCRIBE_GROUPS, 5), asked))
 
 
 def test_a_group_is_described_in_steps() -> None:

@@ -21,7 +21,7 @@ from drumlin.coordination.groups.offsets.fetched_offsets import FetchedOffsets
 from drumlin.turns import to_end
 from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import RequestHeader, response_shape
+from drumlin.wire.messages import RequestHeader
 from drumlin.wire.protocol import offset_fetch as protocol
 from drumlin.wire.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
@@ -60,7 +60,7 @@ def test_topics_of_an_offset_fetch() -> None:
         for each in range(_ENTRIES)
     ]
     request = protocol.OffsetFetchRequest(group_id="g", topics=tuple(topics))
-    work = offset_fetch.handle(_fetching(1), request, response_shape("offset_fetch", 1))
+    work = offset_fetch.handle(_fetching(1), request)
     answer = to_end(work)
     assert len(answer.topics) == _ENTRIES
 
@@ -81,8 +81,7 @@ def test_topics_of_a_group_in_an_offset_fetch(version: int) -> None:
     ]
     group = protocol.OffsetFetchRequestGroup(group_id="g", topics=tuple(topics))
     request = protocol.OffsetFetchRequest(groups=(group,), require_stable=False)
-    shape = response_shape("offset_fetch", version)
-    answer = to_end(offset_fetch.handle(context, request, shape))
+    answer = to_end(offset_fetch.handle(context, request))
     assert len(answer.groups[0].topics) == _ENTRIES
 
 
@@ -113,9 +112,7 @@ def test_topics_to_delete_that_are_not_there(version: int) -> None:
     request = DeleteTopicsRequest(
         timeout=timedelta(seconds=1), topic_names=tuple(names), topics=topics
     )
-    answer = to_end(
-        delete_topics.handle(context, request, response_shape("delete_topics", version))
-    )
+    answer = to_end(delete_topics.handle(context, request))
     assert [each.name for each in answer.responses] == names
     assert {each.error_code for each in answer.responses} == {ErrorCode.unknown_topic_or_partition}
 

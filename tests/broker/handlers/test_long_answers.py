@@ -30,9 +30,8 @@ from drumlin.wire.messages import (
     let_go,
     parse_response,
     request_shape,
-    response_shape,
 )
-from rig.data.messages import build
+from rig.data.messages import build, response_shape
 from rig.time.stepped import Stepped
 
 _MANY = 2_000

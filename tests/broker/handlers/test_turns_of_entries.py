@@ -27,7 +27,7 @@ from drumlin.coordination.groups.share.messages import DescribedMember
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import RequestHeader, response_shape
+from drumlin.wire.messages import RequestHeader
 from rig.time.stepped import Stepped
 from rig.time.turn_lengths import single_steps
 
@@ -46,8 +46,7 @@ def _context(api_key: int, version: int) -> RequestContext:
 def test_a_partition_named_again_and_again_is_a_step_each_time() -> None:
     topic = SimpleNamespace(name="t", partition_indexes=(0,) * _ENTRIES)
     request = SimpleNamespace(topics=(topic,))
-    shape = response_shape("describe_producers", 0)
-    work = describe_producers.handle(_context(61, 0), request, shape)
+    work = describe_producers.handle(_context(61, 0), request)
     assert Stepped(work).count() >= _ENTRIES
 
 
@@ -64,14 +63,14 @@ def test_what_list_offsets_asks_for_is_looked_at_in_steps(
         topics=tuple(SimpleNamespace(name=f"t{each}", partitions=parts) for each in range(topics)),
         isolation_level=0,
     )
-    work = list_offsets.handle(_context(2, 5), request, response_shape("list_offsets", 5))
+    work = list_offsets.handle(_context(2, 5), request)
 
     async def nothing(*_: Any) -> None:
         return
 
     monkeypatch.setattr(list_offsets, "_respond", nothing)
     assert Stepped(work).count() == _ENTRIES / (partitions if partitions == 1 else 1000)
-    work = list_offsets.handle(_context(2, 5), request, response_shape("list_offsets", 5))
+    work = list_offsets.handle(_context(2, 5), request)
     monkeypatch.undo()
     assert Stepped(work).count() >= _ENTRIES + topics
 
@@ -80,7 +79,7 @@ def test_what_list_offsets_is_asked_again_and_again_costs_no_step_for_its_answer
     part = SimpleNamespace(partition_index=7, timestamp=-1, current_leader_epoch=-1)
     topics = (SimpleNamespace(name="t", partitions=(part,) * _ENTRIES),) * 2
     request = SimpleNamespace(topics=topics, isolation_level=0, replica_id=-1)
-    work = Stepped(list_offsets.handle(_context(2, 5), request, response_shape("list_offsets", 5)))
+    work = Stepped(list_offsets.handle(_context(2, 5), request))
     steps = 0
     while True:
         try:
@@ -121,8 +120,7 @@ def test_a_member_names_no_more_topics_than_can_be_looked_up_in_a_turn(
     request = SimpleNamespace(
         member_id="m", member_epoch=0, subscribed_topic_names=("t",) * 10_001, **fields
     )
-    api = "consumer_group_heartbeat" if api_key == 68 else "share_group_heartbeat"
-    answer = module.handle(context, request, response_shape(api, 1))
+    answer = module.handle(context, request)
     if asyncio.iscoroutine(answer):
         with pytest.raises(StopIteration) as done:
             answer.send(None)
@@ -152,9 +150,7 @@ def test_a_member_owns_no_more_than_can_be_kept_in_a_turn() -> None:
     context = _context(68, 1)
     topic = SimpleNamespace(topic_id=UUID(int=1), partitions=tuple(range(50_001)))
     request = SimpleNamespace(topic_partitions=(topic,))
-    work = consumer_group_heartbeat.handle(
-        context, request, response_shape("consumer_group_heartbeat", 1)
-    )
+    work = consumer_group_heartbeat.handle(context, request)
     assert to_end(work).error_code is ErrorCode.invalid_request
 
 
@@ -198,11 +194,7 @@ def test_what_is_asked_of_a_group_once_or_at_length_is_not_compared(
         Group(group_id=each, topics=(SimpleNamespace(topic_name="t", partitions=()),) * topics)
         for each in names
     ]
-    work = describe_share_group_offsets.handle(
-        _context(90, 0),
-        SimpleNamespace(groups=asked),
-        response_shape("describe_share_group_offsets", 0),
-    )
+    work = describe_share_group_offsets.handle(_context(90, 0), SimpleNamespace(groups=asked))
     answer = asyncio.run(work)
     assert [each.group_id for each in answer.groups] == list(names)
 
@@ -243,7 +235,6 @@ def test_each_member_of_a_share_group_is_described_in_its_turn() -> None:
     group.describe = lambda: [member] * _ENTRIES
     context.broker.share_groups = SimpleNamespace(group=lambda _: group)  # type: ignore[assignment]
     request = SimpleNamespace(group_ids=("g",), include_authorized_operations=False)
-    shape = response_shape("share_group_describe", 1)
-    assert Stepped(share_group_describe.handle(context, request, shape)).count() > _ENTRIES
-    (told,) = to_end(share_group_describe.handle(context, request, shape)).groups
+    assert Stepped(share_group_describe.handle(context, request)).count() > _ENTRIES
+    (told,) = to_end(share_group_describe.handle(context, request)).groups
     assert len(told.members) == _ENTRIES

@@ -17,8 +17,8 @@ from drumlin.wire.messages import (
     encode_response,
     parse_request,
     parse_request_header,
-    response_shape,
 )
+from rig.data.messages import response_shape
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_TOLD = {

@@ -16,7 +16,7 @@ from drumlin.broker.rights.quotas import check_alteration
 from drumlin.metadata.image import BrokerState, ClusterImage
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import RequestHeader, response_shape
+from drumlin.wire.messages import RequestHeader
 from rig.data.messages import build, render
 from rig.time.stepped import Stepped
 
@@ -34,9 +34,7 @@ _ASKED = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index":
 
 def answer(api: str, version: int, **fields: Any) -> tuple[int, Any]:
     """In how many steps a handler answers a request, and what."""
-    handling = handler_module(api).handle(
-        context(), build(api, version, fields), response_shape(api, version)
-    )
+    handling = handler_module(api).handle(context(version), build(api, version, fields))
     work = Stepped(handling)
     steps = 0
     while True:
@@ -47,10 +45,10 @@ def answer(api: str, version: int, **fields: Any) -> tuple[int, Any]:
         steps += 1
 
 
-def context(image: ClusterImage | None = None) -> RequestContext:
+def context(version: int, image: ClusterImage | None = None) -> RequestContext:
     broker: Any = SimpleNamespace(metadata=SimpleNamespace(image=image))
     connection: Any = None
-    return RequestContext(broker, connection, RequestHeader(0, 0, 1, "c", 0))
+    return RequestContext(broker, connection, RequestHeader(0, version, 1, "c", 0))
 
 
 @pytest.mark.parametrize(
@@ -135,9 +133,8 @@ def test_no_credential_is_set() -> None:
 
 
 def quorum_of(image: ClusterImage) -> Any:
-    shape = response_shape("describe_quorum", 2)
     request = build("describe_quorum", 2, {"topics": [_ASKED]})
-    told = render(to_end(describe_quorum.handle(context(image), request, shape)))
+    told = render(to_end(describe_quorum.handle(context(2, image), request)))
     return told["topics"][0]["partitions"][0], told["nodes"]
 
 

@@ -32,7 +32,6 @@ from drumlin.replication.waiting_room import Waiter
 from drumlin.storage.segment.file_slice import FileSlice
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import response_shape
 from rig.time.turn_lengths import single_steps
 from rig.time.ways_given import WaysGiven
 from storage.samples import prepared
@@ -432,7 +431,6 @@ def test_very_many_partitions_are_told_in_turns(
         member = world.join("m")
         context: Any = SimpleNamespace(broker=world.broker, version=1, listener="PLAINTEXT")
         request = SimpleNamespace(share_session_epoch=0)
-        shape = response_shape("share_fetch", 1)
         for count, steps in ((300, 600), (3, 0)):
             begun = to_end(
                 begin_to_acknowledge(world.shares, member, {}, knows_renew=True, says_renew=False)
@@ -441,7 +439,7 @@ def test_very_many_partitions_are_told_in_turns(
             await fetch.run()
             with monkeypatch.context() as patched:
                 ways = WaysGiven(patched)
-                answer = await share_fetch._respond(context, request, shape, member, fetch, begun)
+                answer = await share_fetch._respond(context, request, member, fetch, begun)
             assert ways.count >= steps
             told = [each.error_code for each in answer.responses[0].partitions]
             assert (len(told), told.count(ErrorCode.none)) == (count, 1)

@@ -11,7 +11,7 @@ from broker.in_process import running
 from drumlin.broker.context import context_of
 from drumlin.broker.handlers import share_fetch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import RequestHeader, response_shape
+from drumlin.wire.messages import RequestHeader
 from rig.data.messages import build
 from rig.time.stepped import Stepped
 from rig.waiting import wait_until
@@ -40,7 +40,7 @@ def test_a_member_that_is_gone_before_its_turn_comes(tmp_path: Path) -> None:
                 },
             )
             context = context_of((broker, connection, RequestHeader(78, 2, 1, "c", 0)))
-            work = Stepped(share_fetch.handle(context, request, response_shape("share_fetch", 2)))
+            work = Stepped(share_fetch.handle(context, request))
             next(work)  # others have their turn
             writer.close()
             await asyncio.to_thread(wait_until, lambda: connection.closed, "its end")

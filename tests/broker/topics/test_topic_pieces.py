@@ -27,7 +27,9 @@ from drumlin.metadata.store.changes import TopicDeleted
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, encode_response, response_shape
+from drumlin.wire.messages import ZERO, encode_response
+from drumlin.wire.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from rig.data.messages import response_shape
 from rig.time.stepped import Stepped
 
 _VERSIONS = range(14)
@@ -60,14 +62,14 @@ class _Cluster:
         return _bytes(version, to_end(work))
 
     def work(self, version: int, names: list[str] | None = None, operations: bool = False) -> Any:
-        topics = None if names is None else [SimpleNamespace(name=name) for name in names]
+        topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
         context: Any = SimpleNamespace(broker=self, version=version, listener="P")
-        request = SimpleNamespace(
+        request = MetadataRequest(
             topics=topics,
             include_topic_authorized_operations=operations,
             include_cluster_authorized_operations=operations,
         )
-        return metadata.handle(context, request, response_shape("metadata", version))
+        return metadata.handle(context, request)
 
     def plain(self, version: int, names: list[str] | None, operations: bool) -> bytes:
         """The same answer as one message, in which nothing is encoded before."""
@@ -234,7 +236,7 @@ def test_what_was_encoded_during_a_failure_is_not_kept() -> None:
     next(work)
     cluster.directory.is_readable = True
     work.to_end()
-    variant = cluster.topic_pieces.variant(response_shape("metadata", 12), with_operations=False)
+    variant = cluster.topic_pieces.variant(12, with_operations=False)
     assert variant.ready(cluster.image.topics["topic-0"]) is None
 
 
@@ -244,7 +246,7 @@ def test_a_deleted_topic_takes_no_memory() -> None:
     cluster.answer(12, operations=False)
     cluster.image.remove_topic(topic)
     cluster.topic_pieces.on_change(TopicDeleted(topic))
-    variant = cluster.topic_pieces.variant(response_shape("metadata", 12), with_operations=False)
+    variant = cluster.topic_pieces.variant(12, with_operations=False)
     assert variant.ready(topic) is None
 
 
@@ -252,12 +254,11 @@ def test_a_broker_forgets_deleted_topics(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             topic = await broker.metadata.create_topic("t", ((1,),), {})
-            shape = response_shape("metadata", 12)
-            variant = broker.topic_pieces.variant(shape, with_operations=False)
+            variant = broker.topic_pieces.variant(12, with_operations=False)
             to_end(variant.encode(topic))
             assert variant.ready(topic) is not None
             await broker.metadata.delete_topic(topic.topic_id)
             assert variant.ready(topic) is None
-            assert broker.topic_pieces.variant(shape, with_operations=False) is variant
+            assert broker.topic_pieces.variant(12, with_operations=False) is variant
 
     asyncio.run(scenario())

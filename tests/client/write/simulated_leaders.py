@@ -19,7 +19,8 @@ from drumlin.records.batch.batch import parse_header
 from drumlin.records.plain.record import decode_batch
 from drumlin.storage.producers.producer_state import ProducerState
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, request_shape, response_shape
+from drumlin.wire.messages import ZERO, request_shape
+from rig.data.messages import response_shape
 
 _VERSION: Final = 9
 _TRIP_S: Final = 0.001

@@ -20,7 +20,8 @@ from drumlin.records.batch.batch import parse_header
 from drumlin.records.plain.record import decode_batch
 from drumlin.storage.producers.producer_state import ProducerState
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import request_shape, response_shape
+from drumlin.wire.messages import request_shape
+from rig.data.messages import response_shape
 
 _VERSION = 9
 _ANSWER_S = 0.002  # from the request to its answer

@@ -24,9 +24,9 @@ from drumlin.wire.messages import (
     encode_response,
     parse_request,
     parse_request_header,
-    response_shape,
     schema_versions,
 )
+from rig.data.messages import response_shape
 from rig.loop_thread import LoopThread
 
 #: Given the response's shape and the request: a response, raw bytes to send, or an action; or

@@ -14,7 +14,7 @@ import uuid
 from enum import Enum
 from typing import Any
 
-from drumlin.wire.messages import schema_versions
+from drumlin.wire.messages import Shape, schema_versions
 from drumlin.wire.schema.declaration import Field, fields_of
 from drumlin.wire.schema.types import Array, Struct, Type, type_name
 
@@ -37,6 +37,11 @@ def payload_class(api: str, kind: str) -> Any:
     return getattr(
         importlib.import_module(f"drumlin.wire.protocol.{api}"), camel + kind.capitalize()
     )
+
+
+def response_shape(api: str, version: int) -> Shape:
+    """Builds responses of one version by the names of their classes."""
+    return Shape(api, version, "response")
 
 
 def build(api: str, version: int, fields: dict[str, Any]) -> Any:

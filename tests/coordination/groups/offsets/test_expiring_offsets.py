@@ -31,11 +31,13 @@ def test_no_offset_expires_while_a_group_rebalances() -> None:
             == [ErrorCode.none] * 2
         )
         clock.advance_ms(8 * DAY_MS)
+        coordinator.heartbeat("live", member.member_id, None, 1)  # or its session ends meanwhile
         protocols = (("range", subscription("u")),)
         second = JoinRequest("", None, "c", "/h", 60_000, 10_000, "consumer", protocols, False)
         joining = coordinator.join("live", second)
         assert coordinator.group("live").state is GroupState.PREPARING_REBALANCE
         await coordinator.expire_offsets()
+        assert coordinator.group("live").state is GroupState.PREPARING_REBALANCE  # all the time
         assert await committed(coordinator, "live") == {("t", 0): 1, ("u", 0): 2}
         joining.cancel()
 
