@@ -15,7 +15,6 @@ from uuid import uuid4
 import pytest
 
 from broker.in_process import running
-from drumlin.broker.start import chores
 from drumlin.broker.start.broker import Broker
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.metadata.embedded.database import FILE_NAME, delete_topic
@@ -29,12 +28,9 @@ from rig.time.stepped import Stepped
 from rig.waiting import eventually
 from storage.samples import prepared
 
+pytestmark = pytest.mark.usefixtures("frequent_probes")
+
 LIMIT_S = 20.0
-
-
-@pytest.fixture(autouse=True)
-def frequent_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chores, "_PROBE_MS", 20)
 
 
 async def create(broker: Broker, name: str, partitions: int = 1) -> TopicState:

@@ -18,8 +18,7 @@ from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.replacement.log_move import LogMove
 from rig.data.messages import render
 from rig.data.raw import RawClient
-from rig.jvm.jars import Unavailable
-from rig.servers.apache_kafka import kafka_classpath, run_tool
+from rig.servers.apache_kafka import run_tool
 from rig.waiting import eventually, wait_until
 
 Dirs = tuple[Path, Path]
@@ -272,12 +271,8 @@ def test_a_log_that_is_cut_in_the_last_moment_moves_afterwards(
 
 @pytest.mark.clients
 @pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_classes")
 def test_kafkas_own_command(dirs: Dirs, tmp_path: Path) -> None:
-    try:
-        kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-
     def script(ask: Ask, port: int) -> None:
         create(ask, "t")
         produce(port, "t", 1000)

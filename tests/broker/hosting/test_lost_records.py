@@ -13,7 +13,6 @@ import pytest
 
 from broker.hosting.test_hosting import code_of
 from broker.in_process import running
-from drumlin.broker.start import chores
 from drumlin.broker.start.broker import Broker
 from drumlin.metadata.embedded.database import Database
 from drumlin.storage.log.leader_epochs import EpochEnd
@@ -21,12 +20,9 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.waiting import eventually
 from storage.samples import prepared
 
+pytestmark = pytest.mark.usefixtures("frequent_probes")
+
 LOG = "0" * 20 + ".log"
-
-
-@pytest.fixture(autouse=True)
-def frequent_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chores, "_PROBE_MS", 20)
 
 
 def append(broker: Broker, index: int, count: int) -> None:

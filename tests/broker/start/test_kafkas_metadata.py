@@ -16,11 +16,14 @@ from rig.brokers.drumlin_server import DrumlinServer
 from rig.data.group_offsets import commit_offset
 from rig.data.messages import render
 from rig.data.raw import RawClient
-from rig.jvm.jars import Unavailable
-from rig.servers.apache_kafka import ApacheKafka, kafka_classpath
+from rig.servers.apache_kafka import ApacheKafka
 from storage.samples import NOW_MS, append, create, open_logs
 
-pytestmark = [pytest.mark.kafka, pytest.mark.clients]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.clients,
+    pytest.mark.usefixtures("kafka_classes"),
+]
 
 _TOPIC, _BROKER, _GROUP = 2, 4, 32
 _SET, _DELETE = 0, 1
@@ -28,14 +31,6 @@ _SETTINGS = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.par
 #: Where Kafka's answer to DescribeConfigs says that a value was set for the resource.
 _SET_FOR = {_TOPIC: 1, _BROKER: 2, _GROUP: 8}
 _SET_FOR_ALL_BROKERS = 3
-
-
-@pytest.fixture(autouse=True)
-def _needs_kafka() -> None:
-    try:
-        kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 class Running:

@@ -12,16 +12,12 @@ from pathlib import Path
 import pytest
 
 from broker.in_process import running
-from drumlin.broker.start import chores
 from drumlin.broker.start.broker import Broker
 from drumlin.storage.files.files import Files
 from rig.data.batches import batch
 from rig.waiting import eventually
 
-
-@pytest.fixture(autouse=True)
-def frequent_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chores, "_PROBE_MS", 20)
+pytestmark = pytest.mark.usefixtures("frequent_probes")
 
 
 @contextmanager

@@ -29,8 +29,8 @@ from drumlin.client.client import Client
 from drumlin.client.consumer.membership.membership import Duty
 from drumlin.client.errors import ClientError, CommitFailed, MembershipEnded
 from rig.brokers.drumlin_server import DrumlinServer
-from rig.jvm.jars import Unavailable
 from rig.servers.apache_kafka import kafka_classpath
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 
@@ -104,10 +104,8 @@ def test_a_group_with_another_kind_of_member(
 def test_a_group_with_the_java_client(
     group_broker: DrumlinServer, group_client: Client, group_topic: str, group: str, run: Any
 ) -> None:
-    try:
+    with skipped_where_unavailable():
         kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     feeder = Feeder(group_client, group_topic)
     feeder.feed()
     ours = run(lambda: Ours(group_client, group_topic, group, assignors=["cooperative-sticky"]))

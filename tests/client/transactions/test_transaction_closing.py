@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import drumlin
-from client.transactions.scripted_transactions import ID, ended, ended_with, script_transactions
+from client.transactions.reading import is_stable
+from client.transactions.scripted_transactions import ID, ended, ended_with
 from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.transactions.errors import OutcomeUnknown, TransactionError, TransactionOver
@@ -26,11 +26,6 @@ ROWS = pa.table({"value": ["a", "b"]})
 
 def values(client: Client, topic: str) -> set[bytes]:
     return set(client.read(topic, isolation="read_committed")["value"].to_pylist())
-
-
-def is_stable(client: Client, topic: str) -> bool:
-    ends = client.offsets(topic, "latest")
-    return client.offsets(topic, "latest", isolation="read_committed") == ends
 
 
 # -- real brokers --------------------------------------------------------------------------------
@@ -98,13 +93,6 @@ def test_a_client_needs_no_options(address: str, topic: str) -> None:
 
 
 # -- brokers that do not answer ------------------------------------------------------------------
-
-
-@pytest.fixture
-def broker() -> Iterator[ScriptedBroker]:
-    with ScriptedBroker({"t": 1}) as broker:
-        script_transactions(broker)
-        yield broker
 
 
 def connect(broker: ScriptedBroker, **options: Any) -> Client:

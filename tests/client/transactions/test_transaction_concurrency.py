@@ -7,16 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
-import uuid
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow as pa
 import pytest
 
 import drumlin
-from client.transactions.scripted_transactions import ID, ended, script_transactions
+from client.transactions.reading import await_committed, committed, rows
+from client.transactions.scripted_transactions import ID, ended
 from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError
@@ -29,25 +27,6 @@ from drumlin.client.transactions.errors import (
 from drumlin.wire.messages import Shape
 from rig.brokers.scripted_broker import ScriptedBroker, Silence
 from rig.waiting import wait_until
-
-
-@pytest.fixture
-def name() -> str:
-    return f"x-{uuid.uuid4().hex[:12]}"
-
-
-def rows(*values: str) -> pa.Table:
-    return pa.table({"key": list(values), "value": list(values)})
-
-
-def committed(client: Client, topic: str) -> list[str]:
-    table = client.read(topic, isolation="read_committed")
-    return sorted(each.as_py().decode() for each in table["value"])
-
-
-def await_committed(client: Client, topic: str, values: list[str]) -> None:
-    wait_until(lambda: committed(client, topic) == sorted(values), f"{values} to be read")
-
 
 # -- threads -------------------------------------------------------------------------------------
 
@@ -182,13 +161,6 @@ def test_a_writer_that_outlives_it(client: Client, topic: str, name: str, end: s
 
 
 # -- interrupted ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def broker() -> Iterator[ScriptedBroker]:
-    with ScriptedBroker({"t": 1}) as broker:
-        script_transactions(broker)
-        yield broker
 
 
 def interrupt_when(broker: ScriptedBroker, api: str) -> threading.Thread:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import drumlin
+from client.transactions.reading import is_stable
 from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import RequestRefused
@@ -49,11 +50,6 @@ def kill_in_the_middle(address: str, name: str, topic: str, timeout_ms: int) -> 
         said = program.stdout.readline().split()
         program.kill()
     return OpenTransaction(name, *map(int, said))
-
-
-def is_stable(client: Client, topic: str) -> bool:
-    committed = client.offsets(topic, "latest", isolation="read_committed")
-    return committed == client.offsets(topic, "latest")
 
 
 def values(client: Client, topic: str) -> list[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 
 import drumlin
+from client.transactions.reading import await_committed, offsets_of, rows
 from drumlin import lowlevel
-from drumlin.client.admin import group_admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.client import Client
 from drumlin.client.transactions.errors import OutcomeUnknown
@@ -81,23 +81,6 @@ def topic(client: Client) -> str:
     return name
 
 
-def rows(values: list[str]) -> pa.Table:
-    return pa.table({"key": values, "value": values})
-
-
-def committed(client: Client, topic: str) -> list[str]:
-    table = client.read(topic, isolation="read_committed")
-    return sorted(each.as_py().decode() for each in table["value"])
-
-
-def offsets_of(client: Client, group: str) -> Mapping[tuple[str, int], OffsetAndMetadata]:
-    return client._run(group_admin.fetch_committed(client._connections, group))
-
-
-def in_time(client: Client, topic: str, values: list[str]) -> None:
-    wait_until(lambda: committed(client, topic) == sorted(values), "the commit to be seen")
-
-
 def once(cut: Cut, nth: int) -> Iterator[Cut]:
     yield from [None] * nth
     yield cut
@@ -120,11 +103,11 @@ def test_a_cut_around_one_request(
     client.list_topics()
     cluster.cut(frozenset({API_KEYS[api]}), once(cut, 0), kills=kills)
     with client.transaction(topic) as transaction:
-        transaction.append(rows(list("abcdef")), topic)
+        transaction.append(rows(*"abcdef"), topic)
         transaction.send_offsets({(topic, 1): OffsetAndMetadata(7, "seven")}, group)
-        transaction.append(rows(list("ghijkl")), topic)
+        transaction.append(rows(*"ghijkl"), topic)
     assert next(cluster.proxy.cuts, None) is None
-    in_time(client, topic, list("abcdefghijkl"))
+    await_committed(client, topic, list("abcdefghijkl"))
     wait_until(lambda: (topic, 1) in offsets_of(client, group), "the offset to be committed")
     assert offsets_of(client, group)[topic, 1][:2] == (7, "seven")
 
@@ -141,7 +124,7 @@ def test_cuts_at_random(cluster: Cluster, client: Client, topic: str, seed: int)
     for number in range(6):
         values = [f"{number}-{each}" for each in range(rng.randrange(1, 40))]
         transaction = client.transaction(f"{topic}-{rng.randrange(2)}")
-        transaction.append(rows(values), topic, batch_bytes=rng.choice([200, 1_000_000]))
+        transaction.append(rows(*values), topic, batch_bytes=rng.choice([200, 1_000_000]))
         is_commit = rng.random() < 0.7
         if rng.random() < 0.5:
             lowlevel.end_transaction(client, lowlevel.detach(transaction), commit=is_commit)
@@ -151,7 +134,7 @@ def test_cuts_at_random(cluster: Cluster, client: Client, topic: str, seed: int)
             transaction.abort()
         expected += values if is_commit else []
     cluster.cut(frozenset(), iter(()))
-    in_time(client, topic, expected)
+    await_committed(client, topic, expected)
 
 
 def test_a_broker_that_is_gone_leaves_the_outcome_unknown(
@@ -160,7 +143,7 @@ def test_a_broker_that_is_gone_leaves_the_outcome_unknown(
     """... until a broker answers: the same commit, asked again, is done."""
     with drumlin.connect(cluster.address, call_timeout_ms=1_000) as impatient:
         transaction = impatient.transaction(topic)
-        transaction.append(rows(["a"]), topic)
+        transaction.append(rows("a"), topic)
         cluster.server.kill()
         try:
             for _ in range(2):
@@ -172,7 +155,7 @@ def test_a_broker_that_is_gone_leaves_the_outcome_unknown(
         wait_until(lambda: client.list_topics() is not None, "the broker to answer")
         transaction.commit()
         assert transaction.state == "committed"
-    in_time(client, topic, ["a"])
+    await_committed(client, topic, ["a"])
 
 
 def test_a_commit_whose_answer_was_lost_is_not_aborted_by_the_block(
@@ -181,11 +164,11 @@ def test_a_commit_whose_answer_was_lost_is_not_aborted_by_the_block(
     with drumlin.connect(cluster.address, call_timeout_ms=1_000) as impatient:
         forever = iter(["after"] * 1_000)
         with pytest.raises(OutcomeUnknown), impatient.transaction(topic) as transaction:
-            transaction.append(rows(["a"]), topic)
+            transaction.append(rows("a"), topic)
             cluster.cut(frozenset({API_KEYS["end_txn"]}), forever)
         assert transaction.state == "unknown"
     cluster.cut(frozenset(), iter(()))
-    in_time(client, topic, ["a"])
+    await_committed(client, topic, ["a"])
 
 
 def test_a_coordinator_that_is_known_is_not_asked_for(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
+from client.transactions.reading import committed, offsets_of, rows
 from drumlin import lowlevel
-from drumlin.client.admin import group_admin
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.client import Client
 from drumlin.client.errors import CommitFailed
@@ -21,14 +19,6 @@ from rig.waiting import wait_until
 @pytest.fixture
 def group() -> str:
     return f"group-{uuid.uuid4().hex[:12]}"
-
-
-def rows(*values: str) -> pa.Table:
-    return pa.table({"value": list(values)})
-
-
-def offsets_of(client: Client, group: str) -> Mapping[tuple[str, int], OffsetAndMetadata]:
-    return client._run(group_admin.fetch_committed(client._connections, group))
 
 
 def test_offsets_are_the_groups_once_it_is_committed(
@@ -94,11 +84,6 @@ def copy(
             1 / 0  # noqa: B018
     client.transaction(group)  # waits until the end is complete
     return copied
-
-
-def committed(client: Client, topic: str) -> list[str]:
-    table = client.read(topic, isolation="read_committed")
-    return [each.as_py().decode() for each in table["value"]]
 
 
 def test_a_consumer_that_was_left_behind_commits_nothing(

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import drumlin
-from rig.jvm.jars import Unavailable
 from rig.servers.kafka_cluster import KafkaCluster
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.deep]
@@ -18,13 +18,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.deep]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    try:
+    with skipped_where_unavailable():
         cluster = KafkaCluster(
             tmp_path_factory.mktemp("three"),
             settings={"transaction.state.log.replication.factor": "3"},
         )
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     try:
         cluster.start()
         yield cluster

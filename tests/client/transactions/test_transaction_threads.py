@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import uuid
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from client.transactions.reading import await_committed, committed
 from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError
@@ -17,17 +17,6 @@ from drumlin.client.transactions.errors import TransactionFailed, TransactionOve
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.client.write.deliveries import EncodingRules
 from drumlin.client.write.row_sum import RowsRefused
-from rig.waiting import wait_until
-
-
-@pytest.fixture
-def name() -> str:
-    return f"x-{uuid.uuid4().hex[:12]}"
-
-
-def committed(client: Client, topic: str) -> list[str]:
-    table = client.read(topic, isolation="read_committed")
-    return sorted(each.as_py().decode() for each in table["value"])
 
 
 class Gate:
@@ -75,7 +64,7 @@ def test_no_commit_while_another_thread_appends(client: Client, topic: str, name
     other.go_on()
     assert other.error is None
     transaction.commit()
-    wait_until(lambda: committed(client, topic) == list("abc"), "the commit to be seen")
+    await_committed(client, topic, list("abc"))
 
 
 def test_an_abort_ends_what_another_thread_appends(client: Client, topic: str, name: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
 import drumlin
+from client.transactions.reading import await_committed, committed, is_stable, rows
 from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.transactions.errors import (
@@ -29,34 +29,6 @@ from drumlin.client.write.deliveries import DeliveryRules
 from drumlin.records.batch.batch import SEQUENCE_MODULO
 from rig.waiting import wait_until
 
-
-@pytest.fixture
-def name() -> str:
-    return f"transaction-{uuid.uuid4().hex[:12]}"
-
-
-def rows(*values: str) -> pa.Table:
-    return pa.table({"key": list(values), "value": list(values)})
-
-
-def committed(client: Client, topic: str) -> set[str]:
-    """What a reader sees that reads no open or aborted transaction."""
-    table = client.read(topic, isolation="read_committed")
-    values = [each.as_py().decode() for each in table["value"]]
-    assert len(values) == len(set(values)), f"twice: {sorted(values)}"
-    return set(values)
-
-
-def await_committed(client: Client, topic: str, values: Collection[str]) -> None:
-    """Markers are written after the commit is answered."""
-    wait_until(lambda: committed(client, topic) == set(values), f"{values} to be read")
-
-
-def last_stable_is_end(client: Client, topic: str) -> bool:
-    ends = client.offsets(topic, "latest")
-    return client.offsets(topic, "latest", isolation="read_committed") == ends
-
-
 # -- commit and abort ----------------------------------------------------------------------------
 
 
@@ -67,7 +39,7 @@ def test_nothing_is_seen_before_the_commit_and_all_after_it(
         report = transaction.append(rows(*"abcdef"), topic)
         assert report.record_count == 6
         assert len(report.partitions) > 1
-        assert committed(client, topic) == set()
+        assert committed(client, topic) == []
         assert client.read(topic).num_rows == 6
     assert transaction.state == "committed"
     await_committed(client, topic, "abcdef")
@@ -78,8 +50,8 @@ def test_an_exception_aborts_and_comes_through(client: Client, topic: str, name:
         transaction.append(rows("a"), topic)
         1 / 0  # noqa: B018
     assert transaction.state == "aborted"
-    wait_until(lambda: last_stable_is_end(client, topic), "the last stable offset to move")
-    assert committed(client, topic) == set()
+    wait_until(lambda: is_stable(client, topic), "the last stable offset to move")
+    assert committed(client, topic) == []
 
 
 def test_one_id_is_used_again_and_again(client: Client, topic: str, name: str) -> None:
@@ -244,7 +216,7 @@ def test_another_process_commits_what_was_detached(
             writer.send(value)
         opened = lowlevel.detach(transaction)
     assert client.describe_transactions([name])[name].state == "Ongoing"
-    assert committed(client, topic) == set()
+    assert committed(client, topic) == []
     command = [sys.executable, "-c", _END, address, pickle.dumps(opened).hex(), "commit"]
     subprocess.run(command, check=True, timeout=60)
     await_committed(client, topic, "abc")
@@ -283,14 +255,14 @@ def test_who_begins_anew_fences_and_aborts(client: Client, topic: str, name: str
 def test_what_timed_out_is_told_from_what_was_fenced(client: Client, topic: str, name: str) -> None:
     slow = client.transaction(name, timeout_ms=1_000)
     slow.append(rows("slow"), topic)
-    wait_until(lambda: last_stable_is_end(client, topic), "the time-out", 60)
+    wait_until(lambda: is_stable(client, topic), "the time-out", 60)
     opened = OpenTransaction(name, slow.producer_id, slow.epoch)
     with pytest.raises(TransactionTimedOut):
         lowlevel.end_transaction(client, opened, commit=True)
     with pytest.raises(TransactionTimedOut):
         slow.commit()
     lowlevel.end_transaction(client, opened, commit=False)
-    assert committed(client, topic) == set()
+    assert committed(client, topic) == []
 
 
 def test_ids_that_nobody_knows(client: Client, name: str) -> None:
@@ -321,7 +293,7 @@ def test_an_open_transaction_is_described_listed_and_aborted(
     client.abort_transaction(name)
     with pytest.raises(ProducerFenced):
         transaction.commit()
-    wait_until(lambda: last_stable_is_end(client, topic), "the last stable offset to move")
+    wait_until(lambda: is_stable(client, topic), "the last stable offset to move")
 
 
 def test_without_a_word_the_timeout_is_the_brokers_longest(client: Client, name: str) -> None:

@@ -24,8 +24,8 @@ from drumlin.client.transactions.errors import (
 )
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
-from rig.jvm.jars import Unavailable
 from rig.servers.older_kafka import OlderKafka
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 _PARTITIONS = 3
@@ -50,10 +50,8 @@ def address(
     if request.param != "kafka 3.0":
         yield request.getfixturevalue(f"{request.param}_address")
         return
-    try:
+    with skipped_where_unavailable():
         kafka = OlderKafka("3.0", tmp_path_factory.mktemp("kafka-3.0"), {})
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     try:
         kafka.start()
         yield f"127.0.0.1:{kafka.port}"

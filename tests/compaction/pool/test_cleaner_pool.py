@@ -6,7 +6,6 @@ import dataclasses
 import errno
 import logging
 import os
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,13 +26,7 @@ from drumlin.storage.files.files import Files
 from drumlin.storage.log.partition_log import PartitionLog
 from rig.waiting import wait_until
 from storage.doors import FailingFiles
-from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
-        yield Path(path)
+from storage.samples import NOW_MS, create, open_sole_logs
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,15 +18,9 @@ from drumlin.compaction.settings import CleanerSettings
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.storage.files.files import Files
 from drumlin.turns import to_end
-from storage.samples import IN_MEMORY, NOW_MS, append, from_producer, marker
+from storage.samples import NOW_MS, append, from_producer, marker
 
 _CODECS = ("none", "gzip", "zstd")
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
-        yield Path(path)
 
 
 @pytest.fixture(params=["plain", "kernel"], autouse=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +10,7 @@ import pytest
 from compaction.promises import CONFIG, clean
 from compaction.round.test_cleaner_cases import new_world, put
 from drumlin.compaction.pool.waits import reason_for_no_cleaning
-from storage.samples import IN_MEMORY, NOW_MS, append, from_producer, marker
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
-        yield Path(path)
+from storage.samples import NOW_MS, append, from_producer, marker
 
 
 def test_a_transaction(folder: Path) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,16 +28,10 @@ from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.replacement.segment_swap import SegmentsChanged
 from drumlin.turns import to_end
 from rig.time.clocks import JumpingClock
-from storage.samples import IN_MEMORY, NOW_MS, append, create, from_producer, marker, open_sole_logs
+from storage.samples import NOW_MS, append, create, from_producer, marker, open_sole_logs
 
 T = TypeVar("T")
 Clean = Callable[..., object]
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
-        yield Path(path)
 
 
 def new_world(folder: Path, config: LogConfig = CONFIG, files: Files | None = None) -> RandomLog:

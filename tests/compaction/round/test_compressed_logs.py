@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,15 +27,9 @@ from drumlin.records.plain.record import Record, encode_batch
 from drumlin.storage.log.partition_log import PartitionLog
 from records.strategies import QUICK
 from records.validation.test_odd_bodies import READ_BY_ALL, READ_BY_KAFKA, batch_of
-from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
+from storage.samples import NOW_MS, create, open_sole_logs
 
 _CODECS = [name for name in CODECS if name != "none"]
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
-        yield Path(path)
 
 
 def filled(folder: Path, codecs: Sequence[str], batches: int = 200) -> RandomLog:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,8 +22,8 @@ from drumlin.storage.files.files import Files
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.replacement.cleaned_segment import NoRoom
 from drumlin.storage.segment.file_slice import FileSlice
-from rig.fault_injection.small_disk import NotPermitted, small_disk
-from storage.samples import IN_MEMORY, NOW_MS, append, create, open_sole_logs
+from rig.fault_injection.small_disk import small_disk_or_skip
+from storage.samples import NOW_MS, append, create, open_sole_logs
 
 T = TypeVar("T")
 _SEGMENT = 256 << 10
@@ -35,21 +34,10 @@ _CONFIG = dataclasses.replace(CONFIG, segment_bytes=_SEGMENT, index_interval_byt
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
-        yield Path(path)
-
-
-@pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 4 MiB, where mounting is permitted."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    try:
-        with small_disk(path, size_mib=4):
-            yield path
-    except NotPermitted as error:
-        pytest.skip(str(error))
+    with small_disk_or_skip(tmp_path, size_mib=4) as path:
+        yield path
 
 
 class Weighed(Files):

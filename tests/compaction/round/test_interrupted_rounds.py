@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,12 +30,6 @@ from rig.depth import so_many
 from storage.samples import IN_MEMORY, NOW_MS, create, from_producer, marker, open_sole_logs
 
 _GROUPS = 1000
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
-        yield Path(path)
 
 
 class Cramped(Files):

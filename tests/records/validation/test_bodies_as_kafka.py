@@ -26,9 +26,9 @@ from records.validation.odd_bodies import (
 )
 from rig.data.batches import Batch, Rec
 from rig.depth import so_many
-from rig.jvm.jars import Unavailable, java
+from rig.jvm.jars import java
 from rig.jvm.kafka_bodies import KafkaBodies, digest
-from rig.servers.apache_kafka import JVM, kafka_classpath
+from rig.servers.apache_kafka import JVM
 
 pytestmark = pytest.mark.kafka
 
@@ -38,11 +38,8 @@ _REFUSED = (87, -1)
 
 
 @pytest.fixture(scope="module")
-def kafka() -> Iterator[KafkaBodies]:
-    try:
-        bodies = KafkaBodies([java(), *JVM], kafka_classpath())
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+def kafka(kafka_classes: str) -> Iterator[KafkaBodies]:
+    bodies = KafkaBodies([java(), *JVM], kafka_classes)
     yield bodies
     bodies.close()
 

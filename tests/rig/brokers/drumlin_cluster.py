@@ -8,12 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from rig.brokers.broker_cluster import BrokerCluster
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.data.messages import render
-from rig.jvm.jars import Unavailable
+from rig.servers.running import running
 from rig.servers.zookeeper import ZooKeeper
 from rig.waiting import wait_until
 
@@ -86,12 +84,6 @@ def running_cluster(
     directory: Path, count: int = 3, settings: Mapping[str, str] | None = None
 ) -> Iterator[DrumlinCluster]:
     """One that runs meanwhile; who asks for it is skipped where there can be none."""
-    cluster = DrumlinCluster(directory, count, settings)
-    try:
-        cluster.start()
+    with running(DrumlinCluster(directory, count, settings)) as cluster:
         yield cluster
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        cluster.close()
     cluster.check_output()

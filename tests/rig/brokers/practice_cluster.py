@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from rig.brokers.process import BrokerProcess
-from rig.jvm.jars import Unavailable, java
+from rig.jvm.jars import java
 from rig.ports import free_ports
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 #: Java, a ZooKeeper and the brokers start on machines that do other things.
@@ -29,10 +30,8 @@ _SETTINGS = {
 
 def skip_where_there_is_none() -> None:
     """Skip where this machine lacks Java or PySpark."""
-    try:
+    with skipped_where_unavailable():
         java()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     if find_spec("pyspark") is None:
         pytest.skip("PySpark is not installed")
 

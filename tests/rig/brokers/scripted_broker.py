@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import pkgutil
-import threading
 from collections import defaultdict
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
 from drumlin.wire import protocol
@@ -29,6 +27,7 @@ from drumlin.wire.messages import (
     schema_versions,
 )
 from rig.data.messages import response_shape
+from rig.loop_thread import LoopThread
 
 #: Given the response's shape and the request: a response, raw bytes to send, or an action; or
 #: what gives that when it is awaited.
@@ -49,12 +48,13 @@ class Silence:
     """Instead of a response: nothing."""
 
 
-class ScriptedBroker:
+class ScriptedBroker(LoopThread):
     """Use it as a context manager; `address` is "127.0.0.1:port"."""
 
     def __init__(
         self, topics: dict[str, int] | None = None, node_id: int = 1, port: int = 0
     ) -> None:
+        super().__init__()
         self.topics = topics or {}
         self.topic_ids: dict[str, UUID] = {}
         self.node_id = node_id
@@ -65,9 +65,6 @@ class ScriptedBroker:
         self.brokers: dict[int, int] = {}  # other brokers' ports, for metadata
         self.leader_id = node_id
         self._answers: dict[str, list[Answer]] = defaultdict(list)
-        self._loop = asyncio.new_event_loop()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     @property
     def address(self) -> str:
@@ -81,32 +78,10 @@ class ScriptedBroker:
         """The requests of one API that have come so far."""
         return [message for name, _, message in self.requests if name == api_name]
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
     async def _start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def _stop(self) -> None:
-        self._server.close()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._servers.append(server)
+        self.port = server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Requests may wait for their answers together; those are sent in order, as by brokers."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Literal
+
+from rig.loop_thread import LoopThread
 
 #: "before": the request is not forwarded; "after": it is, and its answer is not. None: both are.
 Cut = Literal["before", "after"] | None
@@ -23,7 +23,7 @@ _FENCE_ID: Final = b"\xff\xff\xff\xff"
 _FENCE: Final = b"\0\0\0\x0a" + b"\0\x12" + b"\0\0" + _FENCE_ID + b"\xff\xff"
 
 
-class CuttingProxy:
+class CuttingProxy(LoopThread):
     """Use it as a context manager, before the broker at `broker_port`.
 
     `cuts` says what becomes of each produce request, or of those to `apis`; when it ends, nothing
@@ -32,40 +32,17 @@ class CuttingProxy:
     """
 
     def __init__(self, broker_port: Callable[[], int], port: int) -> None:
+        super().__init__()
         self.port = port
         self.cuts: Iterator[Cut] = iter(())
         self.apis = frozenset({_PRODUCE})
         self.after_cut: Callable[[], None] = lambda: None
         self.produce_count = 0
         self._broker_port = broker_port
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
     async def _start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-
-    async def _stop(self) -> None:
-        self._server.close()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._servers.append(server)
 
     async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):

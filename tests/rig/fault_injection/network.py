@@ -14,17 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from rig.loop_thread import LoopThread
 
 ZOOKEEPER: Final = "zookeeper"
 
 #: From which end to which.
 Way = tuple[str, str]
-T = TypeVar("T")
 
 _CLIENT_ID: Final = re.compile(rb"broker-(\d+)-")
 _CHUNK_BYTES: Final = 256 * 1024
@@ -35,34 +34,17 @@ def both_ways(one: str, other: str) -> tuple[Way, Way]:
     return (one, other), (other, one)
 
 
-class Network:
+class Network(LoopThread):
     """Use it as a context manager."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        super().__init__()
         self._is_open: defaultdict[Way, asyncio.Event] = defaultdict(_opened)
         self._connections: dict[asyncio.Task[None], frozenset[str]] = {}
-        self._servers: list[asyncio.Server] = []
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._run(self._stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
     def carry(self, port: int, target: str, target_port: int, origin: str | None = None) -> None:
         """Listen on a port, before what listens on another; None: brokers say who they are."""
-        self._run(self._listen(port, target, target_port, origin))
+        self.run(self._listen(port, target, target_port, origin))
 
     def cut(self, ways: Iterable[Way]) -> None:
         """Let nothing pass on these ways, until they are healed."""
@@ -85,14 +67,11 @@ class Network:
             if pair in pairs:
                 task.cancel()
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
-
     def _do(self, step: Callable[[], object]) -> None:
         async def run() -> None:
             step()
 
-        self._run(run())
+        self.run(run())
 
     # -- in the thread -------------------------------------------------------------------------
 
@@ -107,14 +86,6 @@ class Network:
 
         server = await asyncio.start_server(serve, "127.0.0.1", port, limit=_CHUNK_BYTES)
         self._servers.append(server)
-
-    async def _stop(self) -> None:
-        for server in self._servers:
-            server.close()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(
         self,

@@ -13,6 +13,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 _NAME = re.compile(r"drumlin-test-(\d+)-(\d+)")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -39,6 +41,18 @@ def small_disk(path: Path, size_mib: int) -> Iterator[None]:
         yield
     finally:
         _unmount(path)
+
+
+@contextlib.contextmanager
+def small_disk_or_skip(folder: Path, size_mib: int) -> Iterator[Path]:
+    """The path of such a disk in a folder; the test is skipped where mounting is not permitted."""
+    path = folder / "disk"
+    path.mkdir()
+    try:
+        with small_disk(path, size_mib):
+            yield path
+    except NotPermitted as error:
+        pytest.skip(str(error))
 
 
 def remove_leftovers() -> None:

@@ -1,8 +1,7 @@
-"""Makes the archive of the classes that Spark loads at its start.
+"""Makes the archive of the classes that Spark loads first: `python -m rig.jvm.spark_classes`.
 
-`python -m rig.jvm.spark_classes` does it. With it a JVM of Spark's takes two thirds of the
-processor's time until it has answered a first query. It is made once, by a program that does some
-of what tests do; without it all works as well.
+With it a JVM of Spark's takes two thirds of the processor's time until it has answered a first
+query. It is made once, by a program that does some of what tests do; without it all works as well.
 """
 
 from __future__ import annotations

@@ -11,10 +11,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from rig.jvm.jars import Unavailable, jar_folder, java
+from rig.jvm.jars import jar_folder, java
 from rig.jvm.java import SHORT_LIVED_JVM
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 _SOURCE = Path(__file__).with_name("SmallHdfs.java")
@@ -23,11 +22,9 @@ _SOURCE = Path(__file__).with_name("SmallHdfs.java")
 @contextlib.contextmanager
 def small_hdfs(directory: Path) -> Iterator[str]:
     """The address of one that runs meanwhile; the test is skipped where there can be none."""
-    try:
+    with skipped_where_unavailable():
         jars = f"{jar_folder('hadoop-jars')}/*"
         command = [java(), "-Xmx128m", *SHORT_LIVED_JVM.split(), "-cp", jars, str(_SOURCE)]
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     output = directory / "hdfs.out"
     with (
         output.open("wb") as sink,

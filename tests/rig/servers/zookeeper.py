@@ -11,13 +11,12 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from rig.brokers.process import BrokerProcess
-from rig.jvm.jars import Unavailable, jar_folder, java
+from rig.jvm.jars import jar_folder, java
 from rig.jvm.java import SHORT_LIVED_JVM
 from rig.ports import free_ports
 from rig.servers.certificates import Certificates
+from rig.servers.running import running
 from rig.waiting import wait_until
 
 _HEAP_MIB = 64
@@ -115,11 +114,5 @@ def running_zookeeper(
     directory: Path, certificates: Certificates | None = None, heap_mib: int = _HEAP_MIB
 ) -> Iterator[ZooKeeper]:
     """One that runs meanwhile; who asks for it is skipped where there can be none."""
-    server = ZooKeeper(directory, certificates, heap_mib)
-    try:
-        server.start()
+    with running(ZooKeeper(directory, certificates, heap_mib)) as server:
         yield server
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        server.close()

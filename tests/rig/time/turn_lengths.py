@@ -20,5 +20,10 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others have their turn wherever this thread's loop can give way, however fast it is."""
-    monkeypatch.setattr(turns, "TURN_S", 0)
+    turns_of(monkeypatch, 0)
+
+
+def turns_of(monkeypatch: pytest.MonkeyPatch, length_s: float) -> None:
+    """Turns of this length. What began in another one gives way as soon as it can."""
+    monkeypatch.setattr(turns, "TURN_S", length_s)
     monkeypatch.setattr(turns._turn, "ends_at", -math.inf)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.jvm.jars import Unavailable
+from rig.servers.running import skipped_where_unavailable
 from spark.sink_proof.plan import STANDALONE, Plan
 from spark.sink_proof.run import Result, prove
 
@@ -14,10 +14,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 
 def proven(plan: Plan, folder: Path) -> Result:
-    try:
+    with skipped_where_unavailable():
         return prove(plan, folder)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.mark.parametrize(

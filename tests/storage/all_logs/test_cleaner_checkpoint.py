@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,6 @@ from storage.samples import NOW_MS, append, create, open_logs, reopened
 
 KEY = ("t", 0)
 NAME = "cleaner-offset-checkpoint"
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Iterator[LogDirectories]:
-    logs = open_logs(tmp_path)
-    yield logs
-    logs.abandon()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import itertools
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -36,18 +35,6 @@ from storage.samples import (
 CONFIG = LogConfig(
     segment_bytes=5000, segment_ms=3000, index_interval_bytes=300, segment_index_bytes=200
 )
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Iterator[LogDirectories]:
-    logs = open_logs(tmp_path)
-    yield logs
-    logs.abandon()
-
-
-@pytest.fixture
-def log(logs: LogDirectories) -> PartitionLog:
-    return create(logs)
 
 
 # -- whole logs --------------------------------------------------------------------------------

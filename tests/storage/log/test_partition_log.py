@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -31,23 +30,10 @@ from storage.samples import (
     create,
     from_producer,
     offsets,
-    open_logs,
     prepared,
     read_all,
     read_bytes,
 )
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Iterator[LogDirectories]:
-    logs = open_logs(tmp_path)
-    yield logs
-    logs.abandon()
-
-
-@pytest.fixture
-def log(logs: LogDirectories) -> PartitionLog:
-    return create(logs)
 
 
 def bases(log: PartitionLog) -> list[int]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.log.truncation import Truncation
 from drumlin.wire.error_codes import KafkaError
 from storage.samples import (
-    IN_MEMORY,
     NOW_MS,
     append,
     create,
@@ -33,12 +31,6 @@ from storage.stopping_files import Stopped, StoppingFiles
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
 CUT_AT = 3  # in the first of four segments
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
-        yield Path(path)
 
 
 def filled(path: Path, files: Files | None = None) -> tuple[LogDirectories, PartitionLog]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,23 +36,10 @@ from storage.samples import (
     create,
     from_producer,
     marker,
-    open_logs,
     reopened,
 )
 
 DAY_MS = 86_400_000
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Iterator[LogDirectories]:
-    logs = open_logs(tmp_path)
-    yield logs
-    logs.abandon()
-
-
-@pytest.fixture
-def log(logs: LogDirectories) -> PartitionLog:
-    return create(logs)
 
 
 def send(log: PartitionLog, sequence: int, count: int = 1, **fields: object) -> AppendResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,21 +13,9 @@ from drumlin.storage.producers.producer_state import ProducerState
 from drumlin.storage.producers.verification import Verification
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from storage.samples import NOW_MS, create, from_producer, marker, open_logs, reopened
+from storage.samples import NOW_MS, from_producer, marker, reopened
 
 LAST_EPOCH = 2**15 - 1
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Iterator[LogDirectories]:
-    logs = open_logs(tmp_path)
-    yield logs
-    logs.abandon()
-
-
-@pytest.fixture
-def log(logs: LogDirectories) -> PartitionLog:
-    return create(logs)
 
 
 def ask(

@@ -8,7 +8,6 @@ import functools
 import itertools
 import random
 import struct
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
@@ -40,7 +39,6 @@ from storage.replacement.swaps import (
     written,
 )
 from storage.samples import (
-    IN_MEMORY,
     NOW_MS,
     append,
     batch_of,
@@ -50,13 +48,6 @@ from storage.samples import (
     read_bytes,
     revive,
 )
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
-        yield Path(path)
-
 
 # -- errors ------------------------------------------------------------------------------------
 

@@ -35,13 +35,6 @@ from storage.samples import (
 )
 from storage.unordered_files import Killed, UnorderedFiles, losses
 
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
-        yield Path(path)
-
-
 Work = Callable[[Path, UnorderedFiles], None]
 
 

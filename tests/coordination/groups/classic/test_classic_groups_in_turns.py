@@ -22,10 +22,8 @@ from coordination.groups.classic.classic_members import (
     answered,
     check_log,
     first_generation,
-    gated,
     request,
     settled,
-    single_step,
     some_turns,
     stored,
     sync,
@@ -49,15 +47,7 @@ from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.data.committed_offsets import commit_offsets
 
-
-@pytest.fixture(autouse=True)
-def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    single_step(monkeypatch)
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    return gated(monkeypatch)
+pytestmark = pytest.mark.usefixtures("every_step_is_a_turn")
 
 
 Event = Callable[[GroupCoordinator, ManualClock, Members], list[Awaitable[Any]]]

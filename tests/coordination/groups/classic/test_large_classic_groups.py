@@ -15,10 +15,8 @@ from coordination.groups.classic.classic_members import (
     assignments,
     check_log,
     first_generation,
-    gated,
     request,
     settled,
-    single_step,
     some_turns,
     stored,
     sync,
@@ -38,15 +36,7 @@ from drumlin.coordination.groups.every_kind.messages import (
 from drumlin.wire.error_codes import ErrorCode
 from rig.time.turn_lengths import unhurried
 
-
-@pytest.fixture(autouse=True)
-def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    single_step(monkeypatch)
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    return gated(monkeypatch)
+pytestmark = pytest.mark.usefixtures("every_step_is_a_turn")
 
 
 def test_others_have_their_turn_all_the_time() -> None:

@@ -15,7 +15,6 @@ from coordination.groups.classic.classic_members import (
     first_generation,
     gated,
     request,
-    single_step,
     some_turns,
     stored,
 )
@@ -35,9 +34,7 @@ SETTINGS = Settings(
 )
 
 
-@pytest.fixture(autouse=True)
-def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    single_step(monkeypatch)
+pytestmark = pytest.mark.usefixtures("every_step_is_a_turn")
 
 
 def _sync(coordinator: GroupCoordinator, members: list[JoinAnswer]) -> list[Awaitable[SyncAnswer]]:

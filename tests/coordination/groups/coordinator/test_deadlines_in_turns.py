@@ -14,13 +14,12 @@ import pytest
 from coordination.groups.classic.scenario import subscription
 from coordination.groups.coordinator.test_group_coordinator import until, with_coordinator
 from coordination.memory_log import MemoryLog, wake
-from drumlin import turns
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import JoinAnswer, JoinRequest, SyncRequest
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from rig.time.turn_lengths import single_steps
+from rig.time.turn_lengths import single_steps, turns_of
 
 MEMBERS = 60
 REBALANCE_MS = 3_000
@@ -236,7 +235,7 @@ def test_the_twin_that_does_not_give_way(monkeypatch: pytest.MonkeyPatch) -> Non
     """Some members are heard of, some join again, some are gone: which of them was told when."""
     results = []
     for turn_s in (0, 10):
-        monkeypatch.setattr(turns, "TURN_S", turn_s)
+        turns_of(monkeypatch, turn_s)
         results.append(_live())
     assert results[0] == results[1]
 
