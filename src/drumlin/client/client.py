@@ -25,6 +25,7 @@ from drumlin.client.admin.group_admin import GroupDescription, GroupListing
 from drumlin.client.arguments import ConfigValue
 from drumlin.client.deprecated_calls import DeprecatedCalls
 from drumlin.client.errors import ClientError, TopicExists
+from drumlin.client.kafkas_names import knows_kafkas_names
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.places import End, OffsetSpec, check_ends
 from drumlin.client.read import offsets
@@ -45,6 +46,7 @@ from drumlin.peer.options import Isolation, PeerOptions
 from drumlin.peer.security.security import Security
 
 
+@knows_kafkas_names
 def connect(
     bootstrap: str,
     *,
