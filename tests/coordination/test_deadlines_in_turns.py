@@ -181,7 +181,7 @@ def test_one_group_that_fails_keeps_the_others_from_nothing(
         monkeypatch.setattr(coordinator.group("bad"), "expire", fail)
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         clock.advance_ms(SESSION_MS)
-        coordinator.look_at_deadlines()
+        coordinator._alarm.set()
         await until(lambda: not members(coordinator))
 
     with_coordinator(run)
@@ -259,7 +259,7 @@ def _live() -> list[object]:
         seen.append(len(members(coordinator)))
 
     async def told(coordinator: GroupCoordinator, condition: Callable[[], bool]) -> None:
-        coordinator.look_at_deadlines()
+        coordinator._alarm.set()
         await until(condition)
 
     with_coordinator(run)

@@ -24,9 +24,9 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, Heart
 from drumlin.coordination.groups.coordinator.answer_queue import AnswerQueue
 from drumlin.coordination.groups.coordinator.classic_protocol import ClassicProtocol
 from drumlin.coordination.groups.coordinator.classic_store import ClassicStore
-from drumlin.coordination.groups.coordinator.consumer_work import ConsumerWork
 from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
 from drumlin.coordination.groups.coordinator.effects import Effects
+from drumlin.coordination.groups.coordinator.long_work import LongWork
 from drumlin.coordination.groups.coordinator.offset_writer import OffsetWriter
 from drumlin.coordination.groups.coordinator.removals import Removals
 from drumlin.coordination.groups.coordinator.upgrades import Upgrades
@@ -55,7 +55,6 @@ from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shards.state_form import StateForm, StateLimits
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import T
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _LARGE_AT_A_TIME: Final = 2
@@ -112,11 +111,11 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         writer, log, background = self._writer, self._log, self._background
         alarm = self._alarm = DeadlineAlarm(self._deadlines, clock, self._tell)
         self._answers = AnswerQueue()
-        consumers = ConsumerWork(writer, log, alarm, background, topics)
+        work = LongWork(writer, log, alarm, background, topics)
         effects = self._effects = Effects(
             writer,
             log,
-            consumers,
+            work,
             self._answers,
             alarm,
             lambda shard, group, store: stores.store(shard, group, store),
@@ -441,18 +440,3 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             KafkaError: nothing has happened.
         """
         return self._effects.bring_about(shard, group_id, decision)
-
-    async def write_in_turns(
-        self,
-        shard: GroupShard,
-        records: Iterable[GroupRecord],
-        last: Callable[[], tuple[Sequence[GroupRecord], T]],
-        take_over: Callable[[T], None],
-    ) -> Written[None]:
-        """Like `ShardWriter.write_in_turns`, for groups that have a coordinator of their own."""
-        confirmation = await self._writer.write_in_turns(shard, records, last, take_over)
-        return self._log.written(None, confirmation)
-
-    def look_at_deadlines(self) -> None:
-        """A group has set deadlines without being asked by this coordinator."""
-        self._alarm.set()
