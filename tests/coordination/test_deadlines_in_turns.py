@@ -14,13 +14,12 @@ import pytest
 from coordination.memory_log import MemoryLog, wake
 from coordination.scenario import subscription
 from coordination.test_group_coordinator import until, with_coordinator
-from drumlin import turns
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import JoinAnswer, JoinRequest, SyncRequest
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from rig.turn_lengths import single_steps
+from rig.turn_lengths import single_steps, unhurried
 
 MEMBERS = 60
 REBALANCE_MS = 3_000
@@ -235,8 +234,8 @@ def test_very_many_who_do_not_join_again_are_out_in_turns(absent: int) -> None:
 def test_the_twin_that_does_not_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some members are heard of, some join again, some are gone: which of them was told when."""
     results = []
-    for turn_s in (0, 10):
-        monkeypatch.setattr(turns, "TURN_S", turn_s)
+    for have_turns in (single_steps, unhurried):
+        have_turns(monkeypatch)
         results.append(_live())
     assert results[0] == results[1]
 
