@@ -35,7 +35,7 @@ class Effects:
 
     Handed in:
         writer, log, work, answers: the coordinator's.
-        alarm: is set for deadlines that the groups have set meanwhile.
+        alarm: is set, as groups may have set deadlines.
         store(shard, group, store): stores a classic group's decision.
     """
 
@@ -70,12 +70,6 @@ class Effects:
                 assert isinstance(group, Group)
                 self._store(shard, group, effect)
         self._alarm.set()
-
-    def answer(self, effects: Sequence[Effect]) -> None:
-        """Of what a group has decided that is no more, only requests need be answered."""
-        for effect in effects:
-            if isinstance(effect, (Answer, Answers)):
-                self._answers.give(effect)
 
     def _write(self, shard: GroupShard, group: AnyGroup, decision: Decision) -> None:
         try:

@@ -85,9 +85,9 @@ class LongWork:
         answer: Any,
         first: Pending[Any],
     ) -> asyncio.Future[Any]:
-        """The answer to the request that has begun an assignment; `first`, if there comes none.
+        """The answer to the request that has begun an assignment; it need not be awaited.
 
-        That is `answer` when it may be given. It need not be awaited.
+        If the assignment fails it is `first`: that is `answer`, once it may be given.
         """
         group.is_assigning = True
         work = self._go_on_assigning(shard, group, assign, answer, first)
@@ -116,13 +116,13 @@ class LongWork:
     ) -> Written[Any]:
         """
         Raises:
-            KafkaError: it was not written, or it is for a group that is no more.
+            KafkaError: it was not written, or the group is gone.
         """
         target = await assign.make()
 
         def check_group() -> None:
             if shard.groups.get(group.group_id) is not group:
-                raise KafkaError(ErrorCode.group_id_not_found, "it is another group by now")
+                raise KafkaError(ErrorCode.group_id_not_found, "the group was replaced meanwhile")
 
         def last() -> tuple[Sequence[GroupRecord], Any]:
             check_group()
@@ -133,10 +133,10 @@ class LongWork:
 
         confirmation = await self._writer.write_in_turns(shard, target.records, last, take_over)
         await give_way()
-        # Of thousands of partitions, what the member has comes in a turn of its own.
+        # The member's own part may be thousands of partitions: it has a turn of its own.
         self._writer.check_leads(shard)
         check_group()
         followed = assign.follow(group, answer)
         if followed.records:
             confirmation = self._writer.write(shard, followed.records)
-        return self._log.written(followed.answer, confirmation)  # of all that the answer is for
+        return self._log.written(followed.answer, confirmation)  # the last of what it waits for

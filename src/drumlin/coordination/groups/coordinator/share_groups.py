@@ -1,4 +1,4 @@
-"""Share groups, the awaiting part: finds the group, lets it decide, and keeps its share state.
+"""Share groups, the part that awaits: finds the group, lets it decide, and keeps its share state.
 
 The records of share groups are in `__consumer_offsets` beside those of other groups, whose
 coordinator owns the partitions and writes; the share coordinator keeps a group's state in a
@@ -173,7 +173,7 @@ class ShareGroupMembership:
     # -- share state -------------------------------------------------------------------------
 
     async def _initialize(self, group_id: str, topics: Topics, state_epoch: int) -> bool:
-        """Give partitions their share state, which has no start yet; whether all have it.
+        """Give partitions their share state, without a start yet; returns whether all have it.
 
         Those that have it are assigned from then on; the others are tried again with a later
         heartbeat. A partition whose topic is gone by now needs none.
@@ -226,7 +226,7 @@ class ShareGroupMembership:
         Raises:
             KafkaError: NON_EMPTY_GROUP, or the group cannot be asked.
         """
-        self._groups.shard_of(group_id)  # it is refused before anything is looked at
+        self._groups.shard_of(group_id)  # refused before anything is looked up
         found, starts = await self._sorted(wanted)
         topics = {
             topic.topic_id: TopicPartitions(topic.name, frozenset(starts[topic.topic_id]))
@@ -247,7 +247,7 @@ class ShareGroupMembership:
     async def _sorted(
         self, wanted: Iterable[tuple[str, Mapping[int, int]]]
     ) -> tuple[Found, Starts]:
-        """The request by topic, and its part for partitions that exist."""
+        """The request by topic, and the part of it that is for existing partitions."""
         offsets_of: dict[str, dict[int, int]] = {}
         for name, offsets in wanted:  # a topic may be named twice
             offsets_of.setdefault(name, {}).update(offsets)
@@ -286,16 +286,16 @@ class ShareGroupMembership:
     async def _sorted_out(
         self, group: ShareGroup, names: Iterable[str]
     ) -> tuple[Deleted, dict[UUID, TopicPartitions]]:
-        """The outcome for each name that is decided already, and the partitions to delete."""
+        """The outcome by name, as far as it is known, and the partitions to delete states of."""
         unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
-        strange = KafkaError(unknown.code, "the group has no offsets in this topic")
+        no_offsets = KafkaError(unknown.code, "the group has no offsets in this topic")
         results: Deleted = {}
         chosen: dict[UUID, TopicPartitions] = {}
         for name in names:
             topic = self._topics.by_name(name)
             partitions = None if topic is None else self._deletable(group, topic)
             if topic is None or partitions is None:
-                results[name] = None, unknown if topic is None else strange
+                results[name] = None, unknown if topic is None else no_offsets
             else:
                 results[name] = topic.topic_id, None
                 chosen[topic.topic_id] = TopicPartitions(name, partitions)
@@ -333,7 +333,7 @@ class ShareGroupMembership:
         return errors
 
     async def _note_partitions(self, group_id: str, change: _Change) -> None:
-        """Write a change of a group's partitions, made to the group as it is by now."""
+        """Write a change of the group's partitions, applied to the group as it is now."""
         shard = self._groups.shard_of(group_id)
         group = self._found(shard, group_id)
         decision = Decision([group.partitions_record(change(group.partitions))])
