@@ -107,7 +107,7 @@ async def answered(
     await some_turns(100)
     if not all(each.done() for each in started):
         clock.advance_ms(REBALANCE_MS)
-        coordinator.look_at_deadlines()
+        coordinator._alarm.set()
     return await all_of(started)
 
 

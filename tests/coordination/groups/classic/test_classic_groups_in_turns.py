@@ -92,7 +92,7 @@ def a_static_member_comes_back(coordinator: GroupCoordinator, _: ManualClock, __
 def sessions_end(coordinator: GroupCoordinator, clock: ManualClock, _: Members) -> Any:
     """A member that waits, or is about to be told, stays."""
     clock.advance_ms(SESSION_MS)
-    coordinator.look_at_deadlines()
+    coordinator._alarm.set()
     return []
 
 

@@ -19,7 +19,7 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import JoinAnswer, JoinRequest, SyncRequest
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from rig.time.turn_lengths import single_steps, turns_of
+from rig.time.turn_lengths import single_steps, unhurried
 
 MEMBERS = 60
 REBALANCE_MS = 3_000
@@ -180,7 +180,7 @@ def test_one_group_that_fails_keeps_the_others_from_nothing(
         monkeypatch.setattr(coordinator.group("bad"), "expire", fail)
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         clock.advance_ms(SESSION_MS)
-        coordinator.look_at_deadlines()
+        coordinator._alarm.set()
         await until(lambda: not members(coordinator))
 
     with_coordinator(run)
@@ -234,8 +234,8 @@ def test_very_many_who_do_not_join_again_are_out_in_turns(absent: int) -> None:
 def test_the_twin_that_does_not_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some members are heard of, some join again, some are gone: which of them was told when."""
     results = []
-    for turn_s in (0, 10):
-        turns_of(monkeypatch, turn_s)
+    for have_turns in (single_steps, unhurried):
+        have_turns(monkeypatch)
         results.append(_live())
     assert results[0] == results[1]
 
@@ -258,7 +258,7 @@ def _live() -> list[object]:
         seen.append(len(members(coordinator)))
 
     async def told(coordinator: GroupCoordinator, condition: Callable[[], bool]) -> None:
-        coordinator.look_at_deadlines()
+        coordinator._alarm.set()
         await until(condition)
 
     with_coordinator(run)

@@ -88,7 +88,7 @@ def test_what_comes_before_a_refusal_is_taken_over(counts: bool) -> None:
                 _batches("a", "b", "c", "d"),
                 lambda _: None,
                 lambda name, _: taken.append(name),
-                counts_without=lambda _: counts,
+                is_part_enough=lambda _: counts,
             )
         )
         if counts:

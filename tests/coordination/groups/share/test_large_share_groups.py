@@ -11,12 +11,12 @@ import pytest
 
 from coordination.groups.share.share_world import ShareWorld, run
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.groups.coordinator import share_groups as share_coordinator
-from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.coordinator.long_work import LongWork
 from drumlin.coordination.groups.every_kind.group_context import Topic
 from drumlin.coordination.groups.shard.log import load
 from drumlin.coordination.groups.share import group as group_module
 from drumlin.coordination.groups.share.group import ShareGroup
+from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -75,10 +75,16 @@ def test_members_that_subscribe_alike_cost_one_look_at_the_topics() -> None:
     run(scenario)
 
 
-def test_an_assignment_gives_way_and_is_that_of_the_group_as_it_is_by_then(
+def every_assignment_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have their turn at every step of it."""
+    single_steps(monkeypatch)
+    monkeypatch.setattr(group_module, "_ASSIGNED_AT_ONCE", 0)
+
+
+def test_an_assignment_gives_way_and_the_next_one_is_of_the_group_as_it_is_by_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    single_steps(monkeypatch)  # others have their turn at every step
+    every_assignment_takes_long(monkeypatch)
 
     async def scenario(world: ShareWorld) -> None:
         topics = [world.topics.put(f"t{number}", 300) for number in range(3)]
@@ -110,7 +116,7 @@ def test_an_assignment_gives_way_and_is_that_of_the_group_as_it_is_by_then(
 def test_a_member_that_leaves_while_its_assignment_is_computed_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    single_steps(monkeypatch)
+    every_assignment_takes_long(monkeypatch)
 
     async def scenario(world: ShareWorld) -> None:
         world.topics.put("t", 300)
@@ -131,27 +137,6 @@ def test_a_member_that_leaves_while_its_assignment_is_computed_is_none(
     run(scenario)
 
 
-def test_a_look_at_what_has_been_assigned_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic has changed and nothing comes of it: of each member it is looked at what it has."""
-
-    async def scenario(world: ShareWorld) -> None:
-        world.topics.put("t", 60)
-        epoch = 0
-        for number in range(14):
-            world.pass_time(3_000)
-            epoch = (await world.beat(f"m{number}", 0, "t")).member_epoch
-        world.share.group("g").topic_changed("t")
-        single_steps(monkeypatch)
-        looking, count = asyncio.create_task(world.beat("m13", epoch)), 0
-        while not looking.done():
-            await asyncio.sleep(0)
-            count += 1
-        assert count > 10
-        assert looking.result().member_epoch == epoch
-
-    run(scenario)
-
-
 class Growing:
     """Sixty members and one that comes: whose assignment is new for all is written in turns.
 
@@ -168,7 +153,7 @@ class Growing:
         return self.world.share.group("g")
 
     async def begin(self) -> asyncio.Task[Any]:
-        """Until the target is made; it is yet to be written."""
+        """Until the target is computed; it is yet to be written."""
         world = self.world
         world.topics.put("t", 50)
         world.topics.put("u", 50)
@@ -176,17 +161,18 @@ class Growing:
             await world.beat(f"m{number}", 0, "t", "u")
         self.target = self.group.target.epoch
         world.pass_time(3_000)
-        follow = GroupCoordinator.write_in_turns
+        follow = ShardWriter.write_in_turns
         begun = asyncio.Event()
 
         def write_in_turns(*arguments: Any) -> Any:
             begun.set()
             return follow(*arguments)
 
-        self._monkeypatch.setattr(GroupCoordinator, "write_in_turns", write_in_turns)
-        single_steps(self._monkeypatch)
-        self.written = len(world.offsets_log.records())
+        self._monkeypatch.setattr(ShardWriter, "write_in_turns", write_in_turns)
+        every_assignment_takes_long(self._monkeypatch)
         task = asyncio.create_task(world.beat("new", 0, "t", "u"))
+        await asyncio.sleep(0)
+        self.written = len(world.offsets_log.records())
         await begun.wait()
         assert len(world.offsets_log.records()) == self.written
         return task
@@ -227,7 +213,7 @@ def test_a_target_of_very_many_members_is_written_in_turns(
         count = 0
         while len(growing.world.offsets_log.records()) == growing.written:
             assert growing.group.target.epoch == growing.target
-            assert growing.group.member_epoch("new") is None
+            assert growing.group.member_epoch("new") == growing.target  # and has nothing
             await asyncio.sleep(0)
             count += 1
         assert count > growing.MEMBERS // 2
@@ -244,7 +230,7 @@ def test_a_target_of_very_many_members_is_written_in_turns(
 def test_a_group_that_changes_while_its_target_is_written(
     change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was decided for the group as it was is not written."""
+    """Members that are gone get nothing, and those that come wait for the next target."""
 
     async def then(growing: Growing, task: asyncio.Task[Any]) -> None:
         world = growing.world
@@ -260,7 +246,8 @@ def test_a_group_that_changes_while_its_target_is_written(
         await task
         growing.check_log()
         assert ("m5" in growing.group._targets) == (change in ("joins", "topic"))
-        assert growing.group._targets.keys() >= {"new"}
+        assert ("new" in growing.group._targets) == (change != "time")
+        assert "late" not in growing.group._targets
         assert growing.group._targets.keys() <= {x.member_id for x in growing.group.describe()}
         world.pass_time(46_000)
         assert not growing.group.describe()  # members that came have a session that ends
@@ -271,11 +258,11 @@ def test_a_group_that_changes_while_its_target_is_written(
 def test_the_target_of_very_many_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     async def then(growing: Growing, task: asyncio.Task[Any]) -> None:
         growing.world.offsets_log.error = ErrorCode.kafka_storage_error
-        with pytest.raises(KafkaError):
-            await task
+        assert (await task).member_epoch == growing.target
         growing.world.offsets_log.error = None
         assert growing.group.target.epoch == growing.target
-        assert growing.group.member_epoch("new") is None
+        assert growing.group.member_epoch("new") == growing.target
+        assert not growing.group.is_assigning
         growing.check_log()
         await growing.world.beat("new", 0, "t", "u")
         growing.check_log()
@@ -297,11 +284,15 @@ def test_whose_target_is_written_may_end(end: str, monkeypatch: pytest.MonkeyPat
             world.groups.resign(partition)
             if end == "led again":
                 world.groups.become_leader(partition, 1)
-        with pytest.raises(asyncio.CancelledError if end == "given up" else KafkaError):
-            await task
+        if end in ("closed", "given up"):
+            with pytest.raises(asyncio.CancelledError if end == "given up" else KafkaError):
+                await task
+        else:
+            assert (await task).member_epoch == growing.target
         for _ in range(3 * growing.MEMBERS):
             await asyncio.sleep(0)
-        assert len(world.offsets_log.records()) == growing.written
+        # A client that has given up asks again: what it began is of use.
+        assert (len(world.offsets_log.records()) > growing.written) == (end == "given up")
 
     run_growing(monkeypatch, then)
 
@@ -323,8 +314,7 @@ class Restless:
         epoch = (await self.world.beat("a", 0, "t")).member_epoch
         await self.world.beat("b", 0, "t")
         self.world.pass_time(3_000)
-        single_steps(self._monkeypatch)
-        self._monkeypatch.setattr(group_module, "_SMALL", 0)
+        every_assignment_takes_long(self._monkeypatch)
         self.target = self.group.target.epoch
         return asyncio.create_task(self.world.beat("a", epoch, "t", "u"))
 
@@ -407,28 +397,26 @@ def test_what_happens_while_it_is_assigned_late(
     run_restless(monkeypatch, then)
 
 
-def test_one_late_assignment_is_under_way_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_assignment_is_under_way_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = 0
-    follow = share_coordinator.assign_late
+    follow = LongWork.assign
 
-    def assign_late(*arguments: Any) -> Any:
+    def assign(work: Any, shard: Any, group: ShareGroup, *others: Any) -> Any:
         nonlocal begun
-        assert not restless_group[0].is_assigning
+        assert not group.is_assigning
         begun += 1
-        work = follow(*arguments)
-        assert restless_group[0].is_assigning  # before it has had its first turn
-        return work
+        answer = follow(work, shard, group, *others)
+        assert group.is_assigning  # before it has had its first turn
+        return answer
 
     async def then(restless: Restless, beat: asyncio.Task[Any]) -> None:
-        restless_group.append(restless.group)
         others = [asyncio.create_task(restless.world.beat(each, 0, "t")) for each in "cdef"]
         await restless.go_on_until(lambda: beat.done() and all(x.done() for x in others))
         for each in (beat, *others):
             each.result()
         assert begun > 0
 
-    restless_group: list[ShareGroup] = []
-    monkeypatch.setattr(share_coordinator, "assign_late", assign_late)
+    monkeypatch.setattr(LongWork, "assign", assign)
     run_restless(monkeypatch, then)
 
 

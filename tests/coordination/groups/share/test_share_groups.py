@@ -11,6 +11,7 @@ import pytest
 
 from coordination.groups.share.share_world import ShareWorld, run
 from drumlin.coordination.groups.share.records import StatePartitionMetadataKey
+from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.coordination.share.state.state import ShareState, StateBatch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.time.turn_lengths import single_steps
@@ -272,6 +273,30 @@ def test_state_that_cannot_be_initialised_is_tried_again() -> None:
         world.pass_time(2_000)
         answer = await world.beat("a", 0, "t")
         assert answer.assignment == {topic.topic_id: (0,)}
+
+    run(scenario)
+
+
+def test_partitions_that_come_while_others_are_initialised_are_so_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The heartbeat that has waited for the first ones finds them, and nobody waits for these."""
+    initialize = ShareCoordinator.initialize
+
+    async def scenario(world: ShareWorld) -> None:
+        async def grown(self: ShareCoordinator, *arguments: Any) -> None:
+            if len(world.topics.names()) == 1:
+                world.topics.put("u", 3)
+            await initialize(self, *arguments)
+
+        monkeypatch.setattr(ShareCoordinator, "initialize", grown)
+        topic = world.topics.put("t", 1)
+        answer = await world.beat("a", 0, "t", "u")
+        assert answer.assignment == {topic.topic_id: (0,)}
+        await world.until(lambda: "u" in world.share.initialized("g"))
+        world.pass_time(2_000)
+        answer = await world.beat("a", answer.member_epoch)
+        assert [len(each) for each in (answer.assignment or {}).values()] == [1, 3]
 
     run(scenario)
 

@@ -1,6 +1,6 @@
-"""What of the decisions of consumer groups takes longer than a turn.
+"""What groups have decided that takes longer than a turn of the loop.
 
-Regular expressions are resolved in a thread. A target assignment of very many members is made
+Regular expressions are resolved in a thread. A target assignment of very many members is computed
 and encoded in turns of the loop: meanwhile the group keeps the one that it has. Nothing is decided
 here; what is found or assigned goes to the group.
 """
@@ -13,9 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from drumlin.background import Background
-from drumlin.coordination.groups.consumer.assignment import NextTarget, as_it_is_now
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
-from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.member_change import resolved
 from drumlin.coordination.groups.consumer.regexes import matching_topics
 from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
@@ -23,6 +21,7 @@ from drumlin.coordination.groups.every_kind.any_group import Assign
 from drumlin.coordination.groups.every_kind.group_context import Topics
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_log import StateLog
@@ -32,8 +31,8 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 _log: Final = logging.getLogger(__name__)
 
 
-class ConsumerWork:
-    """What consumer groups of the partitions that are led here have begun.
+class LongWork:
+    """What groups of the partitions that are led here have begun.
 
     Handed in:
         writer, log, alarm, background: the coordinator's.
@@ -81,14 +80,14 @@ class ConsumerWork:
     def assign(
         self,
         shard: GroupShard,
-        group: ConsumerGroup,
+        group: ConsumerGroup | ShareGroup,
         assign: Assign,
         answer: Any,
         first: Pending[Any],
     ) -> asyncio.Future[Any]:
-        """The answer to the request that has begun an assignment; `first`, if there comes none.
+        """The answer to the request that has begun an assignment; it need not be awaited.
 
-        That is `answer` when it may be given. It need not be awaited.
+        If the assignment fails it is `first`: that is `answer`, once it may be given.
         """
         group.is_assigning = True
         work = self._go_on_assigning(shard, group, assign, answer, first)
@@ -97,7 +96,7 @@ class ConsumerWork:
     async def _go_on_assigning(
         self,
         shard: GroupShard,
-        group: ConsumerGroup,
+        group: ConsumerGroup | ShareGroup,
         assign: Assign,
         answer: Any,
         first: Pending[Any],
@@ -113,33 +112,31 @@ class ConsumerWork:
         return await pending
 
     async def _assign(
-        self, shard: GroupShard, group: ConsumerGroup, assign: Assign, answer: Any
+        self, shard: GroupShard, group: ConsumerGroup | ShareGroup, assign: Assign, answer: Any
     ) -> Written[Any]:
         """
         Raises:
-            KafkaError: it was not written, or it is for a group that is no more.
+            KafkaError: it was not written, or the group is gone.
         """
-        target: NextTarget = await assign.make()
-        epoch_record = target.epoch_record(group.group_id)
+        target = await assign.make()
 
         def check_group() -> None:
             if shard.groups.get(group.group_id) is not group:
-                raise KafkaError(ErrorCode.group_id_not_found, "it is another group by now")
+                raise KafkaError(ErrorCode.group_id_not_found, "the group was replaced meanwhile")
 
-        def last() -> tuple[Sequence[GroupRecord], dict[str, Partitions]]:
+        def last() -> tuple[Sequence[GroupRecord], Any]:
             check_group()
-            targets, corrections = as_it_is_now(group, target)
-            return [*corrections, epoch_record], targets
+            return assign.complete(group, target)
 
-        def take_over(targets: dict[str, Partitions]) -> None:
+        def take_over(targets: Any) -> None:
             group.follow(target.epoch, targets)
 
         confirmation = await self._writer.write_in_turns(shard, target.records, last, take_over)
         await give_way()
-        # Of thousands of partitions, what the member has comes in a turn of its own.
+        # The member's own part may be thousands of partitions: it has a turn of its own.
         self._writer.check_leads(shard)
         check_group()
         followed = assign.follow(group, answer)
         if followed.records:
             confirmation = self._writer.write(shard, followed.records)
-        return self._log.written(followed.answer, confirmation)  # of all that the answer is for
+        return self._log.written(followed.answer, confirmation)  # the last of what it waits for
