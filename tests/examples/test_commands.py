@@ -41,7 +41,7 @@ def _run(program: str, *arguments: str, typed: str = "") -> str:
 
 def test_the_service_of_accounts(tmp_path: Path) -> None:
     """Beside a broker of its own: its topics have names that others use, too."""
-    with running_server(tmp_path / "broker") as server:
+    with running_server(tmp_path) as server:
         arguments = ("--brokers", server.address, "--disk", str(tmp_path / "accounts.db"))
         said = _run("accounts", *arguments, typed="deposit ada 500\nwithdraw ada 501\n")
         assert said == "ada has 500 after 1 events\nrefused: ada has 500 only\n"
