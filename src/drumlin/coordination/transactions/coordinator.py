@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from drumlin.clock import Clock
-from drumlin.coordination.producer_ids import NoneAtHand, ProducerIds
+from drumlin.coordination.producer_ids import BlockExhausted, ProducerIds
 from drumlin.coordination.shards.dropped_state import forget
 from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shards.state_batches import Producer
@@ -326,7 +326,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         while True:
             try:
                 return decide()
-            except NoneAtHand:
+            except BlockExhausted:
                 await self._producer_ids.refill()
 
     async def _carry_out(self, shard: TransactionShard, transaction: Transaction) -> None:

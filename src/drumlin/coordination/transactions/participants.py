@@ -26,7 +26,7 @@ _NO_TAGS: Final = b"\x00"
 #: More new partitions of a topic are sorted in with all of its others, fewer put in one by one.
 _ONE_BY_ONE: Final = 8
 #: One search takes as long as reading this many partitions.
-_RATHER_ASKED: Final = 32
+_SEARCH_COST: Final = 32
 
 
 @message
@@ -86,7 +86,7 @@ class Participants(AbstractSet[TopicPartition]):
 
     def among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """The partitions that are in this set; for many of them, quicker than `in`."""
-        if len(partitions) * _RATHER_ASKED < len(self):
+        if len(partitions) * _SEARCH_COST < len(self):
             return {each for each in partitions if each in self}
         held: dict[str, set[int]] = {}
         for name in {name for name, _ in partitions}:

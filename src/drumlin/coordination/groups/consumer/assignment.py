@@ -17,7 +17,7 @@ from drumlin.coordination.groups.consumer.assignors import ASSIGNORS, Assignee
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member, Partitions, Subscription
 from drumlin.coordination.groups.consumer.records import Target, TargetEpochKey, TargetKey
-from drumlin.coordination.groups.every_kind.group_context import Topic, those_there
+from drumlin.coordination.groups.every_kind.group_context import Topic, existing_topics
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
 from drumlin.turns import give_way
@@ -66,7 +66,7 @@ class Assigning:
         group, joining = self._group, self._joining.subscription
         names = set(group.subscribers) | joining.topics
         names.update(*(each.topics for each in group.regexes.values()))
-        found = those_there(group.context.topics, names)
+        found = existing_topics(group.context.topics, names)
         return _MEMBER_SIZE * len(self._members) + sum(each.partition_count for each in found)
 
     async def work(self) -> NextTarget:

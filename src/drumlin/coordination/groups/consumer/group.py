@@ -39,7 +39,11 @@ from drumlin.coordination.groups.consumer.records import (
 )
 from drumlin.coordination.groups.every_kind.any_group import Effect
 from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCheck
-from drumlin.coordination.groups.every_kind.group_context import GroupContext, Topic, those_there
+from drumlin.coordination.groups.every_kind.group_context import (
+    GroupContext,
+    Topic,
+    existing_topics,
+)
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.every_kind.kind import GroupKind
 from drumlin.coordination.groups.every_kind.states import Deadline, DeadlineKind
@@ -219,10 +223,10 @@ class ConsumerGroup:
         resolved = self.regexes.get(subscription.regex) if subscription.regex else None
         if resolved is not None:
             names = subscription.topics | resolved.topics
-        return frozenset(topic.topic_id for topic in those_there(self.context.topics, names))
+        return frozenset(topic.topic_id for topic in existing_topics(self.context.topics, names))
 
     def existing(self, names: Iterable[str]) -> list[Topic]:
-        return list(those_there(self.context.topics, names))
+        return list(existing_topics(self.context.topics, names))
 
     def setting(self, name: str) -> int:
         """A number of the group's configuration, such as "session.timeout.ms"."""

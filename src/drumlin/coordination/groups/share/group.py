@@ -84,10 +84,11 @@ class ShareGroup:
         self._members: dict[str, Member] = {}
         self._targets: dict[str, Assignment] = {}
         self._begun_at: dict[UUID, float] = {}
+        """When the initialization of a topic's partitions began, by the monotonic clock."""
         self._subscribers: dict[str, int] = {}
         """Topic name -> how many members name it."""
         self._has_looked = False
-        """Whether nothing was to be done when all was looked at, and nothing has changed since."""
+        """Whether the last look at the whole group found nothing to do, and it is unchanged since."""
         self.is_assigning = False
         """Whether a target assignment is under way that takes more than a turn."""
 
@@ -122,7 +123,7 @@ class ShareGroup:
     # -- offsets, which only other groups have -----------------------------------------------
 
     def check_offset_commit(self, committer: Committer) -> None:  # noqa: ARG002
-        raise self._not_that_kind()
+        raise self._has_no_offsets()
 
     def note_commit(self, committer: Committer) -> None:
         """No client commits here."""
@@ -131,9 +132,9 @@ class ShareGroup:
         """Any client may ask: the answer is that nothing is committed, as Apache Kafka's."""
 
     def check_offset_delete(self) -> None:
-        raise self._not_that_kind()
+        raise self._has_no_offsets()
 
-    def _not_that_kind(self) -> KafkaError:
+    def _has_no_offsets(self) -> KafkaError:
         message = f"{self.group_id} is a share group, which commits no offsets"
         return KafkaError(ErrorCode.group_id_not_found, message)
 
