@@ -3,9 +3,9 @@
 The module of an API, `handlers/<api>.py`, has a coroutine:
 
     async def handle(
-        context: RequestContext, request: JoinGroupRequest, shape: Shape
+        context: RequestContext, request: JoinGroupRequest
     ) -> JoinGroupResponse | Later[JoinGroupResponse]:
-        ...  # the request, and what `shape` makes, are of the version that the client chose
+        ...
 
 - Its first step is taken at once, and mostly it is the only one: then there is no task.
 - It awaits what it needs, and calls `give_way` where it works through much (`turns.py`). Meanwhile
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from drumlin.broker.remote.log_ends import LogEnds
     from drumlin.broker.share_partitions.delivery import ShareDelivery
     from drumlin.broker.topics.topic_pieces import TopicPieces
-    from drumlin.wire.messages import EncodedBody, RequestHeader, Shape
+    from drumlin.wire.messages import EncodedBody, RequestHeader
     from drumlin.wire.schema.declaration import Message
 
 
@@ -90,4 +90,4 @@ Response: TypeAlias = "Message | EncodedBody"
 #: What becomes of a request; None where its connection has ended.
 Handled: TypeAlias = "Response | Later[Any] | None"
 #: The function `handle` of an API's module.
-Handle: TypeAlias = "Callable[[RequestContext, Any, Shape], Coroutine[Any, Any, Handled]]"
+Handle: TypeAlias = "Callable[[RequestContext, Any], Coroutine[Any, Any, Handled]]"

@@ -31,7 +31,6 @@ from drumlin.wire.messages import (
     let_go,
     parse_request,
     parse_request_header,
-    response_shape,
 )
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class Router:
                 request = (parse or partial(parse_request, api))(
                     header.api_version, frame, header.size
                 )
-                handled = begun(_handle(handler, context, api, request))
+                handled = begun(_handle(handler, context, request))
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
         return self._encoded(api, header, handled)
@@ -186,7 +185,7 @@ class Router:
                         parse_request, api, header.api_version, frame, header.size
                     )
                 )
-                handling = Rest(_handle(handler, context, api, holder[0]))
+                handling = Rest(_handle(handler, context, holder[0]))
                 await handling.advance()
             return await handling
         finally:  # by then there is no other reference to the request
@@ -222,15 +221,15 @@ class Router:
     def _refuse_api_versions(self, header: RequestHeader) -> Parts:
         # KIP-511: an unknown version of ApiVersions is answered in version 0, with the error
         # and the versions served, so that the client can try again.
-        response = unsupported_version(response_shape(_API_VERSIONS, 0))
+        response = unsupported_version()
         return _encode(_API_VERSIONS, header._replace(api_version=0), response)
 
 
 def _handle(
-    handler: Handler, context: RequestContext, api: str, request: object
+    handler: Handler, context: RequestContext, request: object
 ) -> Coroutine[Any, Any, Handled]:
     assert handler.handle is not None
-    return handler.handle(context, request, response_shape(api, context.header.api_version))
+    return handler.handle(context, request)
 
 
 def _encode_last(api: str, header: RequestHeader, holder: list[Response]) -> Parts:

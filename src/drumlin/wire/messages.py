@@ -193,12 +193,6 @@ def request_shape(api_name: str, version: int) -> Shape:
 
 
 @functools.cache
-def response_shape(api_name: str, version: int) -> Shape:
-    """Builds responses of one version."""
-    return Shape(api_name, version, "response")
-
-
-@functools.cache
 def _decoder(api_name: str, version: int, kind: str) -> Decode:
     cls = _payload_class(api_name, kind)
     return decoder(cls, version, flexible=is_flexible(api_name, version))
@@ -217,7 +211,6 @@ def prepare(api_name: str, version: int, *, is_read: bool) -> None:
     """
     if is_read:
         _decoder(api_name, version, "request")
-    response_shape(api_name, version)
     _encoder(api_name, version, "response")
 
 

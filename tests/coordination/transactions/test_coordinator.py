@@ -25,7 +25,7 @@ from drumlin.coordination.transactions.states import TransactionState
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.metadata.store.store import ProducerIdBlock
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from rig.turn_lengths import single_steps
+from rig.time.turn_lengths import single_steps
 from rig.waiting import eventually
 
 TIMEOUT_MS = 60_000

@@ -22,7 +22,7 @@ from drumlin.distinct import counted
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
@@ -48,7 +48,6 @@ Codes = list[tuple[TopicPartition, ErrorCode]]
 async def handle(
     context: RequestContext,
     request: AddPartitionsToTxnRequest,
-    _: Shape,
 ) -> AddPartitionsToTxnResponse:
     if request.transactions is None:
         codes = await _add(

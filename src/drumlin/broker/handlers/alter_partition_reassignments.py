@@ -17,7 +17,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import PartitionId
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
@@ -37,10 +37,10 @@ _TOGETHER: Final = 500
 
 
 async def handle(
-    context: RequestContext, request: AlterPartitionReassignmentsRequest, _: Shape
+    context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     told = []
-    may_change_factor: bool = getattr(request, "allow_replication_factor_change", True)
+    may_change_factor = request.allow_replication_factor_change
     code = ErrorCode.request_timed_out if request.timeout <= ZERO else ErrorCode.none
     for topic in request.topics:
         results: list[ReassignablePartitionResponse] = []

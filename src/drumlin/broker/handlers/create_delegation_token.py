@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import ANONYMOUS, NO_TIME, no_tokens
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.create_delegation_token import CreateDelegationTokenResponse
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _WITH_OWNER: Final = 3
 
 
 async def handle(
-    context: RequestContext, request: CreateDelegationTokenRequest, _: Shape
+    context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
     requester_type, requester_name = ANONYMOUS
     owner_type, owner_name = ANONYMOUS

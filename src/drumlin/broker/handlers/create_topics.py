@@ -27,7 +27,7 @@ from drumlin.broker.topics.topics import (
 )
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         CreateTopicsRequest,
     )
 
+_CONFIGS_FROM: Final = 5
 #: Keys per topic; only some forty have a meaning.
 _KEYS_MAX: Final = 2_000
 
@@ -52,9 +53,7 @@ class _Sorted(NamedTuple):
     names: Sequence[str]
 
 
-async def handle(
-    context: RequestContext, request: CreateTopicsRequest, shape: Shape
-) -> CreateTopicsResponse:
+async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     wanted = await _sort(request.topics)
     try:
         if request.timeout <= ZERO:
@@ -66,7 +65,7 @@ async def handle(
     plans = await _plan_all(context, wanted.wishes)
 
     async def create(planned: tuple[str, TopicPlan | KafkaError]) -> CreatableTopicResult:
-        return await _create(context, shape, *planned, request.validate_only)
+        return await _create(context, *planned, request.validate_only)
 
     results = await side_by_side(create, plans)
     refusal = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
@@ -137,7 +136,6 @@ def _plan(context: RequestContext, wish: TopicWish) -> TopicPlan | KafkaError:
 
 async def _create(
     context: RequestContext,
-    shape: Shape,
     name: str,
     plan: TopicPlan | KafkaError,
     validate_only: bool,
@@ -157,14 +155,12 @@ async def _create(
         error_message=None,
         num_partitions=len(plan.assignment),
         replication_factor=len(plan.assignment[0]),
-        configs=_configs(context, shape, plan),
+        configs=_configs(context, plan),
     )
 
 
-def _configs(
-    context: RequestContext, shape: Shape, plan: TopicPlan
-) -> tuple[CreatableTopicConfigs, ...]:
-    if not shape.has("CreatableTopicConfigs"):
+def _configs(context: RequestContext, plan: TopicPlan) -> tuple[CreatableTopicConfigs, ...]:
+    if context.version < _CONFIGS_FROM:
         return ()
     return tuple(
         CreatableTopicConfigs(

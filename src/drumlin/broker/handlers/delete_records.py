@@ -15,7 +15,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
@@ -33,9 +33,7 @@ _NO_LOW_WATERMARK: Final = -1
 TopicPartition = tuple[str, int]
 
 
-async def handle(
-    context: RequestContext, request: DeleteRecordsRequest, _: Shape
-) -> DeleteRecordsResponse:
+async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for each in topic.partitions:

@@ -16,7 +16,7 @@ from drumlin.distinct import counted
 from drumlin.metadata.image import ClusterImage
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ _UNKNOWN: Final = _Failure(ErrorCode.unknown_topic_or_partition, "there is no to
 _DELETION_DISABLED_FROM: Final = 3
 
 
-async def handle(
-    context: RequestContext, request: DeleteTopicsRequest, _: Shape
-) -> DeleteTopicsResponse:
+async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     image = context.broker.metadata.image
     refused, targets = await _sorted(image, request, _refusal(context, request))
 

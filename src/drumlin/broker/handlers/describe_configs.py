@@ -34,7 +34,7 @@ from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -57,7 +57,7 @@ _UNKNOWN_TYPE: Final = "the request names a resource of a type that does not exi
 
 
 async def handle(
-    context: RequestContext, request: DescribeConfigsRequest, _: Shape
+    context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     refusal: KafkaError | None = None
     for each in request.resources:
@@ -140,7 +140,7 @@ def _check_broker(context: RequestContext, name: str) -> None:
 def _config(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     # A logger's documentation is always included, as in Apache Kafka.
-    is_documented = getattr(request, "include_documentation", False) or not entry.type_number
+    is_documented = request.include_documentation or not entry.type_number
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

@@ -18,7 +18,7 @@ from drumlin.coordination.groups.every_kind.states import GroupState
 from drumlin.distinct import each_once
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -35,9 +35,7 @@ _NOT_FOUND_IS_AN_ERROR: Final = 6
 _TRIES: Final = 3
 
 
-async def handle(
-    context: RequestContext, request: DescribeGroupsRequest, _: Shape
-) -> DescribeGroupsResponse:
+async def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     operations = authorized_operations(request)
     groups = await each_once(
         request.groups, lambda group_id: _describe(context, group_id, operations)

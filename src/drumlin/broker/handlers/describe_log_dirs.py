@@ -18,7 +18,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.storage.directory.log_directory import LogDirectory
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
@@ -38,7 +38,7 @@ _Wanted = dict[str, set[int]]
 
 
 async def handle(
-    context: RequestContext, request: DescribeLogDirsRequest, _: Shape
+    context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     directories = context.broker.logs.directories
     volumes = [await _volume(context, directory) for directory in directories]

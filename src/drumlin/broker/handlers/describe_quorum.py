@@ -18,7 +18,6 @@ from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import NO_LEADER, ClusterImage
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.describe_quorum import (
     DescribeQuorumResponse,
     Node,
@@ -36,9 +35,7 @@ _TOPIC: Final = "__cluster_metadata"
 _UNKNOWN: Final = -1
 
 
-async def handle(
-    context: RequestContext, request: DescribeQuorumRequest, shape: Shape
-) -> DescribeQuorumResponse:
+async def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     image = context.broker.metadata.image
     asked = [
         (each.topic_name, [part.partition_index for part in each.partitions[:2]])
@@ -55,11 +52,7 @@ async def handle(
         topics.append(TopicData(topic_name=topic.topic_name, partitions=tuple(partitions)))
         await give_way()
     has_controller = is_known and image.controller_id != NO_LEADER
-    nodes = (
-        (Node(node_id=image.controller_id, listeners=()),)
-        if has_controller and shape.has("Node")
-        else ()
-    )
+    nodes = (Node(node_id=image.controller_id, listeners=()),) if has_controller else ()
     return DescribeQuorumResponse(
         error_code=ErrorCode.none,
         error_message="",

@@ -15,7 +15,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareState
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
@@ -36,7 +36,7 @@ _NO_TOPIC: Final = UUID(int=0)
 
 
 async def handle(
-    context: RequestContext, request: DescribeShareGroupOffsetsRequest, _: Shape
+    context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
     counts: Counter[str] = Counter()
     for each in request.groups:

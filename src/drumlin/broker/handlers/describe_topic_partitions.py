@@ -21,7 +21,7 @@ from drumlin.metadata.image import PartitionState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsResponse,
@@ -45,7 +45,7 @@ class _Cursor(NamedTuple):
 
 
 async def handle(
-    context: RequestContext, request: DescribeTopicPartitionsRequest, _: Shape
+    context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     image = context.broker.metadata.image
     asked: Iterator[str] = (topic.name for topic in request.topics)

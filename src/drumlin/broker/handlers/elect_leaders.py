@@ -18,7 +18,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import NO_LEADER, PartitionId
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
@@ -37,16 +37,13 @@ _UNCLEAN: Final = 1
 _TOGETHER: Final = 500
 
 
-async def handle(
-    context: RequestContext, request: ElectLeadersRequest, _: Shape
-) -> ElectLeadersResponse:
-    election_type: int = getattr(request, "election_type", _PREFERRED)
-    is_all, is_unclean = request.topic_partitions is None, election_type == _UNCLEAN
+async def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    is_all, is_unclean = request.topic_partitions is None, request.election_type == _UNCLEAN
     refusal = None
     if request.timeout <= ZERO:
         refusal = KafkaError(ErrorCode.request_timed_out)
-    elif election_type not in (_PREFERRED, _UNCLEAN):
-        message = f"there is no type of election {election_type}"
+    elif request.election_type not in (_PREFERRED, _UNCLEAN):
+        message = f"there is no type of election {request.election_type}"
         refusal = KafkaError(ErrorCode.invalid_request, message)
     results = []
     for name, indexes in _wanted(context, request, is_unclean=is_unclean):

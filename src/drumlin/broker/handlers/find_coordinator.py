@@ -18,7 +18,7 @@ from drumlin.coordination.share.state.state import is_coordinator_key
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.find_coordinator import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ class _Found(NamedTuple):
 
 
 async def handle(
-    context: RequestContext, request: FindCoordinatorRequest, _: Shape
+    context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    key_type = getattr(request, "key_type", _GROUP)
+    key_type = request.key_type
     if request.coordinator_keys is None:
         found = await _find(context, key_type, request.key)
         succeeded = found.code is ErrorCode.none

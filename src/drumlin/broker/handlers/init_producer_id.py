@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.init_producer_id import InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ _NOBODY: Final = Producer(_NONE, _NONE)
 _FENCED_FROM: Final = 4
 
 
-async def handle(
-    context: RequestContext, request: InitProducerIdRequest, _: Shape
-) -> InitProducerIdResponse:
+async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     code, producer = ErrorCode.none, _NOBODY
     try:
         producer = await _init(context, request)
@@ -50,9 +48,7 @@ async def handle(
 
 
 async def _init(context: RequestContext, request: InitProducerIdRequest) -> Producer:
-    expected = Producer(
-        getattr(request, "producer_id", _NONE), getattr(request, "producer_epoch", _NONE)
-    )
+    expected = Producer(request.producer_id, request.producer_epoch)
     if (expected.producer_id == _NONE) is not (expected.producer_epoch == _NONE):
         raise KafkaError(ErrorCode.invalid_request)
     if request.transactional_id is None:

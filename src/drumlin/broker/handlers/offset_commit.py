@@ -30,7 +30,7 @@ from drumlin.metadata.image import TopicState
 from drumlin.wire.by_hand.commit_request import read_commit_request
 from drumlin.wire.by_hand.commit_response import commit_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import EncodedBody, Shape
+from drumlin.wire.messages import EncodedBody
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
@@ -44,10 +44,8 @@ def parse(_version: int, frame: memoryview, position: int) -> Unread:
     return Unread(frame, position)
 
 
-async def handle(
-    context: RequestContext, request: Unread, shape: Shape
-) -> EncodedBody | Later[EncodedBody]:
-    return await few_at_a_time(context, request, _commit(context, request, shape.version))
+async def handle(context: RequestContext, request: Unread) -> EncodedBody | Later[EncodedBody]:
+    return await few_at_a_time(context, request, _commit(context, request, context.version))
 
 
 async def _commit(

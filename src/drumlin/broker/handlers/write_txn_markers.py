@@ -26,7 +26,6 @@ from drumlin.distinct import counted
 from drumlin.metadata.rules.claims import may_coordinate
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -50,7 +49,7 @@ Codes = dict[TopicPartition, ErrorCode]
 
 
 async def handle(
-    context: RequestContext, request: WriteTxnMarkersRequest, _: Shape
+    context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     by_producer: dict[int, Codes] = {}
     first = 0
@@ -92,7 +91,7 @@ async def _write(context: RequestContext, marker: WritableTxnMarker) -> Codes:
             marker.coordinator_epoch,
             marker.transaction_result,
             some,
-            getattr(marker, "transaction_version", 0),
+            marker.transaction_version,
         )
         written = await write_markers(context.broker, part, is_believed=is_believed)
         codes |= written

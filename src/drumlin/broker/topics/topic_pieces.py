@@ -10,7 +10,7 @@ depends on the client: an answer is put together from the topics that it may see
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.parts.cluster_view import (
     OPERATIONS_NOT_ASKED,
@@ -23,11 +23,13 @@ from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.metadata.store.changes import Change, TopicDeleted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape, encoded
+from drumlin.wire.messages import encoded
+from drumlin.wire.protocol.metadata import MetadataResponsePartition, MetadataResponseTopic
 from drumlin.wire.schema.parts import EncodedItems
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
+    from drumlin.wire.schema.declaration import Message
 
 #: Clients of one kind use one or two of them.
 _VARIANTS_MAX: Final = 6
@@ -49,10 +51,10 @@ class TopicVariant:
     """The topics in one version; see `TopicPieces`."""
 
     def __init__(
-        self, broker: BrokerData, shape: Shape, with_operations: bool, current: Reachable
+        self, broker: BrokerData, version: int, with_operations: bool, current: Reachable
     ) -> None:
         self._broker = broker
-        self._shape = shape
+        self._version = version
         self._operations = TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED
         self._reachable = current
         self._ready: dict[str, tuple[TopicState, bytes]] = {}
@@ -92,12 +94,11 @@ class TopicVariant:
         if is_current and not building.is_outdated:
             self._ready[topic.name] = topic, building.piece
 
-    def _encoded(self, struct: Any) -> bytes:
-        return encoded("metadata", self._shape.version, struct)
+    def _encoded(self, struct: Message) -> bytes:
+        return encoded("metadata", self._version, struct)
 
-    def _topic(self, topic: TopicState, partitions: EncodedItems) -> Any:
-        return self._shape(
-            "MetadataResponseTopic",
+    def _topic(self, topic: TopicState, partitions: EncodedItems) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
             error_code=ErrorCode.none,
             name=topic.name,
             topic_id=topic.topic_id,
@@ -106,15 +107,14 @@ class TopicVariant:
             topic_authorized_operations=self._operations,
         )
 
-    def _partition(self, topic: TopicState, state: PartitionState) -> Any:
+    def _partition(self, topic: TopicState, state: PartitionState) -> MetadataResponsePartition:
         led = leadership(self._broker, topic.name, state)
         error, replicas = led.error, state.replicas
-        if self._shape.version == 0 and led.offline_replicas:
+        if self._version == 0 and led.offline_replicas:
             # There is no field for them: clients of this version take what they are told for alive.
             replicas = tuple(each for each in replicas if each not in led.offline_replicas)
             error = error if error.value else ErrorCode.replica_not_available
-        return self._shape(
-            "MetadataResponsePartition",
+        return MetadataResponsePartition(
             error_code=error,
             partition_index=state.index,
             leader_id=led.leader,
@@ -133,16 +133,16 @@ class TopicPieces:
         self._reachable: Reachable | None = None
         self._variants: dict[tuple[int, bool], TopicVariant] = {}  # used last comes last
 
-    def variant(self, shape: Shape, *, with_operations: bool) -> TopicVariant:
+    def variant(self, version: int, *, with_operations: bool) -> TopicVariant:
         """The topics in one version of the API."""
         current = reachable(self._broker)
         if current != self._reachable:
             self._reachable = current
             self._variants.clear()
-        key = shape.version, with_operations
+        key = version, with_operations
         variant = self._variants.pop(key, None)
         if variant is None:
-            variant = TopicVariant(self._broker, shape, with_operations, current)
+            variant = TopicVariant(self._broker, version, with_operations, current)
         self._variants[key] = variant
         if len(self._variants) > _VARIANTS_MAX:
             del self._variants[next(iter(self._variants))]
