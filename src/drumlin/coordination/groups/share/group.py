@@ -88,7 +88,7 @@ class ShareGroup:
         self._subscribers: dict[str, int] = {}
         """Topic name -> how many members name it."""
         self._has_looked = False
-        """Whether the last look at the whole group found nothing to do, and it is unchanged since."""
+        """Whether the last look at the whole group found nothing to do; unset by any change."""
         self.is_assigning = False
         """Whether a target assignment is under way that takes more than a turn."""
 
