@@ -24,7 +24,7 @@ from drumlin.turns import give_way
 
 _log = logging.getLogger(__name__)
 
-#: What a member takes is as much as this many partitions do.
+#: Assigning to a member takes as long as assigning this many partitions.
 _MEMBER_SIZE: Final = 10
 
 _NOTHING: Final[Partitions] = {}
@@ -85,7 +85,7 @@ class Assigning:
             await give_way()
         name = preferred_assignor(group, votes)
         partitions = await ASSIGNORS[name](assignees, topics.counts)
-        # The assignment of a single member tells nothing that its own requests do not.
+        # Nobody looks in the log for the assignment of a single member.
         _log.log(
             logging.INFO if len(members) > 1 else logging.DEBUG,
             "group %r: epoch %d is assigned by %s to %d members",

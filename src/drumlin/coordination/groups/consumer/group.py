@@ -63,7 +63,7 @@ class ConsumerGroup:
         self.group_id = group_id
         self.context = context
         self.revision = 0
-        """Another one as soon as anything that the log has of the group is."""
+        """Raised by every change of what the log has of the group."""
         self.members: dict[str, Member] = {}
         self.epoch = _FIRST_EPOCH
         """If it is higher than the target's epoch, a new target assignment is due."""
@@ -79,7 +79,7 @@ class ConsumerGroup:
         self.classic_count = 0
         self.has_partition_metadata = False
         self.stays_consumer_from: float = math.inf
-        """Of so many members, what would make a classic group is more than a batch."""
+        """From this many members on, a batch does not take what would make a classic group."""
         # What the log does not know: whether the metadata has been looked at since it changed.
         self.knows_metadata = False
         self.knows_new_topics = False
@@ -90,7 +90,7 @@ class ConsumerGroup:
         """When all of the regular expressions were resolved."""
         self._static_ids: dict[str, str] = {}
         self.owners: dict[UUID, dict[int, int]] = {}
-        """Topic id -> partition that some member has, or has yet to give up -> its epoch."""
+        """Topic id -> partition that a member has, or has yet to give up -> that member's epoch."""
 
     # -- what every group is asked -----------------------------------------------------------
 
@@ -256,7 +256,7 @@ class ConsumerGroup:
     def _replay_epoch(self, _: EpochKey, value: Epoch | None) -> None:
         if value is not None:
             self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
-            self.knows_metadata = True  # its writer has just looked
+            self.knows_metadata = True  # whoever wrote it has just looked
 
     def _replay_partition_metadata(self, _: PartitionMetadataKey, value: Any | None) -> None:
         self.has_partition_metadata = value is not None

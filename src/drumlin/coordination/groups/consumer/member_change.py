@@ -65,7 +65,7 @@ class MemberChange:
         self.regexes: frozenset[str] = frozenset()
         """To be resolved."""
         self.assigning: Callable[[], Coroutine[Any, Any, NextTarget]] | None = None
-        """Takes longer."""
+        """Computes a target assignment that takes more than a turn, if one is due."""
 
     def write(self, key: RecordKey, value: Any | None) -> None:
         self.records.append((key, value))
@@ -121,7 +121,7 @@ class MemberChange:
         return change
 
     def _resolve_if_due(self, former: str | None, regex: str | None, *, is_unknown: bool) -> None:
-        """Have the new expressions resolved, or all of them if it is time."""
+        """Have the new expressions resolved, or all of them if they are old."""
         group = self.group
         if group.is_resolving or not (group.regex_subscribers or is_unknown):
             return
@@ -175,7 +175,7 @@ class MemberChange:
     def assign(self, member: Member) -> tuple[int, Partitions]:
         """Epoch and part of the target assignment for the member: of a new one if it is due.
 
-        That for very many is `assigning` then: until it is there, all is as if none were due.
+        If it takes more than a turn, it is left to `assigning`: until then, none is due.
         """
         group = self.group
         former_id = _former_id(group, member)
@@ -191,7 +191,7 @@ class MemberChange:
         return self.epoch, target.partitions[member.member_id]
 
     def assign_later(self, follow: Callable[[ConsumerGroup, Any], Decision]) -> Assign | None:
-        """Of the assignment that takes longer, if there is one; `follow` as it has it."""
+        """The assignment that takes more than a turn, if there is one; see `Assign`."""
         return None if self.assigning is None else Assign(self.assigning, complete, follow)
 
     def resolve(self, _: AnyGroup) -> Sequence[Effect]:

@@ -63,7 +63,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: The size of an assignment that is made in the turn in which it is due: some two milliseconds.
 _ASSIGNED_AT_ONCE: Final = 3_000
-#: What a member takes is as much as this many partitions do.
+#: Assigning to a member takes as long as assigning this many partitions.
 _MEMBER_SIZE: Final = 10
 
 

@@ -154,7 +154,7 @@ def _check_held(run: Run, member: str) -> None:
 def _ranges_by_type(
     batch: Acknowledgement, first_offset: int
 ) -> Iterator[tuple[AcknowledgeType, int, int] | None]:
-    """Neighbours of one type, from an offset on; None to give way."""
+    """Ranges of neighbours of one type, from an offset on; None to give way."""
     types = batch.types
     if len(types) == 1:
         yield AcknowledgeType(types[0]), first_offset, batch.last_offset
