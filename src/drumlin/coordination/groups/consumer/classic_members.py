@@ -114,7 +114,7 @@ def _follow(
     if member is None or member.epoch != answer.generation_id:
         return Decision((), answer)  # later requests have been answered meanwhile
     change = MemberChange(group)
-    progress = change.follow(member, owned)
+    progress = change.follow(member, owned, answer.generation_id)
     return Decision(change.records, _answer(request, member.member_id, progress.epoch))
 
 

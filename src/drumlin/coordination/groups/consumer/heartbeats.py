@@ -130,7 +130,7 @@ def _follow(
     if member is None or member.epoch != answer.epoch:
         return Decision((), answer)  # later requests have been answered meanwhile
     change = MemberChange(group)
-    progress = change.follow(member, request.owned)
+    progress = change.follow(member, request.owned, request.epoch)
     told = answer.assignment
     if _wants_all(request) or progress.assigned != member.progress.assigned:
         told = _told(progress)

@@ -213,26 +213,38 @@ class MemberChange:
         Raises:
             KafkaError: FENCED_MEMBER_EPOCH.
         """
-        group = self.group
-        epoch, target = assigned
-        if not has_new_subscription and member.progress.has_reached(epoch):
+        if not has_new_subscription and member.progress.has_reached(assigned[0]):
             return member.progress
-        goal = Goal(epoch, target, group.topics_of(subscription), group.owners, owned)
+        goal = self._goal(subscription, assigned, owned)
         progress = next_progress(member, goal, has_new_subscription=has_new_subscription)
+        return self._written(member, progress)
+
+    def _goal(
+        self, subscription: Subscription, assigned: tuple[int, Partitions], owned: Partitions | None
+    ) -> Goal:
+        group = self.group
+        return Goal(*assigned, group.topics_of(subscription), group.owners, owned)
+
+    def _written(self, member: Member, progress: Progress) -> Progress:
         if progress != member.progress:
-            self.write(ProgressKey(group.group_id, member.member_id), progress)
+            self.write(ProgressKey(self.group.group_id, member.member_id), progress)
         return progress
 
-    def follow(self, member: Member, owned: Partitions | None) -> Progress:
+    def follow(self, member: Member, owned: Partitions | None, known_epoch: int) -> Progress:
         """Like `reconcile`, for a member whose subscription stays as it is.
+
+        `known_epoch`: the last one that it has been told. If the answer is lost, it asks in that.
 
         Raises:
             KafkaError: FENCED_MEMBER_EPOCH.
         """
         group = self.group
         assigned = group.target_epoch.epoch, group.targets.get(member.member_id, {})
-        said = member.subscription
-        return self.reconcile(member, said, assigned, owned, has_new_subscription=False)
+        goal = self._goal(member.subscription, assigned, owned)
+        progress = next_progress(member, goal, has_new_subscription=False)
+        if progress.epoch != known_epoch:
+            progress = replace(progress, previous_epoch=known_epoch)
+        return self._written(member, progress)
 
 
 def is_assignment_due(group: ConsumerGroup, epoch: int) -> bool:

@@ -178,7 +178,8 @@ class ShareGroup:
             subscriptions[request.member_id] = metadata.topics
             make = partial(self._next_target, epoch, subscriptions)
             if self._size(subscriptions) > _ASSIGNED_AT_ONCE:
-                assign = Assign(make, ShareGroup.complete, ShareGroup.follow_up)
+                follow = partial(ShareGroup.follow_up, known_epoch=request.member_epoch)
+                assign = Assign(make, ShareGroup.complete, follow)
             else:
                 target = to_end(make())
                 records += [*target.records, (ShareTargetKey(self.group_id), target.epoch)]
@@ -201,7 +202,7 @@ class ShareGroup:
             self._extend_session(request.member_id)
         return Decision(records, answer, assign=assign), to_initialize
 
-    def follow_up(self, answer: ShareHeartbeatAnswer) -> Decision:
+    def follow_up(self, answer: ShareHeartbeatAnswer, known_epoch: int) -> Decision:
         """The target assignment that a heartbeat began is complete: the member's part of it."""
         member = self._members.get(answer.member_id)
         if member is None or member.current.epoch != answer.member_epoch:
@@ -210,6 +211,8 @@ class ShareGroup:
         current = self._reconciled(member, member.metadata, self.target.epoch, target, False)
         is_told = current.assignment != member.current.assignment or answer.assignment is not None
         told = current.assignment if is_told else None
+        # If the answer is lost, the member asks again in the epoch that it knows.
+        current = replace(current, previous_epoch=known_epoch)
         record = ShareCurrentKey(self.group_id, answer.member_id), current
         return Decision([record], answer._replace(member_epoch=current.epoch, assignment=told))
 
