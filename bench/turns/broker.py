@@ -212,7 +212,7 @@ class WatchedBroker:
 
 def _codes(message: Any) -> Iterator[Any]:
     for field in dataclasses.fields(message):
-        value = getattr(message, field.name)
+        value = getattr(message, field.name, None)  # not every version has it
         if isinstance(value, ErrorCode):
             yield value
         elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):

@@ -98,10 +98,10 @@ def test_a_dir_that_fails_leaves_no_place_but_a_cordoned_one(
     async def main() -> None:
         dirs = tmp_path / "a", tmp_path / "b"
         async with running(*dirs, cordoned_log_dirs=str(dirs[0])) as broker:
-            plan = topics.plan_topic(broker, topics.TopicWish("t", 2, 1))
+            plan = topics.plan_topic(broker, topics.RequestedTopic("t", 2, 1))
             broker.logs.directories[1].fail(OSError(errno.EIO, "Input/output error"), "test")
             with pytest.raises(KafkaError) as refused:
-                topics.plan_topic(broker, topics.TopicWish("u", 2, 1))
+                topics.plan_topic(broker, topics.RequestedTopic("u", 2, 1))
             assert refused.value.code is ErrorCode.invalid_replication_factor
             assert plan.name == "t"
 

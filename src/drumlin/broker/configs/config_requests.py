@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common: resources one by one, and answers.
+"""What AlterConfigs and IncrementalAlterConfigs have in common: they alter resources one by one.
 
 Each resource succeeds or fails by itself. One that is named twice is refused.
 """
@@ -67,7 +67,7 @@ async def answer_each(
                 raise KafkaError(ErrorCode.policy_violation, message)
             await alter(wanted)
         except KafkaError as refusal:
-            error = refusal.with_traceback(None)  # it would refer to this very frame
+            error = refusal.with_traceback(None)  # the traceback refers to this frame
         return resource_response(
             error_code=error.code if error else ErrorCode.none,
             error_message=error.message if error else None,
@@ -85,9 +85,9 @@ async def alter_or_check(
     keys: Iterable[str],
     validate_only: bool,
 ) -> None:
-    """Alter what is stored, or only check whether that would be accepted.
+    """Alter the stored configuration, or only check whether that would be accepted.
 
-    `keys` are those that get a value. The log tells which of them have no effect, as at start.
+    `keys` are those that get a value. Those that have no effect are logged, as at start.
 
     Raises:
         KafkaError: it is refused.

@@ -43,7 +43,7 @@ async def handle(_: RequestContext, request: AlterClientQuotasRequest) -> AlterC
         try:
             await check_alteration(names, entry.ops)
         except KafkaError as refusal:
-            outcomes[entity] = refusal.with_traceback(None)  # it would refer to this very frame
+            outcomes[entity] = refusal.with_traceback(None)  # the traceback refers to this frame
     entries = []
     for entity, error in outcomes.items():
         entries.append(_entry(entity, error))

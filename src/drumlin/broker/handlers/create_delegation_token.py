@@ -1,4 +1,5 @@
-"""CreateDelegationToken (key 38), versions 1-3: a token for who has logged in. See `unsecured.py`.
+"""CreateDelegationToken (key 38), versions 1-3: a token for the user who has logged in. See
+`unsecured.py`.
 
 Version 3 can name another owner.
 """

@@ -1,8 +1,8 @@
 """DeleteRecords (key 21), versions 0-2: move the log start offset of partitions forward.
 
--1 means the high watermark. Not for internal topics, and not for topics that are only
-compacted. If a partition is named twice, the last offset counts. The answer
-waits until the replicas of all live brokers have deleted the records.
+Offset -1 means the high watermark. Internal topics, and topics that are only compacted, are
+refused. If a partition is named twice, the last offset counts. The answer waits until the replicas
+of all live brokers have deleted the records.
 """
 
 from __future__ import annotations

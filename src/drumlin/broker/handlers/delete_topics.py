@@ -66,7 +66,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
 
 
 def _refusal(context: RequestContext, request: DeleteTopicsRequest) -> _Failure | None:
-    """Why nothing at all is deleted."""
+    """Why the whole request is refused, if it is."""
     if not context.broker.config.delete_topic_enable:
         is_known = context.version >= _DELETION_DISABLED_FROM
         code = ErrorCode.topic_deletion_disabled if is_known else ErrorCode.invalid_request
@@ -85,7 +85,7 @@ def _named(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, UUID | No
 async def _sorted(
     image: ClusterImage, request: DeleteTopicsRequest, refusal: _Failure | None
 ) -> tuple[list[_Target], list[_Target]]:
-    """The topics to refuse, those that the request names wrongly first; and those to delete."""
+    """The topics to refuse, wrongly named ones first, and the topics to delete."""
     refused: list[_Target] = []
     names: list[str] = []
     ids: list[UUID] = []
@@ -150,7 +150,9 @@ async def _delete(context: RequestContext, target: _Target) -> DeletableTopicRes
         await context.broker.metadata.delete_topic(target.topic_id)
     except KafkaError as error:
         failure = _Failure(error.code, error.message)
-        if target.is_named and error.code is ErrorCode.unknown_topic_id:  # another was faster
+        if (
+            target.is_named and error.code is ErrorCode.unknown_topic_id
+        ):  # deleted meanwhile
             target, failure = _Target(target.name, None), _UNKNOWN
     return _result(target, failure)
 

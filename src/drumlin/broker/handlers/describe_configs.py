@@ -49,9 +49,10 @@ if TYPE_CHECKING:
     )
 
 _TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, CLIENT_METRICS})
-#: Otherwise a small request could ask for gigabytes, by naming the broker many times.
+#: Entries of one response: else a small request could get gigabytes by naming the broker many
+#: times.
 _ENTRIES_MAX: Final = 200_000
-#: The least that a resource counts for: even one that shows no entry must be examined.
+#: What a resource counts for at least: even one without matching entries must be examined.
 _ENTRIES_MIN: Final = 4
 _UNKNOWN_TYPE: Final = "the request names a resource of a type that does not exist"
 

@@ -1,6 +1,6 @@
 """DescribeGroups (key 15), versions 0-6: state and members of groups.
 
-- Metadata of members is shown only in a stable group: that of the chosen protocol.
+- Members' metadata, of the chosen protocol, is shown only in a stable group.
 - A group that does not exist is "Dead" without an error; from version 6 with GROUP_ID_NOT_FOUND.
 - From version 3 the client may ask for its authorized operations; for now, all of them.
 """
@@ -108,7 +108,7 @@ async def _members(group: Group) -> tuple[DescribedGroupMember, ...]:
 
 
 def _member(group: Group, member: Member) -> DescribedGroupMember:
-    # A member that has left meanwhile need not support the protocol that the group uses now.
+    # A member that has left meanwhile may not support the protocol that the group uses now.
     is_stable = group.state is GroupState.STABLE and member.member_id in group.membership.members
     return DescribedGroupMember(
         member_id=member.member_id,

@@ -1,8 +1,7 @@
 """DescribeLogDirs (key 35), versions 1-5: the partitions of each log dir, and the space left.
 
-A null list of topics means all. A partition that moves to another dir is in both: there it is a
-"future" one, with the offsets that it is behind by. An offline dir is answered with
-KAFKA_STORAGE_ERROR.
+A null list of topics means all. A partition that moves to another dir is listed in both: in the new
+one as a "future" replica, with its lag. An offline dir has the code KAFKA_STORAGE_ERROR.
 
 Version notes: 3 adds a top-level error code; 4 adds the sizes of the volume (KIP-827); 5 adds
 whether the dir is cordoned, as `cordoned.log.dirs` says (KIP-1066).

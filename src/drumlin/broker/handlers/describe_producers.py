@@ -1,7 +1,7 @@
 """DescribeProducers (key 61), version 0: a partition's producers and their open transactions.
 
-Used to find hanging transactions (kafka-transactions.sh find-hanging). Followers know them, too.
-Each partition named is answered once, in the order in which they are named.
+Used to find hanging transactions (kafka-transactions.sh find-hanging). Followers answer, too. Each
+named partition is answered once, in the order of the request.
 """
 
 from __future__ import annotations

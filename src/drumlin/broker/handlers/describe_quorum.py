@@ -1,12 +1,12 @@
 """DescribeQuorum (key 55), versions 0-2: who decides about the metadata (KIP-595).
 
-No brokers vote here, and there is no log of the metadata: ZooKeeper keeps it, or one process does.
-What programs ask for has an answer all the same: the controller is the leader and the only voter,
-in the epoch of its election, and all other brokers that are alive observe it. How far each has come
-is no offset: those, and times, are -1, by which the protocol says that something is unknown.
+There is no quorum here and no metadata log: ZooKeeper has the metadata, or one process. Programs
+get an answer all the same: the controller is the leader and the only voter, in the epoch of its
+election, and all other live brokers are observers. Offsets and times are -1, which means unknown in
+the protocol.
 
-Version notes: 1 adds times; 2 adds messages, ids of directories, and where to find the voters: they
-have no listeners of their own for that.
+Version notes: 1 adds times; 2 adds messages, directory ids, and the voters' listeners, of which
+there are none here.
 """
 
 from __future__ import annotations

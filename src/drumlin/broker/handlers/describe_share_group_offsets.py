@@ -44,7 +44,7 @@ async def handle(
         await give_way()
     named: dict[object, DescribeShareGroupOffsetsRequestGroup] = {}
     for number, each in enumerate(request.groups):
-        # What is said again is answered once. To compare what says very much takes long.
+        # Repeated entries are answered once; long ones are not compared, as that would take long.
         is_compared = counts[each.group_id] > 1 and _says_little(each)
         named[each if is_compared else (each.group_id, number)] = each
         await give_way()

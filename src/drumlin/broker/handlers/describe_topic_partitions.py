@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         TopicRequest,
     )
 
-#: How many names are sorted in one step.
+#: Names that are sorted in one step.
 _AT_ONCE: Final = 1000
 
 
@@ -131,7 +131,7 @@ def _partition(
 ) -> DescribeTopicPartitionsResponsePartition:
     led = leadership(context.broker, topic, state)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.none,  # even for a partition without a leader, unlike in Metadata
+        error_code=ErrorCode.none,  # also for a partition without a leader, unlike in Metadata
         partition_index=state.index,
         leader_id=led.leader,
         leader_epoch=state.leader_epoch,

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (key 40), versions 1-2: the end of a token. See `unsecured.py`."""
+"""ExpireDelegationToken (key 40), versions 1-2: expire a token. See `unsecured.py`."""
 
 from __future__ import annotations
 

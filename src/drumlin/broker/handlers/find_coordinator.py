@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _SHARE: Final = 2
-#: Where the coordinators of each type of key keep their state.
+#: The topics of the coordinators, by type of key.
 _TOPICS: Final = {
     _GROUP: GROUP_METADATA,
     _TRANSACTION: TRANSACTION_STATE,
@@ -37,7 +37,7 @@ _TOPICS: Final = {
 }
 _FIRST_WITH_SHARE: Final = 6
 _NO_NODE: Final = -1
-_SUCCESS_MESSAGE: Final = "NONE"  # where one key is asked for; several have an empty one
+_SUCCESS_MESSAGE: Final = "NONE"  # in the response for a single key; with several it is empty
 
 
 class _Found(NamedTuple):

@@ -6,7 +6,7 @@
   transaction is aborted first, and the new producer must retry (CONCURRENT_TRANSACTIONS). A
   producer that sends its current id and epoch gets the next epoch, unless it was fenced.
 - Before version 4 clients do not know PRODUCER_FENCED: they get INVALID_PRODUCER_EPOCH.
-- Version 6 (two-phase commit, KIP-939) is not offered: as in Apache Kafka 4.3, it is unstable.
+- Version 6 (two-phase commit, KIP-939) is not served: in Apache Kafka 4.3 it is unstable.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
 
 _SEVERAL_FROM: Final = 3
-#: How many members leave in one turn of the loop. Each may support a hundred protocols.
+#: Members that leave in one turn of the loop: each may support a hundred protocols.
 _LEAVING_TOGETHER: Final = 50
 
 

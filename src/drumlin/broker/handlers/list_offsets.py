@@ -90,7 +90,7 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
 
 
 def _settle(context: RequestContext, topic: str, index: int) -> None:
-    """Only the loop may do so; what comes after this may run in a thread."""
+    """Do what only the loop may do; what follows may run in a thread."""
     partition = context.broker.partitions.find(topic, index)
     if partition is not None:
         partition.settle_exact_states()
@@ -153,12 +153,12 @@ def _look_up(
 
 
 def _depends_on_end(timestamp: int, found: _Found) -> bool:
-    """Whether the answer is another one, once consumers may read more."""
+    """Whether the answer may change when consumers can read further."""
     return timestamp == _LATEST or (timestamp not in _KNOWN and found == _NOTHING)
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """Clients that send older versions know of no OFFSET_NOT_AVAILABLE (KIP-207)."""
+    """The code for a client: OFFSET_NOT_AVAILABLE is unknown in older versions (KIP-207)."""
     if code is ErrorCode.offset_not_available and version < _SINCE_KIP_207:
         return ErrorCode.leader_not_available
     return code

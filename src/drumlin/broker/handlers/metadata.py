@@ -55,7 +55,7 @@ _CREATED_AT_A_TIME: Final = 50
 
 @dataclass(slots=True)
 class _Plan:
-    """What to answer: existing topics, between entries that are only errors."""
+    """What to answer: existing topics, and entries that are only errors."""
 
     topics: Sequence[TopicState] = ()
     unknown_ids: Sequence[UUID] = ()

@@ -40,7 +40,7 @@ _TOPIC_IDS_FROM: Final = 10
 
 
 def parse(_version: int, frame: memoryview, position: int) -> Unread:
-    """`handle` reads it, and gives way."""
+    """Leave the frame to `handle`, which reads it in turns."""
     return Unread(frame, position)
 
 
@@ -93,7 +93,7 @@ def _find_topic(
 
 
 def _failed(version: int, error: KafkaError) -> Iterable[ErrorCode]:
-    """The error's code, once for each position."""
+    """A list with the error's code."""
     code = error.code
     if code is ErrorCode.group_id_not_found and version < _GROUP_ID_NOT_FOUND:
         code = ErrorCode.illegal_generation

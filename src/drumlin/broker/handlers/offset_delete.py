@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         OffsetDeleteRequestTopic,
     )
 
-#: One topic's partitions: index and code.
+#: The partitions of one topic, each with its code.
 _Results = list[tuple[int, ErrorCode]]
 #: By topic and partition.
 _Codes = dict[tuple[str, int], ErrorCode]

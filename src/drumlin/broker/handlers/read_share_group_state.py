@@ -38,7 +38,7 @@ async def handle(
 
     async def read(topic_id: UUID, wanted: PartitionData) -> PartitionResult:
         if not may_lead(image, topic_id, wanted.partition, wanted.leader_epoch):
-            # Once noted, it would fence every leader for ever.
+            # Once stored, this epoch would fence every leader for ever.
             raise KafkaError(ErrorCode.coordinator_load_in_progress)
         state = await share_state.read(
             request.group_id, topic_id, wanted.partition, wanted.leader_epoch

@@ -1,4 +1,5 @@
-"""ReadShareGroupStateSummary (key 87), versions 0-1: how far a share group is in partitions.
+"""ReadShareGroupStateSummary (key 87), versions 0-1: the start offsets of a share group in
+partitions.
 
 The leader epoch of the request is not checked. Version 1 adds how many records are complete
 (KIP-1226).

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (key 39), versions 1-2: a later end of a token. See `unsecured.py`."""
+"""RenewDelegationToken (key 39), versions 1-2: a token's new expiry time. See `unsecured.py`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """ShareAcknowledge (key 79), versions 1-2: a member acknowledges records that it acquired.
 
-It belongs to the member's share session, whose epoch it advances; epoch -1 ends the session, and
-the records that the member still holds become available again. Answered when all is written.
+It advances the epoch of the member's share session. Epoch -1 ends the session, and the records that
+the member has still acquired become available again. Answered when everything is written.
 
 Version notes: 2 adds renewal of acquisition locks (KIP-1222), and their duration.
 """

@@ -1,7 +1,7 @@
 """ShareFetch (key 78), versions 1-2: records for a member of a share group (KIP-932).
 
 - A member opens a share session with epoch 0 and ends it with -1: `share_partitions/sessions.py`.
-- It may acknowledge records that it acquired before; these are answered when they are written.
+- It may acknowledge records that it acquired before; it is answered when that is written.
 - Acquired records are locked for `acquisition_lock_timeout`; they are sent as slices of the log.
 - If there is no room for a session, it is refused after `max_wait`, not at once.
 

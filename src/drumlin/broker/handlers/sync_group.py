@@ -1,9 +1,9 @@
-"""SyncGroup (key 14), versions 0-5: hand in the assignment, as leader, and fetch one's own.
+"""SyncGroup (key 14), versions 0-5: the leader sends the assignment, and each member gets its own.
 
 - Answered when the leader's assignment is in the log: the next request of the connection may
   start meanwhile.
-- From version 3 there are static members; from version 5 the protocol's type and name must
-  be given, and are compared with the group's.
+- From version 3 there are static members; from version 5 the protocol's type and name must be
+  given, and must be the group's.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ _TOLD: Final = {
 
 
 def parse(_version: int, frame: memoryview, position: int) -> Unread:
-    """`handle` reads it, and gives way."""
+    """Leave the frame to `handle`, which reads it in turns."""
     return Unread(frame, position)
 
 

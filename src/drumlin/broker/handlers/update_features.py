@@ -1,9 +1,10 @@
-"""UpdateFeatures (key 57), versions 0-2: other levels of features (KIP-584). See `features.py`.
+"""UpdateFeatures (key 57), versions 0-2: change the levels of features (KIP-584). See
+`features.py`.
 
-All updates succeed, or the first that does not is told of, and none counts.
+All updates succeed, or the first error is returned and none takes effect.
 
-Version notes: 1 says how an update may lower a level, in place of whether it may, and can only
-validate; 2 answers no more for each feature.
+Version notes: 1 replaces `allow_downgrade` by a type of update, and adds `validate_only`; 2 has no
+results for single features any more.
 """
 
 from __future__ import annotations

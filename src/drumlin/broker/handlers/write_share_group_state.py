@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         StateBatch as StateBatchData,
     )
 
-#: Batches that are converted before other work gets its turn.
+#: Batches that are converted between two chances to give way.
 _AT_ONCE: Final = 100
 
 

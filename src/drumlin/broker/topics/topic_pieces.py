@@ -1,10 +1,10 @@
-"""Topics as Metadata answers them, each encoded once for all clients.
+"""Topics as Metadata returns them, each encoded once for all clients.
 
-Owns those bytes, by version of the API and by whether operations are included; what is said of a
-partition says `cluster_view`. They hold as long as the metadata has the very same topic, and as
-long as the same brokers and log dirs can be had: nothing has to say that they are outdated.
-A request for a topic that is being encoded continues the encoding that another began. Nothing here
-depends on the client: an answer is put together from the topics that it may see.
+Owns those bytes, by version of the API and by whether operations are included; `cluster_view`
+decides what they say of a partition. They are valid while the metadata has the very same
+`TopicState`, and while the same brokers and log dirs are available, so nothing has to invalidate
+them. A request for a topic that is being encoded continues the encoding that another began. Nothing
+here depends on the client.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
     from drumlin.wire.schema.declaration import Message
 
-#: Clients of one kind use one or two of them.
+#: Clients of one kind use one or two variants.
 _VARIANTS_MAX: Final = 6
-#: Encoded between two offers to give way.
+#: Partitions that are encoded between two chances to give way.
 _PARTITIONS_PER_STEP: Final = 16
 
 
 @dataclass(slots=True, eq=False)
 class _Building:
-    """A topic on its way to be encoded."""
+    """A topic that is being encoded."""
 
     topic: TopicState
     partitions: list[bytes] = field(default_factory=list)
     piece: bytes | None = None
-    is_outdated: bool = False  # begun before, and ended after something had changed
+    is_outdated: bool = False  # something has changed since it was begun
 
 
 class TopicVariant:
@@ -76,7 +76,7 @@ class TopicVariant:
         return building.piece
 
     def forget(self, name: str) -> None:
-        """There is no such topic any more."""
+        """Forget a deleted topic."""
         self._ready.pop(name, None)
         self._building.pop(name, None)
 
@@ -111,7 +111,8 @@ class TopicVariant:
         led = leadership(self._broker, topic.name, state)
         error, replicas = led.error, state.replicas
         if self._version == 0 and led.offline_replicas:
-            # There is no field for them: clients of this version take what they are told for alive.
+            # This version has no field for offline replicas: clients assume that all replicas are
+            # alive.
             replicas = tuple(each for each in replicas if each not in led.offline_replicas)
             error = error if error.value else ErrorCode.replica_not_available
         return MetadataResponsePartition(
@@ -126,12 +127,12 @@ class TopicVariant:
 
 
 class TopicPieces:
-    """All topics, in the versions that were asked for last."""
+    """All topics, in the variants that were requested last."""
 
     def __init__(self, broker: BrokerData) -> None:
         self._broker = broker
         self._reachable: Reachable | None = None
-        self._variants: dict[tuple[int, bool], TopicVariant] = {}  # used last comes last
+        self._variants: dict[tuple[int, bool], TopicVariant] = {}  # least recently used first
 
     def variant(self, version: int, *, with_operations: bool) -> TopicVariant:
         """The topics in one version of the API."""
@@ -149,7 +150,7 @@ class TopicPieces:
         return variant
 
     def on_change(self, change: Change) -> None:
-        """Follow one change of the metadata, so that what is gone takes no memory."""
+        """Apply one change of the metadata, so that deleted topics take no memory."""
         if isinstance(change, TopicDeleted):
             for variant in self._variants.values():
                 variant.forget(change.topic.name)

@@ -1,4 +1,4 @@
-"""What a broker is given that is one of several on its machine, by the process that started it."""
+"""What a broker shares with the others of its machine; given by the process that started it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
-    """See the module; one operator's socket and one address for metrics serve all of them."""
+class SharedMachine:
+    """See the module. The starting process also serves the operator, and metrics, for all of
+    them."""
 
-    #: The store that they share.
+    #: Opens the metadata store that they share.
     open_metadata: Callable[[], Awaitable[MetadataStore]]
     #: Descriptors that lock its log dirs already, by path.
     locks: Mapping[str, int]
