@@ -86,7 +86,7 @@ class Group:
         self.replacements: list[Store] = []
         """Static members that are back, for the next record, of which nothing is made yet."""
         self.stays_classic_from: float = math.inf
-        """Of so many members, what would make a consumer group is more than a batch."""
+        """From this many members on, a batch does not take what would make a consumer group."""
         self._rules = rules
         self._new_id = new_id
         self._timers = Timers(group_id, clock, deadlines)
