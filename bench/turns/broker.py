@@ -15,8 +15,8 @@ from typing import Any, Final
 from bench.turns.requests import Case
 from bench.turns.values import World, names
 from drumlin.wire.error_codes import ErrorCode
-from rig.drumlin_server import DrumlinServer, server_command
-from rig.raw import RawClient
+from rig.brokers.drumlin_server import DrumlinServer, server_command
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 _WIDE: Final = 5000

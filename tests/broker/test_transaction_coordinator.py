@@ -19,8 +19,8 @@ from drumlin.metadata.embedded.database import FILE_NAME
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader
 from drumlin.wire.protocol.list_transactions import ListTransactionsRequest
-from rig.drumlin_server import DrumlinServer
-from rig.messages import render
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.messages import render
 from rig.waiting import wait_until
 
 SETTINGS = {

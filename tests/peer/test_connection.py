@@ -22,9 +22,9 @@ from drumlin.peer.peer_error import (
 )
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape, encode_response
-from rig.messages import response_shape
+from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker, Silence
+from rig.data.messages import response_shape
 from rig.ports import free_ports
-from rig.scripted_broker import CloseConnection, ScriptedBroker, Silence
 from rig.waiting import eventually
 
 T = TypeVar("T")

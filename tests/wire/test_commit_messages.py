@@ -30,8 +30,8 @@ from drumlin.wire.messages import (
     parse_request,
     parse_request_header,
 )
+from rig.data.messages import build, response_shape
 from rig.depth import so_many
-from rig.messages import build, response_shape
 
 _VERSIONS = [("offset_commit", version) for version in range(2, 11)] + [
     ("txn_offset_commit", version) for version in range(6)

@@ -14,7 +14,7 @@ from drumlin.wire.by_hand.fetch_answer import Answer, Joined, fetch_answers
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import encode_response, schema_versions
 from drumlin.wire.uvarint import uvarint
-from rig.messages import response_shape
+from rig.data.messages import response_shape
 
 _VERSIONS = range(4, schema_versions("fetch")[1] + 1)
 _INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -20,7 +20,7 @@ from drumlin.wire.by_hand.fetch_response import (
 )
 from drumlin.wire.error_codes import ErrorCode, MalformedMessage
 from drumlin.wire.messages import ZERO, encode_response, parse_response
-from rig.messages import response_shape
+from rig.data.messages import response_shape
 
 VERSIONS = range(VERSION_MIN, VERSION_MAX + 1)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET, pack_partitions
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import encoded
-from rig.messages import response_shape
+from rig.data.messages import response_shape
 
 _POSITION = struct.Struct(">qi")
 _partitions = st.integers(0, 2**31 - 1)

@@ -13,7 +13,7 @@ from drumlin.wire.by_hand.produce_answer import Outcome, Refused, write_produce_
 from drumlin.wire.by_hand.produce_request import TopicProduce
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, encode_response
-from rig.messages import response_shape
+from rig.data.messages import response_shape
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXTS = [None, "", "why", "ö" * 200]

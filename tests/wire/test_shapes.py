@@ -12,7 +12,7 @@ from drumlin.wire.messages import (
     request_shape,
 )
 from drumlin.wire.protocol.list_offsets import ListOffsetsPartitionResponse
-from rig.messages import response_shape
+from rig.data.messages import response_shape
 
 
 def test_what_is_built_is_the_real_thing() -> None:

@@ -64,10 +64,11 @@ def acks_number(acks: object) -> int:
     raise ValueError(f"acks {shown(acks)}: expected 'all' (-1), 'leader' (1) or 'none' (0)")
 
 
-def one_of(name: str, value: object, possible: Iterable[str]) -> None:
-    """`value` is one of a few names."""
+def one_of(name: str, value: object, possible: Iterable[str], others: str = "") -> None:
+    """`value` is one of a few names; `others` says what it could have been beside a name."""
     if not isinstance(value, str) or value not in possible:
-        raise ValueError(f"{name} {shown(value)}: expected one of {', '.join(map(repr, possible))}")
+        expected = ", ".join(map(repr, possible)) + (f"; or {others}" if others else "")
+        raise ValueError(f"{name} {shown(value)}: expected one of {expected}")
 
 
 def some_of(name: str, values: Iterable[object], possible: Collection[str]) -> None:

@@ -26,6 +26,7 @@ from drumlin.client.consumer.options import (
     Subscription,
 )
 from drumlin.client.errors import translated, translating
+from drumlin.client.kafkas_names import knows_kafkas_names
 from drumlin.client.places import Place, check_places
 from drumlin.client.read import reader
 from drumlin.client.read.log_at_time import cut_at_times, without_times
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 class ReadingCalls(Calls):
     """From the log to the caller."""
 
+    @knows_kafkas_names
     def read(
         self,
         topic: str,
@@ -108,6 +110,7 @@ class ReadingCalls(Calls):
         # All values together: they make one column.
         return tables.decoded(table, decode, topic)
 
+    @knows_kafkas_names
     def read_batches(
         self,
         topic: str,
@@ -250,6 +253,7 @@ class ReadingCalls(Calls):
         ranges = [OffsetRange(topic, partition, start_offset, end_offset)]
         return translating(reader.read_ranges(self._thread, self._connections, ranges, options))
 
+    @knows_kafkas_names
     def consumer(
         self,
         topics: str | Sequence[str] | re.Pattern[str] | None = None,

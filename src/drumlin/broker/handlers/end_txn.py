@@ -12,11 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.transactions.transaction import (
-    CLASSIC_VERSION,
-    EPOCH_BUMP_VERSION,
-    Producer,
-)
+from drumlin.coordination.shards.state_batches import Producer
+from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.end_txn import EndTxnResponse
