@@ -18,8 +18,8 @@ from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader
 from drumlin.wire.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from rig.messages import build
-from rig.stepped import Stepped
+from rig.data.messages import build
+from rig.time.stepped import Stepped
 
 _ENTRIES = 5_000
 
