@@ -48,7 +48,7 @@ from drumlin.wire.schema.declaration import Message
 
 T = TypeVar("T")
 
-#: What groups of Kafka's can be listed as, streams groups (KIP-1071) too.
+#: The types by which Kafka lists groups, streams groups (KIP-1071) too.
 STATES: Final = (
     *("Empty", "Stable", "Dead", "PreparingRebalance", "CompletingRebalance"),
     *("Assigning", "Reconciling", "NotReady", "Unknown"),

@@ -24,8 +24,8 @@ from drumlin.zookeeper.consumer_offsets import can_have_group
 
 #: The group protocol: the classic one, or KIP-848's.
 GroupProtocol = Literal["classic", "consumer"]
-#: Where a group's offsets are kept, as high-level consumers of old had it.
-#: "ads" is what Arenadata Streaming's consumers of old call "kafka".
+#: Where a group's offsets are kept, as old high-level consumers had it.
+#: "ads" is what Arenadata Streaming's old consumers call "kafka".
 OffsetsStorage = Literal["kafka", "zookeeper", "ads"]
 ConsumerDelivery = Literal["at_least_once", "at_most_once"]
 #: Where reading starts without a committed offset. "committed": nowhere, poll raises.
