@@ -32,8 +32,8 @@ from drumlin.version import __version__
 from drumlin.wire import messages
 from drumlin.wire.exact_from import EXACT_FROM
 from drumlin.wire.messages import API_KEYS
-from rig.doc_tables import doc_tables
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.documents.doc_tables import doc_tables
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

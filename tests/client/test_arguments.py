@@ -18,13 +18,13 @@ import pytest
 
 import drumlin
 import drumlin.client.errors
-from client.flaky_log import FlakyLog
+from client.write.flaky_log import FlakyLog
 from drumlin.client.client import Client
 from drumlin.client.consumer.options import ConsumerOptions
 from drumlin.client.deprecated_calls import DeprecatedCalls
 from drumlin.client.read.reader import ReadOptions
 from drumlin.client.write.options import AppendOptions, WriterOptions
-from rig.scripted_broker import ScriptedBroker
+from rig.brokers.scripted_broker import ScriptedBroker
 from rig.waiting import wait_until
 
 TABLE = pa.table({"value": [b"x"]})

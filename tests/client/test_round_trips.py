@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 import drumlin
-from client.test_gaps import Log, batch, fetch_response
+from client.read.test_gaps import Log, batch, fetch_response
 from drumlin.client.admin.group_admin import list_groups
 from drumlin.client.client import Client
 from drumlin.client.errors import OffsetOutOfRange
@@ -25,7 +25,7 @@ from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
-from rig.scripted_broker import Answer, ScriptedBroker
+from rig.brokers.scripted_broker import Answer, ScriptedBroker
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
-from records.test_odd_bodies import READ_BY_ALL, VALUES, batch_of
-from rig.scripted_broker import ScriptedBroker, Silence
+from records.validation.test_odd_bodies import READ_BY_ALL, VALUES, batch_of
+from rig.brokers.scripted_broker import ScriptedBroker, Silence
 
 pytestmark = pytest.mark.clients
 

@@ -22,8 +22,8 @@ from drumlin.cli import app
 from drumlin.metadata.embedded.database import FILE_NAME
 from drumlin.metadata.opening import IN_ZOOKEEPER
 from drumlin.metadata.to_zookeeper.stopped_broker import SET_ASIDE
-from rig.drumlin_server import DrumlinServer
-from rig.messages import render
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.messages import render
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]

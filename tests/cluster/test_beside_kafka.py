@@ -13,10 +13,10 @@ from cluster.test_on_zookeeper import create, produce, read, refusal, setting
 from drumlin.metadata.image import BrokerState, Endpoint, Resource, ResourceType
 from drumlin.metadata.store.store import ProducerIdBlock
 from drumlin.metadata.zookeeper.znodes import layout
-from rig.jars import Unavailable
+from rig.servers.running import running
+from rig.servers.zookeeper_kafka import ZooKeeperKafka
+from rig.servers.zookeeper_operator import Operator
 from rig.waiting import wait_until
-from rig.zookeeper_kafka import ZooKeeperKafka
-from rig.zookeeper_operator import Operator
 
 pytestmark = [
     pytest.mark.zookeeper,
@@ -35,14 +35,8 @@ def kafka(tmp_path: Path, chroot: str) -> Iterator[ZooKeeperKafka]:
         "zookeeper.session.timeout.ms": "6000",
         "zookeeper.connection.timeout.ms": "60000",
     }
-    server = ZooKeeperKafka(directory, chroot, settings)
-    try:
-        server.start()
+    with running(ZooKeeperKafka(directory, chroot, settings)) as server:
         yield server
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        server.close()
 
 
 def fill(kafka: ZooKeeperKafka) -> None:

@@ -15,13 +15,13 @@ from cluster.conftest import MakeBroker
 from drumlin.cli import app
 from drumlin.metadata.kraft.log import FOLDER, read_metadata_log
 from drumlin.metadata.opening import IN_ZOOKEEPER
-from rig.apache_kafka import kafka_classpath
-from rig.drumlin_server import DrumlinServer
-from rig.group_offsets import commit_offset
-from rig.jars import Unavailable
-from rig.kafka_cluster import KafkaCluster
-from rig.messages import render
-from rig.raw import RawClient
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.group_offsets import commit_offset
+from rig.data.messages import render
+from rig.data.raw import RawClient
+from rig.servers.apache_kafka import kafka_classpath
+from rig.servers.kafka_cluster import KafkaCluster
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.deep]
@@ -36,10 +36,8 @@ _NAMES = ("orders", "lonely")
 
 @pytest.fixture
 def kafka(tmp_path: Path) -> Iterator[KafkaCluster]:
-    try:
+    with skipped_where_unavailable():
         kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     directory = tmp_path / "kafka"
     directory.mkdir()
     cluster = KafkaCluster(directory, settings=_SETTINGS)

@@ -15,10 +15,11 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from rig.apache_kafka import JVM, ApacheKafka
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable, jar_folder, java
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.jvm.jars import jar_folder, java
 from rig.ports import free_ports
+from rig.servers.apache_kafka import JVM, ApacheKafka
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 _WAIT_S = 900.0  # it starts many threads and connections, on a machine that may be busy
@@ -140,10 +141,8 @@ def log(sides: Mapping[str, Side], tmp_path: Path) -> Iterator[Path]:
     properties, logging = tmp_path / "mm2.properties", tmp_path / "log4j2.properties"
     properties.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
     logging.write_text(_LOGGING)
-    try:
+    with skipped_where_unavailable():
         jars = jar_folder("connect-jars")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     command = [java(), *JVM, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
     output = tmp_path / "mm2.log"
     with output.open("wb") as said:

@@ -19,9 +19,9 @@ from deltalake import DeltaTable
 from drumlin.client.client import Client
 from drumlin.security import SecurityOptionError
 from examples.conftest import PIPELINES, NewTopic
-from rig.certificates import Certificates
-from rig.java import spark_environment
-from rig.secured_kafka import SCRAM_PASSWORD, SecuredKafka
+from rig.jvm.java import spark_environment
+from rig.servers.certificates import Certificates
+from rig.servers.secured_kafka import SCRAM_PASSWORD, SecuredKafka
 from rig.waiting import wait_until
 
 

@@ -13,7 +13,7 @@ from guarantees.cluster.plans import FAULTS, plan
 from guarantees.cluster.replicas import Replica, differences
 from guarantees.cluster.sharing import Deliveries
 from guarantees.history import History
-from rig.batches import Batch, Rec, batch
+from rig.data.batches import Batch, Rec, batch
 
 # -- groups ------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from drumlin.peer.peer_error import ConnectionLost, InvalidResponse
 from drumlin.peer.produce import produced, send_batch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
-from rig.scripted_broker import CloseConnection, ScriptedBroker
+from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker
 
 Sent = Callable[..., asyncio.Future[Any]]
 

@@ -14,7 +14,7 @@ from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.wire.by_hand.fetch_response import EpochEnd, PartitionFetch
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
-from rig.scripted_broker import ScriptedBroker
+from rig.brokers.scripted_broker import ScriptedBroker
 
 Place = tuple[UUID, int]
 LATEST = -1

@@ -16,7 +16,7 @@ from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost, Invali
 from drumlin.security import OAuthBearer, Plain, Scram, Security
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
-from rig.scripted_broker import Answer, CloseConnection, ScriptedBroker, Silence
+from rig.brokers.scripted_broker import Answer, CloseConnection, ScriptedBroker, Silence
 from security.test_scram import ScramServer
 from security.test_tokens import jwt
 

@@ -1,8 +1,8 @@
-"""Tables of records from whatever holds columns, and back to columns that people can read.
+"""Tables of records from any data with columns, and their conversion to readable columns.
 
-Owns what `append` accepts, what a row or a value is as JSON, and what `decode` makes of bytes:
-one rule each, for the client and the commands. It must never import pandas, Polars or DuckDB:
-their tables are known by Arrow's stream interface, or by the module of their class.
+Owns what `append` accepts, the JSON of a row or a value, and what `decode` makes of bytes: one rule
+each, for the client and the commands. It must never import pandas, Polars or DuckDB: it recognizes
+their tables by Arrow's stream interface, or by the module of their class.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-#: What holds the columns of records.
+#: Data with the columns of records.
 TableLike: TypeAlias = (
     pa.Table | pa.RecordBatch | ArrowStream | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 )
@@ -42,10 +42,10 @@ _TEXT_COLUMNS: Final = ("key", "value")
 
 
 def as_table(data: object) -> pa.Table:
-    """`data` as a table. An index of pandas is no column: `reset_index()` makes it one.
+    """`data` as a table. An index of pandas is not a column; `reset_index()` makes it one.
 
     Raises:
-        TypeError: `data` is nothing that holds columns.
+        TypeError: `data` has no columns.
         ValueError: rows or columns that do not fit together.
     """
     try:
@@ -80,7 +80,7 @@ def _of_columns(columns: Mapping[str, Any]) -> pa.Table:
 
 
 def _of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Every name of any row is a column; a row without it has null there."""
+    """A table with a column for each name in any row; rows without the name have null."""
     names = dict.fromkeys(name for row in rows for name in row)
     return pa.table({name: [row.get(name) for row in rows] for name in names})
 
@@ -106,7 +106,7 @@ def rows_as_json(batch: pa.RecordBatch) -> pa.Array:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Times are in ISO 8601, bytes are their text, decimals and the like strings.
+    """A value as JSON: times in ISO 8601, bytes as text, decimals and the like as strings.
 
     JSON has no NaN and no infinity: they become null.
 
@@ -143,7 +143,7 @@ def _without_nan(value: Any) -> Any:
 
 
 def as_text(column: Column) -> Column:
-    """Bytes and strings as they are, anything else as its text: 7 as b"7"."""
+    """Bytes and strings unchanged, other values as text: 7 as b"7"."""
     if _is_bytes_or_text(column.type):
         return column
     return column.cast(pa.string())
@@ -179,16 +179,16 @@ def _is_bytes_or_text(kind: pa.DataType) -> bool:
     )
 
 
-# -- what was read, readable ---------------------------------------------------------------------
+# -- decoding ------------------------------------------------------------------------------------
 
 
 def decoded(rows: Rows, decode: Decode | None, topic: str) -> Rows:
-    """`rows` with keys and values as `decode` says. Keys are strings in either case.
+    """`rows` with keys and values decoded; keys become strings with every `decode`.
 
     With "json" the column `value` gets the type that its values have.
 
     Raises:
-        Undecodable: a key or a value is not what `decode` says; tells where.
+        Undecodable: a key or a value is not what `decode` says. The error names the record.
     """
     if decode is None:
         return rows

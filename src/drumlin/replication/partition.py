@@ -337,11 +337,14 @@ class Partition(Replica):
         return self._confirmations.up_to(self.log.log_end_offset)
 
     def when_replicated(self, told: Told) -> None:
-        """Likewise have `told` called, in the midst of the change that makes it so."""
+        """Like `replicated`, with a callback, which runs in the turn in which that is true."""
         self._confirmations.tell(self.log.log_end_offset, told)
 
     def confirm(self) -> asyncio.Future[None]:
-        """Done once what is appended by now is safe; it fails as `replicated`, or as a flush."""
+        """A future that completes once all that is appended is replicated, and flushed if need be.
+
+        It fails like `replicated`, or like a flush.
+        """
         return self._context.confirm(self)
 
     def append_as_leader(

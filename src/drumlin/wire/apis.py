@@ -1,8 +1,8 @@
-"""The APIs of the Kafka protocol: key, versions, and since when they are flexible.
+"""The APIs of the Kafka protocol: key, versions, and the first flexible version.
 
-A request's header is read first, on the event loop, and must be understood before anything of its
-API is imported. The last versions are those whose messages are declared in `wire/protocol`, where
-there is a file for the API; which of them a broker serves is its own matter.
+A request's header is read on the event loop before anything of its API is imported. The last
+version of an API is the last one declared in `wire/protocol`, if it has a file there; which
+versions a broker serves is not decided here.
 """
 
 from __future__ import annotations

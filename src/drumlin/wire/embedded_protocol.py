@@ -1,7 +1,7 @@
-"""What consumers of the classic protocol tell each other through the broker, as bytes.
+"""Subscriptions and assignments, which consumers of the classic protocol exchange as bytes.
 
-Both messages begin with their version, which is never flexible. Newer versions only append fields,
-so a reader takes those that it knows.
+Both messages begin with their version, and none is flexible. Newer versions only append fields, so
+a reader reads those that it knows.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Subscription:
 
 @message
 class _Assigned:
-    """The beginning of an assignment."""
+    """An assignment without the user data at its end."""
 
     partitions: tuple[TopicPartitions, ...]
 
@@ -65,7 +65,7 @@ class ConsumerSubscription:
     user_data: bytes | None = None
     owned: NamedPartitions = field(default_factory=dict)
     generation_id: int = NO_GENERATION
-    """In which it owned them."""
+    """The generation in which the member owned these partitions."""
     rack_id: str | None = None
 
 
@@ -111,7 +111,7 @@ def read_subscription(data: bytes) -> ConsumerSubscription:
 
 
 def write_subscription(said: ConsumerSubscription) -> bytes:
-    """In the latest version."""
+    """The subscription's bytes, in the latest version."""
     fields = _Subscription(
         topics=tuple(said.topics),
         user_data=said.user_data,
@@ -123,7 +123,7 @@ def write_subscription(said: ConsumerSubscription) -> bytes:
 
 
 def read_assignment(data: bytes) -> ConsumerAssignment:
-    """Empty bytes mean that nothing is assigned.
+    """The assignment in these bytes; no bytes mean that nothing is assigned.
 
     Raises:
         MalformedMessage: the bytes are no assignment.
@@ -135,7 +135,7 @@ def read_assignment(data: bytes) -> ConsumerAssignment:
 
 
 def read_assigned(data: bytes) -> NamedPartitions:
-    """The partitions of an assignment, whatever follows them.
+    """The partitions of an assignment; what follows them is not read.
 
     Raises:
         MalformedMessage: the bytes are no assignment.
@@ -144,12 +144,12 @@ def read_assigned(data: bytes) -> NamedPartitions:
 
 
 def write_assignment(version: int, partitions: NamedPartitions) -> bytes:
-    """In the version of the member's subscription, without user data."""
+    """The assignment's bytes, in the version of the member's subscription, without user data."""
     return _written(version, _Assignment(partitions=named_partitions(partitions), user_data=None))
 
 
 def _version(data: bytes) -> int:
-    """The version, but at most the latest one known here."""
+    """The version of the message, or the latest one known here if that is lower."""
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
     if len(data) < _VERSION_BYTES or version < 0:
         raise MalformedMessage(f"{len(data)} bytes of version {version}")

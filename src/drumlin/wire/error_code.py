@@ -1,4 +1,4 @@
-"""Kafka's error codes by name: all of them, also those that only others send."""
+"""All of Kafka's error codes by name, even those that no broker of Drumlin sends."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Kafka's error codes as numbers, and the exceptions that carry them up to a handler.
+"""Exceptions for what a client asks: one that is answered by an error code, one that is not.
 
-Anything that must be answered to a client with a code raises `KafkaError`; bytes that do not form
-a message raise `MalformedMessage`, which closes the connection, as Apache Kafka does.
+`KafkaError` becomes an answer. Bytes that do not form a message raise `MalformedMessage`, which
+closes the connection, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CHARACTERS_MAX: Final = 8_000
 
 
 def error_of(number: int) -> ErrorCode:
-    """The error code of that number; an unknown number still gives an error."""
+    """The error code with that number; UNKNOWN_SERVER_ERROR if it is not known."""
     return _BY_NUMBER.get(number, ErrorCode.unknown_server_error)
 
 

@@ -9,7 +9,7 @@ the memory for the next one from its first byte on, as long as there is plenty. 
 that idles holds no memory.
 
 The largest frames get a mapping of their whole size, which the system backs with pages as bytes
-arrive. So megabytes are neither zeroed at one go nor copied when the buffer has to grow.
+arrive. So megabytes are neither zeroed at once nor copied when the buffer has to grow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages of the protocol as frames, and the way from an API's name to its declared classes.
+"""Messages of the protocol as frames, and the declared classes of each API by its name.
 
 Classes are imported, and functions compiled from them, when first used: start-up does not pay for
 APIs that are never called.
@@ -28,14 +28,14 @@ _CORRELATION_ID_SIZE: Final = 4
 _REQUEST_HEADER_START: Final = struct.Struct(">hhih")  # up to the length of the client id
 #: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
 _COPIED_BYTES_MAX: Final = 64 * 1024
-#: The most elements of a request, in all of its arrays: a second or two of the event loop. No
-#: client asks for that many partitions at once.
+#: The most elements of a request, in all of its arrays: they are read in a second or two. No
+#: client names that many partitions at once.
 ELEMENTS_MAX: Final = 500_000
-#: Elements of a message that are encoded in about half a millisecond.
+#: The number of elements that are encoded in about half a millisecond.
 _LONG: Final = 500
 _REQUEST_HEADER: Final = struct.Struct(">ihhi")  # length, API key, version, correlation id
 
-#: Every API key that there is, by name: `{"produce": 0, ...}`.
+#: All API keys by name: `{"produce": 0, ...}`.
 API_KEYS: Final = {name: api.key for name, api in APIS.items()}
 
 
@@ -59,7 +59,7 @@ _header_of: Final = from_tuple(RequestHeader)
 
 
 class Shape:
-    """Builds the structures of one version of a message by name.
+    """A factory of the structures of one version of a message, by the names of their classes.
 
     Fields that only other versions have may be given as well; they are not written.
     """
@@ -110,7 +110,7 @@ def error_response(api_name: str, version: int, code: ErrorCode) -> Message | No
     fields = fields_of(cls, version)
     if not any(each.name == "error_code" and each.is_there for each in fields):
         return None
-    # What has a default is left at it.
+    # Other fields keep their defaults.
     blank = {each.name: _BLANKS.get(type_name(each.type), ()) for each in fields if each.is_needed}
     answer: Message = cls(**blank | {"error_code": code})
     return answer
@@ -193,12 +193,6 @@ def request_shape(api_name: str, version: int) -> Shape:
 
 
 @functools.cache
-def response_shape(api_name: str, version: int) -> Shape:
-    """Builds responses of one version."""
-    return Shape(api_name, version, "response")
-
-
-@functools.cache
 def _decoder(api_name: str, version: int, kind: str) -> Decode:
     cls = _payload_class(api_name, kind)
     return decoder(cls, version, flexible=is_flexible(api_name, version))
@@ -211,18 +205,17 @@ def _encoder(api_name: str, version: int, kind: str) -> Encode:
 
 
 def prepare(api_name: str, version: int, *, is_read: bool) -> None:
-    """Import and compile all that answering takes. Slow the first time: run it in a thread.
+    """Import and compile what answering needs. Slow the first time: run it in a thread.
 
-    `is_read`: the request, too, is read by its schema.
+    `is_read`: whether the request is read by its schema, too.
     """
     if is_read:
         _decoder(api_name, version, "request")
-    response_shape(api_name, version)
     _encoder(api_name, version, "response")
 
 
 def prepare_to_ask(api_name: str, version: int) -> None:
-    """Like `prepare`, for a peer that sends the request."""
+    """Import and compile what asking needs, like `prepare`."""
     request_shape(api_name, version)
     _encoder(api_name, version, "request")
     _decoder(api_name, version, "response")
@@ -231,8 +224,8 @@ def prepare_to_ask(api_name: str, version: int) -> None:
 def parse_request_header(frame: memoryview | bytes) -> RequestHeader:
     """The header of a request frame (without its length prefix).
 
-    A version that the schemas do not know is read with the oldest header layout that fits:
-    only ApiVersions may be answered then.
+    For a version that is not declared, the header is read without tagged fields: only ApiVersions
+    may be answered then.
 
     Raises:
         MalformedMessage: too short, or an API key that does not exist.

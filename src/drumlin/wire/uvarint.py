@@ -1,6 +1,6 @@
-"""Unsigned varints, as the protocol has them for lengths and tags: seven bits a byte, lowest first.
+"""Unsigned varints, the protocol's compact lengths and tags: seven bits a byte, lowest first.
 
-Generated and hand-written readers look at a first byte below 0x80 themselves before they call:
+Compiled and hand-written readers test for a first byte below 0x80 themselves before they call:
 nearly all lengths are so short, and a call costs as much as the rest.
 """
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from drumlin.wire.error_codes import MalformedMessage
 
-#: Those of one byte.
+#: The varints of one byte, by value.
 ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
 _BITS: Final = 35  # of five bytes
 
@@ -26,7 +26,7 @@ def uvarint(value: int) -> bytes:
 
 
 def put_uvarint(buffer: bytearray, value: int) -> None:
-    """Append it: for encoders that fill one buffer."""
+    """Append a varint to a buffer."""
     while value > 0x7F:
         buffer.append(value & 0x7F | 0x80)
         value >>= 7

@@ -22,7 +22,7 @@ from guarantees.cluster.plans import FAULTS, Step
 from guarantees.cluster.plans import plan as plan_of
 from guarantees.cluster.replicas import Replica, differences
 from guarantees.history import Recorder, load
-from rig.network import Network
+from rig.fault_injection.network import Network
 from rig.waiting import wait_until
 
 _COMPACTED: Final = {

@@ -11,7 +11,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.quotas import check_alteration
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.alter_client_quotas import (
     AlterClientQuotasResponse,
     EntityData,
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 _Entity = tuple[tuple[str, str | None], ...]
 
 
-async def handle(
-    _: RequestContext, request: AlterClientQuotasRequest, __: Shape
-) -> AlterClientQuotasResponse:
+async def handle(_: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     outcomes: dict[_Entity, KafkaError | None] = {}
     for entry in request.entries:
         names = await _names(entry.entity)
@@ -45,7 +43,7 @@ async def handle(
         try:
             await check_alteration(names, entry.ops)
         except KafkaError as refusal:
-            outcomes[entity] = refusal.with_traceback(None)  # it would refer to this very frame
+            outcomes[entity] = refusal.with_traceback(None)  # the traceback refers to this frame
     entries = []
     for entity, error in outcomes.items():
         entries.append(_entry(entity, error))

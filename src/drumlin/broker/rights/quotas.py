@@ -1,7 +1,7 @@
 """Client quotas, of which there are none: requests are checked by Apache Kafka's rules.
 
-A quota that is taken and has no effect would be a false promise: to set one is refused, and the
-answer says why. To remove one succeeds, as it does in Kafka where there is none.
+Setting one is refused with a message, as a quota without effect would be a false promise. Removing
+one succeeds, as it does in Kafka if there is none.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _invalid(message: str) -> KafkaError:
 async def check_filter(components: tuple[ComponentData, ...]) -> None:
     """
     Raises:
-        KafkaError: no quota can be asked for like that.
+        KafkaError: the filter is not valid.
     """
     seen: set[str] = set()
     for each in components:
@@ -86,7 +86,7 @@ async def check_alteration(entity: Mapping[str, str | None], ops: tuple[OpData, 
 
 
 def _keys_of(entity: Mapping[str, str | None]) -> Mapping[str, int | None]:
-    """What can be limited of an entity."""
+    """The keys that a quota of this entity may have."""
     if not entity:
         raise _invalid("a quota is for some entity")
     for entity_type, name in entity.items():
@@ -105,7 +105,7 @@ def _keys_of(entity: Mapping[str, str | None]) -> Mapping[str, int | None]:
 
 
 def _may_be_address(text: str) -> bool:
-    """Of names of hosts, only what they look like: to look one up takes as long as it takes."""
+    """Whether it may be an address; names of hosts are not resolved, as that may take any time."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

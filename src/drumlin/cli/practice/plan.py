@@ -1,6 +1,6 @@
 """The plan of an `up`: how many brokers it starts, on which ports, in a directory of its own.
 
-Starts nothing. Everything that can be wrong is found here, before a process is there.
+Starts nothing. Everything that may prevent a start is found here, before there is a process.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _LOOK_INTERVAL_S: Final = 0.05
 
 @contextlib.contextmanager
 def planned(directory: Path, count: int | None, port: int | None) -> Iterator[ClusterRecord]:
-    """The cluster to be started; its directory and ZooKeeper's port are kept meanwhile.
+    """The cluster to be started; its directory and ZooKeeper's port are reserved meanwhile.
 
-    `directory` is an absolute path. What is not given is as it was the last time.
+    `directory` is an absolute path. Defaults are those of the cluster's last start.
 
     Raises:
-        Failure: it cannot be started so.
+        Failure: the cluster cannot be started.
     """
     with _locked(directory):
         former = read_record(directory)
@@ -98,7 +98,7 @@ def _wanted(
 
 
 def _await_leftovers(directory: Path, former: ClusterRecord) -> None:
-    """Wait for the processes of an `up` that was killed: they are killed with it, but later."""
+    """Wait for the processes of an `up` that was killed: they end after it."""
     deadline = time.monotonic() + _LEFTOVER_TIMEOUT_S
     for member in (*former.brokers, former.zookeeper):
         while member.pid is not None and _runs_in(directory, member.pid):
@@ -127,7 +127,7 @@ def _check_ports(record: ClusterRecord) -> None:
 
 
 def _zookeepers_port(record: ClusterRecord) -> socket.socket:
-    """The port that it had, if it is still free: nobody else needs it to be the same."""
+    """A port for ZooKeeper: its last one if that is still free, though only brokers use it."""
     kept = None
     if record.zookeeper.port not in {each.port for each in record.brokers}:
         kept = reserve(record.zookeeper.port)

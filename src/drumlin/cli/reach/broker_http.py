@@ -18,7 +18,7 @@ _ANSWER_BYTES_MAX: Final = 1 << 30
 
 
 class BrokerHttp:
-    """Asks one broker; each request has a connection of its own."""
+    """A client of one broker; each request has a connection of its own."""
 
     def __init__(self, where: str, host: str, port: int, directory: Path | None) -> None:
         self._where = where
@@ -36,7 +36,7 @@ class BrokerHttp:
         return self._ask("GET", f"{path}?{urlencode(given)}" if given else path, None, timeout_s)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """The JSON that answers; it may take as long as it likes. Raises as `get`."""
+        """The JSON of the answer, for which no time is too long. Raises as `get`."""
         return self._ask("POST", path, json.dumps(body).encode(), None)
 
     def _ask(self, method: str, path: str, body: bytes | None, timeout_s: float | None) -> Any:
@@ -79,7 +79,7 @@ def broker_on(directory: Path) -> BrokerHttp | None:
     """The broker that runs on a data directory; None if none does.
 
     Raises:
-        Failure: one does, and cannot be asked.
+        Failure: one does, but cannot be reached.
     """
     if not directory.is_dir():
         raise Failure(f"{directory}: no such directory")

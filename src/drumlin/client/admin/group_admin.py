@@ -1,7 +1,7 @@
-"""Groups as an administrator sees them: which there are, their members, what they have committed.
+"""Groups as an administrator sees them: their names, members and committed offsets.
 
-Everything here is asked from outside, without being a member. A broker takes offsets from
-outside only while a group has no members. Errors that may pass are tried again. Loads no Arrow.
+Requests are sent without being a member. A broker accepts offsets from others than members only
+while a group has none. Transient errors are retried. Loads no Arrow.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from drumlin.wire.schema.declaration import Message
 
 T = TypeVar("T")
 
-#: The types by which Kafka lists groups, streams groups (KIP-1071) too.
+#: All states of groups in Kafka, including streams groups (KIP-1071).
 STATES: Final = (
     *("Empty", "Stable", "Dead", "PreparingRebalance", "CompletingRebalance"),
     *("Assigning", "Reconciling", "NotReady", "Unknown"),
 )
 TYPES: Final = ("classic", "consumer", "share", "streams")
 
-#: A partition's errors that may pass, and have nothing to do with the partition.
+#: Transient errors of a partition that concern the coordinator, not the partition.
 _OF_COORDINATOR: Final = LOST_COORDINATOR | {ErrorCode.coordinator_load_in_progress}
 
 
@@ -63,7 +63,7 @@ class GroupListing(NamedTuple):
     """A group as its coordinator lists it."""
 
     group: str
-    state: str | None  # None where the broker is too old to tell, as with `type`
+    state: str | None  # None if the broker's version does not have it; so is `type`
     type: str | None
     protocol: str
     coordinator: int
@@ -80,7 +80,7 @@ class GroupDescription:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether offsets may be committed from outside."""
+        """Whether offsets may be committed without being a member."""
         return self.state in ("Empty", "Dead")
 
 
@@ -140,7 +140,7 @@ async def list_groups(
 
 
 def _is_among(value: str | None, wanted: Collection[str]) -> bool:
-    """In any case of letters; all are, where none is wanted."""
+    """Whether `wanted` has the value, in upper or lower case; every value is if it is empty."""
     return not wanted or (value or "").lower() in {each.lower() for each in wanted}
 
 
@@ -149,7 +149,7 @@ def _list_request(_: Shape) -> Message:
 
 
 async def describe_group(connections: BrokerConnections, group: str) -> GroupDescription:
-    """State and members, by the classic protocol and, failing that, by KIP-848's."""
+    """State and members of a group of the classic protocol, or else of KIP-848's."""
 
     def classic(_: Shape) -> Message:
         return DescribeGroupsRequest(groups=(group,), include_authorized_operations=False)
@@ -214,7 +214,7 @@ async def commit(
     group: str,
     positions: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Commit from outside; gives the partitions that were refused, and why.
+    """Commit without being a member; returns the partitions that were refused, and why.
 
     A group with members refuses all of them with UNKNOWN_MEMBER_ID.
     """
@@ -237,7 +237,7 @@ async def commit_all(
     group: str,
     positions: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> None:
-    """Commit from outside.
+    """Commit offsets without being a member.
 
     Raises:
         CommitFailed: some were refused; the others are committed.
@@ -252,7 +252,7 @@ async def commit_all(
 def check_coordinator(group: str, refused: Mapping[TopicPartition, ErrorCode]) -> None:
     """
     Raises:
-        KafkaError: it was the coordinator's own trouble: ask another one, or later.
+        KafkaError: the error concerns the coordinator: ask another one, or later.
     """
     for code in refused.values():
         if code in _OF_COORDINATOR:
@@ -262,7 +262,7 @@ def check_coordinator(group: str, refused: Mapping[TopicPartition, ErrorCode]) -
 async def delete_offsets(
     connections: BrokerConnections, group: str, places: Collection[TopicPartition]
 ) -> None:
-    """Forget what was committed for these partitions.
+    """Delete the committed offsets of these partitions.
 
     Raises:
         KafkaError: the first refusal; GROUP_SUBSCRIBED_TO_TOPIC while members read the topic.

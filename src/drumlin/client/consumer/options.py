@@ -1,9 +1,9 @@
 """The options of a consumer, and their checks.
 
 Defaults stand in the signature of `Client.consumer`, which says what each option means. They are
-those of Kafka's consumer where it has the same thing, but for five: `start` and `out_of_range` (for
-both it has "latest"), `max_records` (500), `max_bytes_per_batch` (1 MiB) and `metadata_refresh_ms`
-(five minutes). Units come last in names.
+those of Kafka's consumer if it has the same option, with five exceptions: `start` and
+`out_of_range` ("latest" in Kafka), `max_records` (500), `max_bytes_per_batch` (1 MiB) and
+`metadata_refresh_ms` (five minutes). Units come last in names.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from drumlin.zookeeper.consumer_offsets import can_have_group
 
 #: The group protocol: the classic one, or KIP-848's.
 GroupProtocol = Literal["classic", "consumer"]
-#: Where a group's offsets are kept, as old high-level consumers had it.
-#: "ads" is what Arenadata Streaming's old consumers call "kafka".
+#: The store of a group's offsets, named as in Kafka's old high-level consumer.
+#: "ads" is the name in Arenadata Streaming's old consumers for "kafka".
 OffsetsStorage = Literal["kafka", "zookeeper", "ads"]
 ConsumerDelivery = Literal["at_least_once", "at_most_once"]
-#: Where reading starts without a committed offset. "committed": nowhere, poll raises.
+#: Where reading starts without a committed offset. "committed": `poll` raises.
 Start = Literal["earliest", "latest", "committed"] | Time
-#: What to do when the log no longer holds the position. "raise": poll raises.
+#: Where reading goes on when the log no longer has the position. "raise": `poll` raises.
 OutOfRange = Literal["raise", "earliest", "latest"]
 OnPartitions = Callable[[frozenset[TopicPartition]], object]
 #: Called with the partition, its old position and its new one.
@@ -41,10 +41,10 @@ _STARTS: Final = ("earliest", "latest", "committed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
-    """The ways in which a consumer reads, and keeps its offsets. Its group is not among them.
+    """All options of a consumer except its group.
 
     Raises:
-        TypeError, ValueError: an option cannot have this value, or not with another one's.
+        TypeError, ValueError: a value is not allowed, or not together with another option's.
     """
 
     protocol: GroupProtocol
@@ -114,13 +114,13 @@ class ConsumerOptions:
 
     @property
     def uses_zookeeper(self) -> bool:
-        """Whether offsets are kept in ZooKeeper, perhaps not only there."""
+        """Whether offsets are stored in ZooKeeper, or there as well."""
         return self.dual_commit or self.offsets_storage == "zookeeper"
 
     def check_group(self, group: str | None) -> None:
         """
         Raises:
-            ValueError: its offsets cannot be in ZooKeeper, where they are to be.
+            ValueError: offsets are to be stored in ZooKeeper, which cannot have this group.
         """
         if not self.uses_zookeeper:
             return

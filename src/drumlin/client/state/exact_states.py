@@ -1,4 +1,4 @@
-"""Asks brokers for the facts by which `state_claims.py` decides whether a state is exact."""
+"""Requests for the facts by which `state_claims.py` decides whether a state is exact."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from drumlin.peer.options import Isolation
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.exact_from import EXACT_FROM
 
-#: The broker does not know the question.
+#: The errors of a broker that does not know this request.
 _NOT_KNOWN: Final = (ErrorCode.unsupported_version, ErrorCode.invalid_request)
 
 
 class Told(NamedTuple):
-    """The answer of a partition's leader about its states; see `wire/exact_from.py`."""
+    """What a partition's leader says about its exact states; see `wire/exact_from.py`."""
 
     exact_from: int
     leader_epoch: int
@@ -68,7 +68,7 @@ async def confirm_states(connections: BrokerConnections, claims: Claims) -> None
 async def exact_from(
     connections: BrokerConnections, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, Told]:
-    """From which end offset on states are exact, and more; of those that tell it."""
+    """The answers of the leaders that know which states are exact, by partition."""
     try:
         wanted = dict.fromkeys(places, EXACT_FROM)
         found = await look_up(connections, wanted, "read_uncommitted")
@@ -76,7 +76,7 @@ async def exact_from(
         if error.code not in _NOT_KNOWN:
             raise
         return {}
-    # An old Kafka takes the number for a time, and finds a record.
+    # An old Kafka takes the number for a timestamp, and finds a record.
     return {
         place: Told(each.offset, each.leader_epoch, EXACT_FROM - each.timestamp)
         for place, each in found.items()
@@ -85,7 +85,7 @@ async def exact_from(
 
 
 async def exact_from_of_topic(connections: BrokerConnections, topic: str) -> dict[int, int]:
-    """The same for all partitions of a topic that tell it."""
+    """The first end offsets whose states are exact, of all partitions whose leaders know it."""
     places = [TopicPartition(topic, each) for each in await connections.partitions(topic)]
     found = await exact_from(connections, places)
     return {partition: each.exact_from for (_, partition), each in found.items()}
@@ -96,9 +96,9 @@ async def log_facts(
     places: Collection[TopicPartition],
     claims: Claims | None = None,
 ) -> dict[TopicPartition, LogFacts]:
-    """The facts that decide about these logs: before reading, or for `claims` afterwards.
+    """The facts that decide about these logs, before reading; after it, those about `claims`.
 
-    Afterwards it is mostly one request to each leader, since each reducer of a query asks.
+    After reading, that is mostly one request to each leader, as every reducer of a query asks.
     """
     isolation: Isolation = "read_uncommitted"
     starts_of = places if claims is None else ()

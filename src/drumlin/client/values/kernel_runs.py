@@ -1,7 +1,7 @@
-"""Runs a kernel of values over rows: what it is handed, what it answers, what its faults mean.
+"""Running a kernel that decodes values: its arguments, its results and the meaning of its faults.
 
-There is no other path: without a compiler (see `records/kernels`) neither Avro nor Protobuf can
-be decoded, and that is an error.
+There is no other path: without kernels (see `records/kernels`) neither Avro nor Protobuf can be
+decoded, and that is an error.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ FAULTS: Final = {
 
 
 def value_kernels_here() -> ValueKernels:
-    """The kernels.
+    """The kernels for this machine.
 
     Raises:
-        DecoderUnavailable: there are none for this processor.
+        DecoderUnavailable: there are none.
     """
     kernels = value_kernels.loaded
     if kernels is None:
@@ -59,10 +59,11 @@ def run(
     work_words: int,
     null_place: int = 0,
 ) -> np.ndarray:
-    """Fill the nodes; the fault of each row (0: none), and the byte where it was found.
+    """Decode the values into `nodes`; returns each row's fault (0: none), and the byte of it.
 
-    `sources` and `tables` are what the kernel reads before and after the rows. `work_words` are
-    those that it needs beside the nodes, for its stack: more of them, if it says so.
+    Args:
+        sources, tables: the kernel's arguments before and after the rows.
+        work_words: the first size of its stack, which grows when the kernel runs out of it.
 
     Raises:
         TooLarge: the nodes, or the stack, would take too much memory.

@@ -1,14 +1,14 @@
-"""Records one by one, collected into batches by bytes, count and time.
+"""A writer of single records, collected into batches by bytes, count and time.
 
 `Writer.send` puts a record into the open batch of its partition and returns at once. A batch
-is closed when it is full, when it has been open for `linger_ms`, or on `flush`. What is open
-or on its way counts against `buffer_bytes`: when that is used up, `send` waits. So a writer
+is closed when it is full, when it has been open for `linger_ms`, or on `flush`. Batches that are
+open or in flight count against `buffer_bytes`: when that is used up, `send` waits. So a writer
 trades memory and latency for throughput within limits that its owner sets.
 
 One lock guards the open batches. Callers hold it while they add a record or close a batch, and
 so does a thread of the loop's pool when a batch has lingered; both hand closed batches to the loop
-under it, so that they arrive there in order. No code of the user runs under it. Whatever is taken
-is settled: what cannot be encoded or handed on fails, so that no caller waits for ever.
+under it, so that they arrive there in order. No code of the user runs under it. Every record that
+`send` accepts is settled: if it cannot be encoded or sent, it fails, so no caller waits for ever.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from drumlin.wire.error_codes import KafkaError
 
 _log = logging.getLogger(__name__)
 
-_RECORD_BYTES_MAX: Final = 2**31 - 1 - 1024  # with all that a batch adds
+_RECORD_BYTES_MAX: Final = 2**31 - 1 - 1024  # a batch of one record stays below 2 GiB
 _PARTITION_MAX: Final = 2**31 - 1
 
 #: Names and values; strings are written as UTF-8.
@@ -76,7 +76,7 @@ class Writer:
         self._looking: asyncio.Task[None] | None = None
         self._sticky = random.choice(self._partitions)
         self._buffered_bytes = 0
-        self._unsettled: set[OpenBatch] = set()  # open or on their way
+        self._unsettled: set[OpenBatch] = set()  # open or in flight
         self._acknowledged = 0  # records
         self._failure: BaseException | None = None
         self._is_closed = False
@@ -90,7 +90,7 @@ class Writer:
         timestamp: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """Take a record; it is written soon. Strings are written as UTF-8.
+        """Accept a record, which is written soon. Strings are written as UTF-8.
 
         Args:
             timestamp: milliseconds since 1970; now, by default.
@@ -98,12 +98,12 @@ class Writer:
                 one the same partition for a whole batch.
 
         Returns:
-            What tells when the record is written, and at which offset.
+            The record's delivery, which says when it is written, and at which offset.
 
         Raises:
             BufferFull: the buffer stayed full for `max_block_ms`.
             ClientError: the writer is closed.
-            TypeError, ValueError: an argument that cannot be part of a record. Nothing is taken.
+            TypeError, ValueError: an argument that cannot be part of a record.
         """
         value = arguments.as_bytes("value", value)
         key = arguments.as_bytes("key", key)
@@ -154,13 +154,13 @@ class Writer:
             mine = set(self._unsettled)
             if not self._lock.wait_for(lambda: mine.isdisjoint(self._unsettled), timeout_s):
                 count = len(mine & self._unsettled)
-                raise RequestTimedOut(f"{count} batches on their way still")
+                raise RequestTimedOut(f"{count} batches are still in flight")
             failure, self._failure = self._failure, None
         if failure is not None and self._options.on_delivery is None:
             raise failure
 
     def close(self) -> None:
-        """Flush, and take no more. Raises as `flush` does."""
+        """Flush, and accept no more records. Raises as `flush` does."""
         self._thread.check_may_wait()
         if not self._is_closed:
             self._is_closed = True
@@ -182,7 +182,7 @@ class Writer:
 
     def _choose_partition(self, key: bytes | None, partition: int | None) -> int | None:
         """The partition of a record; None: the one that is being filled at the moment."""
-        known = self._partitions  # there may be others in a moment
+        known = self._partitions  # the loop's thread replaces it
         if partition is not None:
             partition = arguments.whole_number("partition", partition, 0, _PARTITION_MAX)
         elif self._options.partitioner is not None:
@@ -195,7 +195,7 @@ class Writer:
         return partition
 
     def _is_there(self, partition: int) -> bool:
-        """Ask for a partition that is not known yet; a callback cannot wait for the answer."""
+        """Whether there is such a partition; asks the brokers, except in a callback of the loop."""
         if self._thread.may_wait:
             with translated():
                 self._partitions = self._thread.run(
@@ -291,7 +291,7 @@ class Writer:
 
     def _lingered(self, batch: OpenBatch) -> None:
         if self._open.get(batch.partition) is batch:
-            # Encoding takes its time, and the loop has others to serve.
+            # Encoding would block the loop.
             asyncio.get_running_loop().run_in_executor(None, self._end_linger, batch)
 
     def _end_linger(self, batch: OpenBatch) -> None:
@@ -300,7 +300,7 @@ class Writer:
                 self._close_batch(batch)
 
     def _give_up(self, error: Exception) -> None:
-        """The client is closed: what is open will not be written, and nothing more is taken."""
+        """Fail the open batches, and accept no more records: the client is closed."""
         with self._lock:
             self._is_closed = True
             batches = list(self._open.values())

@@ -24,7 +24,7 @@ _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 
 
 class Producer(NamedTuple):
-    """The producer in whose transaction a coordinator or a client writes."""
+    """A producer's id and epoch, as clients know them."""
 
     producer_id: int
     producer_epoch: int

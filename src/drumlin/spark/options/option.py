@@ -1,8 +1,8 @@
-"""One option of the data source: everything that there is to say of it, in one row.
+"""One option of the data source, with everything that defines it, as a row.
 
-The rows stand in `client_rows.py`, `source_rows.py` and `sink_rows.py`. The options of a query are
-parsed by them, unknown names are told from known ones by them, and the tables in the documents are
-drawn from them. So whatever is said of an option must be said in its row.
+The rows are in `client_rows.py`, `source_rows.py` and `sink_rows.py`. The options of a query are
+parsed and unknown names refused by them, and the tables in the documents are generated from them.
+So a property of an option belongs in its row, and nowhere else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from drumlin.spark.options.option_values import OptionError, parsed
 
-#: What has an option: a read of records, a state from a log, or a write.
+#: The queries that have an option: reads of records, of a state from a log, or writes.
 Direction: TypeAlias = Literal["source", "state", "sink"]
 READS: Final[tuple[Direction, ...]] = ("source", "state")
 STATES: Final[tuple[Direction, ...]] = ("state",)
@@ -36,7 +36,7 @@ class Option(Generic[_Value]):
         meaning: a sentence for the documents; "" if no user writes this option.
         default: as a user would write it; None: without the option there is no value.
         shown: what the documents show for the default, where it is not the text itself.
-        directions: what has it.
+        directions: the queries that have it.
         not_of_states: why a state from a log refuses it although other reads have it.
         keyword: the argument of `drumlin.connect` that it becomes.
         exactly_once: without exactly-once delivery it has no meaning, and is refused.

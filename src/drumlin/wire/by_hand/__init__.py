@@ -1,4 +1,4 @@
-"""Messages that are large or very many: read in place and written by packs, in all versions.
+"""Readers and writers for messages that are large or frequent, in all of their versions.
 
-Nothing here copies records, or makes an object for each of a message's elements.
+They must not copy records, or create an object for each element of a message.
 """

@@ -1,10 +1,10 @@
 """OffsetCommit and TxnOffsetCommit requests, read into columns.
 
 A consumer may commit the offsets of thousands of partitions at once. As a rule none of them
-has metadata: then all entries have the same size, and are unpacked in one go. This reader accepts
+has metadata: then all entries have the same size, and are unpacked at once. This reader accepts
 and refuses exactly what `decoder.py` does; tests hold the two against each other. A request may be
-large: it is read in pieces, and other work has its turn between two of them. What comes after works
-through the same pieces, to the records in the log.
+large: it is read in pieces, and other work has its turn between two of them. All later steps, up to
+the records in the log, work on the same pieces.
 
     OffsetCommit      v2-4 with a retention; from 6 leader epochs, from 7 static members;
                       8 and later flexible; 10 topic ids
@@ -44,7 +44,7 @@ PIECE_MAX: Final = 1000
 #: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
 _COPIED_BYTES_MAX: Final = 64 * 1024
 _MILLISECOND: Final = timedelta(milliseconds=1)
-#: Characters of a text that may take more bytes than a string has.
+#: A text of more characters may take more bytes than a string may have.
 _COUNTED_LENGTH: Final = STRING_BYTES_MAX // 4
 _NULL_UUID: Final = bytes(16)
 _NO_LEADER_EPOCH: Final = -1
@@ -66,9 +66,9 @@ class _Layout(NamedTuple):
     is_flexible: bool
     has_topic_ids: bool
     rows: struct.Struct
-    """An offset without metadata and tagged fields."""
+    """An offset without metadata or tagged fields."""
     no_metadata: frozenset[int]
-    """Lengths of metadata that is null or empty."""
+    """The lengths, as they are on the wire, of metadata that is null or empty."""
 
 
 def _layout(has_epochs: bool, is_flexible: bool, has_topic_ids: bool = False) -> _Layout:
@@ -88,7 +88,7 @@ _TXN_LAYOUTS: Final = tuple(_layout(version >= 2, version >= 3) for version in r
 class TopicOffsets(NamedTuple):
     """Offsets in some partitions of a topic, column by column.
 
-    As a request names the topic, by name or by id (None: a null one); when it is found, with both.
+    A request names the topic by name or by id (None: the null id); once it is found, both are set.
     """
 
     topic: str
@@ -99,7 +99,7 @@ class TopicOffsets(NamedTuple):
     metadata: Sequence[bytes] | None = None
     """As UTF-8; None where no offset has any."""
     begins: bool = True
-    """Whether the request names the topic here; or it is a further piece of the one before."""
+    """Whether this is the first piece of the topic."""
 
     def some(self, indexes: Sequence[int]) -> TopicOffsets:
         """The offsets at these indexes."""
@@ -147,7 +147,7 @@ async def read_commit_request(version: int, frame: memoryview, position: int) ->
         retention_ms = None
         if version <= _RETENTION_UP_TO:
             (retention_ms,) = reader.fixed(_INT64)
-            _ = retention_ms * _MILLISECOND  # as far as that goes, and no longer
+            _ = retention_ms * _MILLISECOND  # refuses what no `timedelta` holds, as the schema does
         topics = await reader.topics(layout)
     except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
         raise MalformedMessage(f"offset_commit request v{version}: {error}") from None
@@ -159,7 +159,7 @@ async def read_commit_request(version: int, frame: memoryview, position: int) ->
 async def read_txn_commit_request(
     version: int, frame: memoryview, position: int
 ) -> TxnCommitRequest:
-    """The TxnOffsetCommit whose body starts at `position`; without a generation if it names none.
+    """The TxnOffsetCommit whose body starts at `position`; old versions name no generation.
 
     Raises:
         MalformedMessage: whatever is wrong with it.
@@ -186,7 +186,7 @@ def _copied(frame: memoryview) -> Frame:
 
 
 class _Reader(FieldReader):
-    """Reads fields; refuses strings that are longer than the protocol allows."""
+    """A reader that refuses strings longer than the protocol allows."""
 
     __slots__ = ()
 
@@ -200,7 +200,7 @@ class _Reader(FieldReader):
 
     def nullable_short_string(self) -> str | None:
         if not self._flexible and _INT16.unpack_from(self._frame, self._position)[0] < 0:
-            self._position += _INT16.size  # any of them stands for null
+            self._position += _INT16.size  # any negative length stands for null
             return None
         text = self.nullable_string()
         if text is not None and len(text) > _COUNTED_LENGTH:
@@ -239,7 +239,7 @@ class _Reader(FieldReader):
         return topics
 
     def _plain_columns(self, layout: _Layout, count: int) -> _Columns | None:
-        """Like `_columns` if no offset has metadata; otherwise reads nothing and returns None."""
+        """Like `_columns`, if no offset has metadata; otherwise None, and nothing is read."""
         frame, start, rows = self._frame, self._position, layout.rows
         end = start + rows.size * count
         if end > len(frame) or not count:
@@ -278,7 +278,7 @@ class _Reader(FieldReader):
                     raise MalformedMessage(f"a string of {size} bytes")
                 text, position = bytes(frame[position:end]), end
                 if not text.isascii():
-                    text.decode()  # it is no text if that fails
+                    text.decode()  # refuses what is not UTF-8
             texts.append(text)
             if is_flexible:
                 position = skip_tags(frame, position) if frame[position] else position + 1

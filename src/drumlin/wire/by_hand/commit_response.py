@@ -21,7 +21,7 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _NO_THROTTLE: Final = _INT32.pack(0)
 _NO_TAGS: Final = b"\0"
-#: Rows that are packed together. Each number of rows has its own format, which `struct` may cache.
+#: The number of rows that are packed together. `struct` caches a format for each number.
 _AT_ONCE: Final = 256
 #: Many small parts take long to join, and to free.
 _PARTS_MAX: Final = 5000

@@ -83,7 +83,7 @@ def fetch_answers(version: int) -> FetchAnswers:
 
 
 class FetchAnswers:
-    """Writes responses of one version as pieces: `topic`, its `partitions`, and so on; `frame`."""
+    """A writer of one version: call `topic` and `partitions` for each topic, then `frame`."""
 
     __slots__ = (
         "_aborted",
@@ -167,7 +167,8 @@ class FetchAnswers:
     ) -> list[Any]:
         """The frame with its length prefix, as parts to send one after the other.
 
-        Takes ownership of `pieces`. `endpoints`: of the leaders that answers name.
+        pieces: all topics; the list belongs to the callee from now on.
+        endpoints: those of the leaders that answers name.
         """
         pieces.append(endpoints_tag(endpoints) if endpoints else self.topic_end)
         run = [self._head(correlation_id, topics, sum(map(len, pieces)), session_id, error)]
@@ -192,7 +193,7 @@ class FetchAnswers:
         session_id: int = _NO_SESSION,
         endpoints: Sequence[NodeEndpoint] = (),
     ) -> list[Any]:
-        """The same, of pieces joined along the way: joining very many at the end takes long."""
+        """Like `frame`, of pieces that were joined on the way, as joining very many takes long."""
         end = endpoints_tag(endpoints) if endpoints else self.topic_end
         head = self._head(correlation_id, topics, joined.size + len(end), session_id, 0)
         return joined.parts(head, end)
@@ -200,7 +201,7 @@ class FetchAnswers:
     def _head(
         self, correlation_id: int, topics: int, size: int, session_id: int, error: int
     ) -> bytes:
-        """What precedes the topics; these take `size` bytes, with all that follows them."""
+        """What precedes the topics, which take `size` bytes together with what follows them."""
         if self._has_session:
             start = self._start.pack(0, correlation_id, error, session_id) + self._count(topics)
         else:
@@ -231,7 +232,7 @@ class Joined:
         self._parts: list[Any] = []
 
     def add(self, pieces: list[Any]) -> None:
-        """Join more of them."""
+        """Add more pieces."""
         parts, run = self._parts, self._run
         for piece in pieces:
             if type(piece) is bytes:
@@ -247,7 +248,7 @@ class Joined:
         self.size += sum(map(len, pieces))
 
     def parts(self, head: bytes, end: bytes) -> list[Any]:
-        """All of them, between a head and an end."""
+        """All pieces, between a head and an end."""
         parts, run = self._parts, self._run
         run.append(end)
         if parts:

@@ -219,7 +219,7 @@ _ReadPartitions = Callable[[memoryview, int, int], tuple[list[Wanted], int]]
 
 
 def _partitions_reader(version: int) -> tuple[int, _ReadPartitions]:
-    """The fewest bytes that a partition takes, and the function that reads partitions."""
+    """The fewest bytes of a partition, and the function that reads partitions."""
     if version >= _FLEXIBLE_FROM:
         return _PARTITION_12_UNTAGGED.size, _read_12
     if version >= _LEADER_EPOCHS_FROM:

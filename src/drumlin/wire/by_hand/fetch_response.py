@@ -55,7 +55,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch of the leader's that the reader may share, and where it ends there."""
+    """The largest leader epoch that the reader's log may share, and its end in the leader's log."""
 
     epoch: int
     end_offset: int
@@ -69,14 +69,14 @@ class Leader(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """What is to be fetched first, of logs that begin with a snapshot: brokers have none."""
+    """The snapshot that is to be fetched first; only logs of KRaft's controllers have one."""
 
     end_offset: int
     epoch: int
 
 
 class Endpoint(NamedTuple):
-    """Where a leader is found that an answer has named."""
+    """The address of a leader that an answer names."""
 
     node_id: int
     host: str
@@ -89,17 +89,17 @@ class PartitionFetch(NamedTuple):
     error_code: ErrorCode
     high_watermark: int
     last_stable_offset: int
-    log_start_offset: int  # -1: this version does not tell
+    log_start_offset: int  # -1: this version does not have it
     aborted_transactions: list[AbortedTransaction]
     records: memoryview
     preferred_read_replica: int = -1  # read there instead (KIP-392); -1: here
-    diverging: EpochEnd | None = None  # what the reader has beyond it is not the leader's
-    current_leader: Leader | None = None  # told with errors that say who does not lead
+    diverging: EpochEnd | None = None  # the reader's records after it differ from the leader's
+    current_leader: Leader | None = None  # with errors which mean that the broker does not lead
     snapshot: Snapshot | None = None
 
 
 class TopicFetch(NamedTuple):
-    """The name is empty from version 13 on, the id (16 bytes) before that."""
+    """A topic by its name up to version 12, by its id (16 bytes) from 13 on; the other is empty."""
 
     name: str
     partitions: list[PartitionFetch]

@@ -1,7 +1,6 @@
-"""Fields of a message, one after the other, read in place.
+"""A reader of fields in place: byte fields come out as slices of the frame.
 
-For the few messages that carry records, where the generated schemas' copies would cost as much
-as everything else: byte fields come out as slices of the frame.
+It is for the few messages that carry records, which compiled decoders would copy at great cost.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _INT32: Final = struct.Struct(">i")
 
 
 class FieldReader:
-    """Reads on from `position`. Running off the frame raises `struct.error` or `IndexError`."""
+    """A position in a frame. Reading past the end raises `struct.error` or `IndexError`."""
 
     __slots__ = ("_flexible", "_frame", "_position")
 
@@ -87,7 +86,7 @@ class FieldReader:
         return length
 
     def skip_tags(self) -> None:
-        """Pass over tagged fields, in versions that have them."""
+        """Skip tagged fields, in versions that have them."""
         if not self._flexible:
             return
         if self._frame[self._position] == 0:

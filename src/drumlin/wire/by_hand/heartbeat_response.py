@@ -1,4 +1,4 @@
-"""Responses to heartbeats, packed directly: those that most members get every few seconds.
+"""Responses to heartbeats, packed directly: most members get one every few seconds.
 
 Heartbeat               from version 1 with a throttle time; 4 flexible
 ConsumerGroupHeartbeat  flexible; here without an assignment, which means that nothing changes

@@ -1,7 +1,7 @@
-"""Who leads a partition that was asked for in the wrong place (KIP-951), in tagged fields.
+"""The leader of a partition, told to a client that asked another broker (KIP-951): tagged fields.
 
 Produce (from version 10) and Fetch (from version 16) name the leader with the partition, and its
-address once for the whole response, so that a client need not ask for metadata first.
+address once in the response, so that the client need not ask for metadata first.
 
     partition:  leader_id leader_epoch
     response:   [node_id host port rack]
@@ -28,7 +28,7 @@ class CurrentLeader(NamedTuple):
 
 
 class NodeEndpoint(NamedTuple):
-    """Where clients of the listener find a broker."""
+    """The address of a broker for clients of a listener."""
 
     node_id: int
     host: str
@@ -37,12 +37,12 @@ class NodeEndpoint(NamedTuple):
 
 
 def leader_tag(tag: int, leader: CurrentLeader) -> bytes:
-    """The tagged fields of a partition: this one alone."""
+    """The tagged fields of a partition, of which the leader is the only one."""
     return bytes((1, tag, _LEADER.size)) + _LEADER.pack(*leader)
 
 
 def endpoints_tag(endpoints: Iterable[NodeEndpoint]) -> bytes:
-    """The tagged fields of a response: this one alone, or none where there are no endpoints."""
+    """The tagged fields of a response: the endpoints alone, or nothing if there are none."""
     known = list(endpoints)
     if not known:
         return b"\0"

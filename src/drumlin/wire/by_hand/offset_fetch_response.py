@@ -23,7 +23,7 @@ _OFFSET_BYTES: Final = 8
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 #: Empty metadata, no error, no tagged fields: a compact empty string, then zeros.
-_ALL_IS_WELL: Final = 0x01_0000_00
+_NO_ERROR: Final = 0x01_0000_00
 #: The packed offset and leader epoch (both -1) that mean that nothing is committed.
 NO_OFFSET: Final = b"\xff" * 12
 
@@ -35,9 +35,11 @@ def pack_partitions(
     metadata: Sequence[bytes] | None = None,
     codes: Sequence[ErrorCode] | None = None,
 ) -> bytes:
-    """The elements of one array. `offsets`: offset and leader epoch, packed one by one.
+    """The elements of one array.
 
-    `metadata` and `codes` may be None where all are empty, and nothing has failed.
+    offsets: each offset with its leader epoch, packed.
+    metadata: None if all are empty.
+    codes: None if nothing has failed.
     """
     if metadata is None and codes is None:
         return _plain(version, partitions, offsets)
@@ -60,7 +62,7 @@ def pack_partitions(
 def _plain(version: int, partitions: Sequence[int], offsets: Sequence[bytes]) -> bytes:
     if version >= _FLEXIBLE_FROM:
         values = chain.from_iterable(
-            zip(partitions, offsets, repeat(_ALL_IS_WELL, len(partitions)), strict=True)
+            zip(partitions, offsets, repeat(_NO_ERROR, len(partitions)), strict=True)
         )
         return struct.pack(">" + "i12sI" * len(partitions), *values)
     # Take from an offset only what this version has room for.

@@ -1,4 +1,4 @@
-"""Produce responses, written at one go.
+"""Produce responses, written in one pass.
 
     v3-4:  [name [index error base_offset log_append_time]] throttle_time
     v5-7:  log_start_offset after log_append_time
@@ -23,7 +23,7 @@ from drumlin.wire.uvarint import put_uvarint
 
 _LOG_START_OFFSETS_FROM: Final = 5
 _RECORD_ERRORS_FROM: Final = 8
-#: From this version on it is told who leads a partition that was asked for in the wrong place.
+#: From this version on the leader is named to a client that asked another broker (KIP-951).
 LEADERS_FROM: Final = 10
 _LEADER_TAG: Final = 0
 _UNKNOWN_OFFSET: Final = -1
@@ -35,8 +35,8 @@ _NO_TAGS: Final = b"\0"
 _THROTTLE_TIME: Final = bytes(4)
 _UP_TO_TIME: Final = struct.Struct(">ihqq")  # index, error, base offset, append time
 _UP_TO_START: Final = struct.Struct(">ihqqq")  # and log start offset
-#: For a batch that is in the log, by version: layout, how many fields of `Accepted` it has, and
-#: what follows them (no record errors, no error message).
+#: For an accepted batch, by version: the layout, the number of fields of `Accepted` in it, and
+#: the bytes after them (no record errors, no error message).
 _ACCEPTED: Final = {
     **dict.fromkeys(range(3, 5), (_UP_TO_TIME, 2, b"")),
     **dict.fromkeys(range(5, 8), (_UP_TO_START, 3, b"")),
@@ -51,7 +51,7 @@ Accepted = tuple[int, int, int]
 
 
 class Refused(NamedTuple):
-    """A batch that is not in the log."""
+    """A batch that was not appended."""
 
     code: ErrorCode
     log_start_offset: int = _UNKNOWN_OFFSET
@@ -60,7 +60,7 @@ class Refused(NamedTuple):
     leader: CurrentLeader | None = None
 
 
-#: What became of one partition's batch.
+#: The outcome of one partition's batch.
 Outcome = Accepted | Refused
 
 

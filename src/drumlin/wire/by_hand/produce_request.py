@@ -1,9 +1,9 @@
 """Produce requests, read in place.
 
-The generated schemas copy every record field: on requests of a megabyte the copies would cost
-as much as everything else, and on small ones their objects do. So they are read here, field by
-field, and the records come out as slices of the frame, ready to be patched and written to the
-log. Tests hold this against the schemas.
+Compiled decoders copy every record field: in requests of a megabyte the copies would cost as much
+as everything else, in small ones the objects would. So requests are read here, field by field, and
+the records come out as slices of the frame, ready to be patched and written to the log. Tests hold
+this against the schemas.
 
     v3-8:  transactional_id acks timeout_ms [name [index records]]
     v9-12: the same with compact lengths and tagged fields

@@ -1,4 +1,4 @@
-"""The messages of the Kafka protocol: for each API that is served or asked for a file, named as it.
+"""The messages of the Kafka protocol: one file for each API that is served or asked for.
 
-They are facts, and must not have behaviour: what a field means is told by the handler of its API.
+They must have no behaviour: what a field means is the business of the API's handler.
 """

@@ -1,5 +1,5 @@
-"""The one way from declared messages to bytes and back: what a message is, and the compiler of it.
+"""The language in which messages are declared, and its compiler: from messages to bytes and back.
 
-It must not know any message: those of the protocol stand in `wire/protocol`, those of logs with
-the parts that own them.
+It must not know any message: those of the protocol stand in `wire/protocol`, those of internal
+topics beside the coordinators that own them.
 """

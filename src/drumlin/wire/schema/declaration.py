@@ -9,9 +9,9 @@
         partitions: tuple[MetadataResponsePartition, ...]
 
 Fields stand in the order of their bytes; tagged ones come last whatever their place. A field that
-some versions lack, or that has a tag, has a default. Any dataclass or named tuple may serve as a
-declaration: classes of the coordinators stand for their own records. `message` makes the quick
-ones of which the protocol's messages are.
+some versions lack, or that has a tag, has a default. Any dataclass or named tuple is a declaration,
+so the coordinators' own classes declare their records. The protocol's messages are made by the
+decorator `message`, as their instances are created faster.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _UNSET: Final = object()
 class Versions(NamedTuple):
     """The versions that have the field.
 
-    otherwise: what it is in others, if the class has no default for it; None where it may be null.
+    otherwise: its value in other versions, if the class has no default; None for a nullable field.
     """
 
     first: int
@@ -53,29 +53,29 @@ class Versions(NamedTuple):
 
 
 class NullFrom(NamedTuple):
-    """Since when the field may be null; without this, one that has `| None` always may.
+    """The first version in which the field may be null; without this, `| None` allows it in all.
 
-    `NullFrom(NEVER)`: it is None where a version does not have it, and is not null where it has.
+    `NullFrom(NEVER)`: the field is None in the versions that lack it, and null in none.
     """
 
     first: int
 
 
 class Tag(NamedTuple):
-    """The field is tagged (KIP-482): it is written where it differs from its default, or always."""
+    """The tag of a tagged field (KIP-482), which is written if it differs from its default."""
 
     number: int
     is_always_written: bool = False
 
 
 class Field(NamedTuple):
-    """A field as one version has it; `is_there` tells whether that has it at all."""
+    """A field in one version; `is_there`: whether that version has it."""
 
     name: str
     type: Type
     is_there: bool
     is_nullable: bool
-    is_needed: bool  # it has to be given
+    is_needed: bool  # the class has no default for it
     default: Any
     tag: int | None
     is_always_written: bool
@@ -86,7 +86,7 @@ class Field(NamedTuple):
 
 
 class _Declared(NamedTuple):
-    """A field in all versions."""
+    """A field as it is declared, for all versions."""
 
     name: str
     type: Type
@@ -108,8 +108,8 @@ class Message(Protocol):
 def message(cls: type[T]) -> type[T]:
     """Make a class with slots whose fields are given by name.
 
-    For type checkers its instances are immutable. Nothing checks that as the program runs: it
-    would cost as much as reading the message.
+    For type checkers its instances are immutable. Nothing enforces that at run time: it would cost
+    as much as reading the message.
     """
     made: Any = dataclasses.dataclass(kw_only=True, slots=True, eq=False, repr=False)(cls)
     made.__eq__ = _is_equal
@@ -118,7 +118,7 @@ def message(cls: type[T]) -> type[T]:
 
 
 def is_message(cls: Any) -> bool:
-    """Whether `message` made the class: instances are made bare, and filled one by one."""
+    """Whether `message` made the class: its instances can be made empty, and filled afterwards."""
     return bool(cls.__eq__ is _is_equal)
 
 
@@ -162,7 +162,7 @@ def _declared(cls: Any) -> tuple[_Declared, ...]:
 
 
 def _defaults(cls: Any) -> dict[str, Any]:
-    """The names of a class's fields with their defaults; `MISSING` where there is none."""
+    """The names of a class's fields with their defaults; `MISSING`: it has none."""
     if issubclass(cls, tuple):
         given: dict[str, Any] = cls._field_defaults
         return {name: given.get(name, dataclasses.MISSING) for name in cls._fields}
@@ -184,7 +184,7 @@ def _read(name: str, hint: Any, default: Any) -> _Declared:
 
 
 def _type(hint: Any, markers: list[Any]) -> tuple[Type, bool]:
-    """The type that a hint stands for, and whether it may be null; its markers are added."""
+    """The type that a hint stands for, and whether it may be null; adds the hint's markers."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         found = None
@@ -197,7 +197,7 @@ def _type(hint: Any, markers: list[Any]) -> tuple[Type, bool]:
     if origin in (types.UnionType, typing.Union):
         (inner,) = (each for each in arguments if each is not type(None))
         type_, _ = _type(inner, markers)
-        if isinstance(type_, Fixed):  # null has no byte of its own
+        if isinstance(type_, Fixed):  # one of its values stands for null
             return OR_NONE[type_.name], False
         return type_, True
     if isinstance(origin, type) and issubclass(origin, Sequence):

@@ -2,12 +2,12 @@
 
 A run of fields of fixed size is one `struct.unpack_from`.
 
-Counts and lengths are checked against what is left of the frame before any memory is allocated.
-So a message costs memory in proportion to the bytes that arrived, whatever it announces. An
-element may still take two bytes on the wire and a hundred in memory, and its time besides:
-`admit` limits the number of elements in all arrays of a message together. What the protocol
-forbids is refused with the name of the field: null where the field is not nullable, strings above
-32,767 bytes. Tagged fields that the class does not know are skipped (KIP-482).
+Counts and lengths are checked against the rest of the frame before any memory is allocated. So a
+message costs memory in proportion to the bytes that arrived, whatever it announces. An element may
+still take two bytes on the wire and a hundred in memory, and time as well: `admit` limits the
+number of elements in all arrays of a message together. What the protocol forbids is refused with
+the name of the field: null where the field is not nullable, strings above 32,767 bytes. Tagged
+fields that the class does not have are skipped (KIP-482).
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from drumlin.wire.schema.source import Source
 from drumlin.wire.schema.types import STRING_BYTES_MAX, Array, Fixed, Sized, Struct, Type
 from drumlin.wire.uvarint import read_uvarint
 
-#: Frame, start position -> value, end position. What it raises stands in `UNREADABLE`.
+#: Frame, start position -> value, end position. It raises the exceptions in `UNREADABLE`.
 Decode = Callable[[Any, int], tuple[Any, int]]
 T = TypeVar("T")
 
-#: What a decoder raises: running off the frame gives `struct.error` or `IndexError`.
+#: What a decoder raises: reading past the end of the frame, `struct.error` or `IndexError`.
 UNREADABLE: Final = (
     *(MalformedMessage, struct.error, IndexError, UnicodeDecodeError, OverflowError),
 )
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-#: Per structure; Kafka's have four at most. Two bytes make one, so their number is limited.
+#: Of one structure; Kafka's have four at most. A hostile one takes two bytes of the frame.
 TAGGED_FIELDS_MAX: Final = 32
 
 
 class _Elements(threading.local):
-    """How many more elements the message that this thread is reading may have."""
+    """The number of elements that the message may still have that this thread is reading."""
 
     left: float = math.inf
 
@@ -59,15 +59,15 @@ def decoder(cls: Any, version: int, *, flexible: bool) -> Decode:
 
 
 def admit(elements_max: float) -> None:
-    """How many elements a message may have that this thread reads from now on, in all its arrays.
+    """Limit the elements, in all arrays together, of what this thread reads from now on.
 
-    Without a limit, `math.inf`, is how every thread begins, and what it has to be left at.
+    A thread begins without a limit, which is `math.inf`, and has to be left without one.
     """
     _elements.left = elements_max
 
 
 def decode(cls: type[T], version: int, data: bytes, position: int = 0, *, flexible: bool) -> T:
-    """The value that begins at `position`, whatever follows it.
+    """The value that begins at `position`; bytes after it are ignored.
 
     Raises:
         MalformedMessage: the bytes are no such value.
@@ -163,7 +163,7 @@ class _Compiler:
         self._value(field.type, field.name, target, is_nullable=field.is_nullable)
 
     def _end_run(self) -> None:
-        """Read the fixed-size fields that were gathered, in one go."""
+        """Read the fields of fixed size that were gathered, all at once."""
         if not self._run:
             return
         layout = struct.Struct(">" + "".join(type_.code for _, type_ in self._run))
@@ -252,7 +252,7 @@ class _Compiler:
         """Reads the value of one tagged field; called only when the field is present."""
         part = _Compiler(self._cls, self._version, self._flexible)
         if field.is_nullable_struct:
-            # Of a tagged struct an unsigned number tells whether it is there.
+            # KIP-893: in a tagged field, an unsigned varint says whether the struct is there.
             part._source.line("p += 1")
             part._source.line("if not f[p - 1]: return None, p")
             field = field._replace(is_nullable=False)
@@ -312,10 +312,10 @@ def _fixed_items(
 def read_tags(
     frame: Any, position: int, known: Mapping[int, tuple[str, Decode]]
 ) -> tuple[dict[str, Any], int]:
-    """The tagged fields that are `known`, by name; and where the last one ends.
+    """The tagged fields that are `known`, by name, and the position after the last one.
 
     Raises:
-        MalformedMessage: they do not fit, or there are more of them than any structure has.
+        MalformedMessage: they do not fit the frame, or are more than `TAGGED_FIELDS_MAX`.
     """
     found: dict[str, Any] = {}
     count, position = read_uvarint(frame, position)
@@ -337,7 +337,7 @@ def read_tags(
 
 
 def skip_tags(frame: Any, position: int) -> int:
-    """Where the tagged fields end that begin at `position`.
+    """The end of the tagged fields that begin at `position`.
 
     Raises:
         MalformedMessage: see `read_tags`.

@@ -2,9 +2,9 @@
 
 A run of fields of fixed size is one `struct.pack`, so that a message is written with few calls.
 
-A `records` field may hold any object with a length; it is put among the parts as it is. An array
-of structs may be given as `EncodedItems`, whose bytes were made before. Fields that a version does
-not have are left out.
+A `records` field may hold any object with a length, which becomes a part as it is. An array of
+structs may be given as `EncodedItems`, which were encoded before. Fields that a version does not
+have are left out.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from drumlin.wire.uvarint import put_uvarint
 #: Appends a value to some parts.
 Encode = Callable[[Any, Parts], None]
 
-#: Structs that are packed together. `struct` caches a format for each number of them.
+#: The number of structs that are packed together. `struct` caches a format for each number.
 _STRUCTS_AT_ONCE: Final = 64
-#: Numbers of an array for which there is a format.
+#: Arrays of fewer numbers have a format of their own, their length included.
 _FEW: Final = 16
 _compiled: dict[tuple[type[Any], int, bool], Encode] = {}
 
@@ -163,7 +163,7 @@ class _Compiler:
             source.line(self._struct(of, "e"))
 
     def _codes(self, cls: Any) -> str | None:
-        """The format of a named tuple whose fields all have a fixed size; else None."""
+        """The format of a named tuple whose fields all have a fixed size, or None."""
         fields = fields_of(cls, self._version)
         if not issubclass(cls, tuple):
             return None
@@ -177,7 +177,7 @@ class _Compiler:
         return codes + "x" * self._flexible
 
     def _tagged(self, tagged: list[tuple[Field, str]]) -> None:
-        """Each field whose value is not its default, after the number of them."""
+        """Write the number of fields whose value is not the default, and these fields."""
         tagged = sorted(tagged, key=lambda pair: pair[0].tag or 0)
         source = self._source
         conditions = [
@@ -206,11 +206,11 @@ class _Compiler:
         self._source.line(f"{sized}({value}, b)")
 
     def _tag_encoder(self, field: Field) -> Callable[[Any, bytearray], None]:
-        """Appends a value with its size before it."""
+        """A function that appends a value, preceded by its size."""
         part = _Compiler(self._cls, self._version, self._flexible)
         part._source.line("b = out.buffer")
         if field.is_nullable_struct:
-            # Of a tagged struct an unsigned number tells whether it is there.
+            # KIP-893: in a tagged field, an unsigned varint says whether the struct is there.
             part._source.line("b.append(o is not None)")
             with part._source.block("if o is not None:"):
                 part._value(field.type, "o")
@@ -233,7 +233,7 @@ class _Compiler:
 
 
 def _pack_structs(codes: str, items: Sequence[tuple[Any, ...]]) -> bytes:
-    """There may be thousands: packed one by one, field by field, they take ten times as long."""
+    """The bytes of all structs. Packed one by one, field by field, they take ten times as long."""
     return b"".join(
         struct.pack(">" + codes * len(some), *chain.from_iterable(some))
         for first in range(0, len(items), _STRUCTS_AT_ONCE)
@@ -243,7 +243,7 @@ def _pack_structs(codes: str, items: Sequence[tuple[Any, ...]]) -> bytes:
 
 @functools.cache
 def _numbers_writer(code: str, flexible: bool) -> Callable[[bytearray, Any], None]:
-    """Appends an array of numbers: a short one, its length included, by one `struct.pack`."""
+    """A function that appends an array of numbers: a short one by one `struct.pack`."""
     length, added = ("B", 1) if flexible else ("i", 0)
     packs = [struct.Struct(f">{length}{count}{code}").pack for count in range(_FEW)]
     put_length = _put_compact_length if flexible else _put_length

@@ -1,4 +1,4 @@
-"""An encoded message in the making, and what may stand in a message that was encoded before."""
+"""A message while it is being encoded, and arrays of it that were encoded before."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _SMALL_BYTES: Final = 4096
 
 
 class Parts:
-    """Collects an encoded message: bytes, and between them the records as they were given.
+    """The parts of an encoded message: bytes, and between them the records as they were given.
 
-    `buffer` is what the next bytes are appended to; it is emptied, never replaced.
+    Encoders append to `buffer`, which is emptied but never replaced, so they may keep it.
     """
 
     __slots__ = ("_parts", "_size", "buffer")
@@ -31,18 +31,18 @@ class Parts:
         self._size += len(data)
 
     def finish(self) -> list[Any]:
-        """The parts, to be sent one after the other."""
+        """All parts, to be sent one after the other."""
         self._end_part()
         return self._parts
 
     def finish_frame(self) -> list[Any]:
-        """Like `finish`, for a frame: the length replaces its first four bytes, put as zeros."""
+        """Like `finish`, for a frame, whose length is set in its first four bytes."""
         parts = self.finish()
         parts[0] = (self._size - 4).to_bytes(4, "big") + parts[0][4:]
         return parts
 
     def joined(self) -> bytes:
-        """All of it in one piece: for messages of bytes alone."""
+        """The whole message, if all its parts are bytes."""
         return b"".join(self.finish()) if self._parts else bytes(self.buffer)
 
     def _end_part(self) -> None:
@@ -53,9 +53,9 @@ class Parts:
 
 
 class EncodedItems(tuple[Any, ...]):
-    """Stands for an array of structs in a message: its elements, already encoded.
+    """An array of structs in a message, whose elements are encoded already.
 
-    `count`: the number of elements, where an item holds several of them.
+    `count`: the number of elements, if an item holds several of them.
     """
 
     _count: int
@@ -69,5 +69,5 @@ class EncodedItems(tuple[Any, ...]):
         return self._count
 
     def put(self, out: Parts) -> None:
-        """Append them all."""
+        """Append all items."""
         out.put(b"".join(self))

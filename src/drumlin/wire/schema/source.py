@@ -1,4 +1,4 @@
-"""Python source that is being written: its lines, and the values that they name."""
+"""The source of a Python function while it is written: its lines, and the values that they use."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """What is written meanwhile stands below `head`."""
+        """Indent the lines that are written meanwhile below `head`."""
         self.line(head)
         self._indent += 1
         yield
         self._indent -= 1
 
     def name(self, prefix: str, value: Any) -> str:
-        """A name under which the source finds the value."""
+        """The name by which the source refers to the value."""
         for known, other in self._names.items():
             if other is value and known.startswith(f"_{prefix}"):
                 return known
@@ -36,7 +36,7 @@ class Source:
         return name
 
     def function(self, head: str, what: str) -> Any:
-        """The function `head`; `what` is named in tracebacks."""
+        """Compile the function `head`; tracebacks call it `what`."""
         name = head[: head.index("(")]
         text = "\n".join((f"def {head}:", *self._lines))
         exec(compile(text, f"<{what}>", "exec"), self._names)  # noqa: S102

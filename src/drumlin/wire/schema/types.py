@@ -1,4 +1,4 @@
-"""The types of fields, under the names that Kafka's descriptions of its messages have for them."""
+"""The types of fields. Those without a conversion are named as in Kafka's own descriptions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STRING_BYTES_MAX: Final = 2**15 - 1
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A type of a fixed size.
+    """A type whose values all have the same size.
 
     code: its format for `struct`.
     to_packed, from_packed: convert between a field's value and what `struct` takes and gives;
@@ -47,7 +47,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """Text or bytes, which follow their length."""
+    """Text or bytes, preceded by their length."""
 
     name: str
 
@@ -125,11 +125,11 @@ Milliseconds64 = Annotated[
     timedelta, Fixed("timedelta_i64", "q", _milliseconds, _MILLISECOND.__mul__)
 ]
 Moment = Annotated[datetime, Fixed("datetime_i64", "q", _moment_milliseconds, _moment)]
-#: Written as it is: bytes, or any object with a length, as a slice of a file.
+#: Written as it is: bytes, or any object with a length, such as a slice of a file.
 Records = Annotated[Any, Sized("records")]
 
 STRING: Final = Sized("string")
-#: Types that are named by a class alone.
+#: The types of fields that are declared by a class alone.
 PLAIN: Final[dict[Any, Fixed | Sized]] = {
     bool: Fixed("bool", "?"),
     str: STRING,
@@ -137,7 +137,7 @@ PLAIN: Final[dict[Any, Fixed | Sized]] = {
     UUID: Fixed("uuid", "16s", _uuid_bytes, _uuid),
     ErrorCode: Fixed("error_code", "h", None, error_of),
 }
-#: Types of which one value stands for None.
+#: The types of which one value stands for None.
 OR_NONE: Final[dict[str, Fixed]] = {
     "uuid": Fixed("uuid", "16s", _uuid_bytes, _uuid_or_none),
     "datetime_i64": Fixed("datetime_i64", "q", _moment_milliseconds, _moment_or_none),

@@ -16,7 +16,7 @@ from drumlin.client.topic_partition import TopicPartition
 
 
 def assign(partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
-    """A member that does not want the topic is passed over."""
+    """The assignment; a member that is not subscribed to the topic is skipped."""
     assignment: Assignment = {each.member_id: set() for each in members}
     turn = cycle(in_order(members))
     for topic, partition in all_partitions(partition_counts, subscribers(members)):

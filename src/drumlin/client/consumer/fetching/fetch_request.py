@@ -25,7 +25,7 @@ _CONSUMER: Final = -1
 
 
 class Wanted(NamedTuple):
-    """A place to fetch from in one partition, of the leader with this epoch."""
+    """An offset to fetch from in one partition, from the leader in this epoch."""
 
     place: TopicPartition
     offset: int
@@ -42,7 +42,7 @@ class Limits(NamedTuple):
 async def fetch_partitions(
     connection: BrokerConnection, wanted: Sequence[Wanted], limits: Limits
 ) -> dict[TopicPartition, PartitionFetch]:
-    """Fetch from the leader; it serves the first partitions first.
+    """Fetch from the leader, which fills its answer in the order of the partitions.
 
     Raises:
         KafkaError: the broker's error for the whole request.

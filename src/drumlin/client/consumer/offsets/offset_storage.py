@@ -24,7 +24,7 @@ class StartOffsets(NamedTuple):
 
 
 class OffsetStorage(Protocol):
-    """A store. All calls raise KafkaError, PeerError and OffsetStoreFailed."""
+    """A store of offsets. All calls raise KafkaError, PeerError and OffsetStoreFailed."""
 
     async def fetch(self, who: GroupMetadata, places: Collection[TopicPartition], /) -> Offsets:
         """Committed offsets of `places`; partitions without one are left out."""
@@ -40,7 +40,7 @@ class OffsetStorage(Protocol):
         """Commit; `check_owned` raises where a partition is no longer this consumer's."""
 
     async def close(self) -> None:
-        """End what is connected."""
+        """Close the store's connections."""
 
 
 class BrokerStorage:
@@ -64,4 +64,4 @@ class BrokerStorage:
         await commit_offsets(self._link, who, offsets)
 
     async def close(self) -> None:
-        """The link's connections are others'."""
+        """Nothing to do: the link's connections belong to the client."""

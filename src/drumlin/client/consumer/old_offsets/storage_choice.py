@@ -1,4 +1,4 @@
-"""Makes the store of offsets that the options ask for."""
+"""The choice of the store of offsets by the options."""
 
 from __future__ import annotations
 

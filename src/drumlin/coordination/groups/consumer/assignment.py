@@ -39,7 +39,7 @@ class NextTarget(NamedTuple):
     instance_ids: dict[str, str]
     """Instance ids of static members, by member id."""
     records: list[GroupRecord]
-    """To be followed by `epoch_record`."""
+    """To be followed by those of `complete`."""
 
     def epoch_record(self, group_id: str) -> GroupRecord:
         return TargetEpochKey(group_id), self.epoch
@@ -144,10 +144,10 @@ def preferred_assignor(group: ConsumerGroup, votes: Counter[str]) -> str:
     return next((name for name in configured if name in ASSIGNORS), next(iter(ASSIGNORS)))
 
 
-def as_it_is_now(
+def complete(
     group: ConsumerGroup, target: NextTarget
-) -> tuple[dict[str, Partitions], list[GroupRecord]]:
-    """The target for the members of now, and records that correct those of `target`."""
+) -> tuple[list[GroupRecord], dict[str, Partitions]]:
+    """The records that correct and end those of `target`, and the target of the members of now."""
     group_id, members = group.group_id, group.members
     partitions = target.partitions
     gone = [member_id for member_id in partitions if member_id not in members]
@@ -161,4 +161,5 @@ def as_it_is_now(
         if back is not None and back.member_id not in partitions:
             left[back.member_id] = assigned
             records.append((TargetKey(group_id, back.member_id), Target(assigned)))
-    return left, records
+    records.append(target.epoch_record(group_id))
+    return records, left

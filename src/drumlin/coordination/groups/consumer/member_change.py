@@ -14,7 +14,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
 
-from drumlin.coordination.groups.consumer.assignment import Assigning, NextTarget
+from drumlin.coordination.groups.consumer.assignment import Assigning, NextTarget, complete
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member, Partitions, Progress, Subscription
 from drumlin.coordination.groups.consumer.metadata_hash import hash_of
@@ -192,7 +192,7 @@ class MemberChange:
 
     def assign_later(self, follow: Callable[[ConsumerGroup, Any], Decision]) -> Assign | None:
         """Of the assignment that takes longer, if there is one; `follow` as it has it."""
-        return None if self.assigning is None else Assign(self.assigning, follow)
+        return None if self.assigning is None else Assign(self.assigning, complete, follow)
 
     def resolve(self, _: AnyGroup) -> Sequence[Effect]:
         """What is to be done once the records are written."""

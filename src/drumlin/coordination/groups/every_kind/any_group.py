@@ -13,6 +13,7 @@ from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCh
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.every_kind.kind import GroupKind
 from drumlin.coordination.groups.every_kind.messages import Answer, Answers, Store
+from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
 from drumlin.wire.error_codes import ErrorCode
 
 
@@ -116,15 +117,28 @@ class Decision(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """A target assignment of very many members, which is made while the group goes on.
+    """A target assignment of very many members, computed and written while the group goes on.
 
-    make: see `Assigning.work`.
+    make(): computes it from copies: its `epoch`, and the `records` of what is new in it.
+    complete(group, target): the records that end it and correct it for the members of now, and
+        what the group's own `follow` takes over of all of them.
     follow(group, answer): what the same request leads to once the assignment is complete, given its
         first answer.
     """
 
-    make: Callable[[], Coroutine[Any, Any, Any]]
+    make: Callable[[], Coroutine[Any, Any, NextTarget]]
+    complete: Callable[[Any, Any], tuple[Sequence[GroupRecord], Any]]
     follow: Callable[[Any, Any], Decision]
+
+
+class NextTarget(Protocol):
+    """A target assignment of a consumer group or a share group that is yet to be written."""
+
+    @property
+    def epoch(self) -> TargetEpoch: ...
+    @property
+    def records(self) -> Sequence[GroupRecord]:
+        """What is new in it; without those that complete it."""
 
 
 class Resolve(NamedTuple):
