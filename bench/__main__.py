@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bench.harness import Comparison, Options
-from bench.published import PUBLISHED, Runs
+from bench.published import PUBLISHED, Runs, read_document
 from bench.report import print_table, write_chart, write_json
 
 #: In the order in which they run: the quick ones first.
@@ -87,6 +87,7 @@ def _run(arguments: argparse.Namespace) -> tuple[list[Comparison], list[str]]:
 
 def _publish(arguments: argparse.Namespace) -> int:
     """Run what is published, or those of its commands that are named, and write the document."""
+    read_document()  # better now than when all is measured
     runs, failed = Runs(arguments.output / "published.json"), []
     for command in PUBLISHED:
         its = arguments_of(command.split())

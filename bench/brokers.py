@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bench.harness import Options
-from rig.apache_kafka import ApacheKafka
-from rig.drumlin_server import DrumlinServer
-from rig.raw import RawClient
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.raw import RawClient
+from rig.servers.apache_kafka import ApacheKafka
 from rig.waiting import wait_until
 
 # What bin/kafka-server-start.sh and kafka-run-class.sh of the distribution start it with.

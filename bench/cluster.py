@@ -23,8 +23,8 @@ from bench import cluster_crowd
 from bench.catching_up import Growth
 from bench.clusters import SESSION_TIMEOUT_MS, Cluster, clusters
 from bench.harness import Comparison, Metric, Metrics, Options, compare
-from rig.apache_kafka import kafka_classpath
-from rig.jars import java
+from rig.jvm.jars import java
+from rig.servers.apache_kafka import kafka_classpath
 
 _PARTITIONS = 12
 _MANY = 1000

@@ -13,12 +13,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from bench.harness import Options, cpu_seconds
-from rig.apache_kafka import ApacheKafka
-from rig.drumlin_server import DrumlinServer
-from rig.kafka_cluster import KafkaCluster
-from rig.raw import RawClient
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.raw import RawClient
+from rig.servers.apache_kafka import ApacheKafka
+from rig.servers.kafka_cluster import KafkaCluster
+from rig.servers.zookeeper import ZooKeeper, running_zookeeper
 from rig.waiting import wait_until
-from rig.zookeeper import ZooKeeper, running_zookeeper
 
 BROKERS = 3
 #: Short, so that a benchmark need not wait for it; what comes after it is measured.

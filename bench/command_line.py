@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from bench.harness import Comparison, Metric, Metrics, Options, compare
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
 
 _TOPIC = "quick"
 _METRICS = (

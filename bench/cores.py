@@ -16,9 +16,9 @@ from bench.brokers import Broker, require_no_error
 from bench.harness import Comparison, Metric, Metrics, Options, compare, cpu_seconds
 from bench.load import GENERATOR, Load, batch_of, first_answer, request_frame
 from bench.produce import frame_of, once_led
-from rig.apache_kafka import ApacheKafka
-from rig.drumlin_server import DrumlinServer
-from rig.machine_server import MachineServer
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.brokers.machine_server import MachineServer
+from rig.servers.apache_kafka import ApacheKafka
 from rig.waiting import wait_until
 
 _BROKERS = 2

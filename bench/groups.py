@@ -18,7 +18,7 @@ from bench.brokers import Broker, brokers
 from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compare
 from bench.offset_commits import find_coordinator
 from drumlin.wire.messages import encode_request, parse_response
-from rig.messages import build
+from rig.data.messages import build
 
 _MEMBERS = 1000
 #: Of the topic that a group of one reads; in a large group every member has one partition.

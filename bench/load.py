@@ -21,8 +21,8 @@ from drumlin.wire.messages import (
     parse_request_header,
     parse_response,
 )
-from rig.messages import build
-from rig.raw import RawClient
+from rig.data.messages import build
+from rig.data.raw import RawClient
 
 #: How busy the generator itself was: near 100 it would be the bottleneck, not the broker.
 GENERATOR = Metric("generator", "% generator CPU", higher_is_better=False)

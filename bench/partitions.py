@@ -16,7 +16,7 @@ from typing import Any
 from bench.brokers import Broker, brokers
 from bench.harness import Comparison, Metric, Metrics, Options, compare
 from bench.load import batch_of
-from rig.raw import Closed
+from rig.data.raw import Closed
 from rig.waiting import wait_until
 
 PARTITIONS = 5000

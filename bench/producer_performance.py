@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from bench.brokers import Broker, brokers
 from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compare
-from rig.apache_kafka import kafka_classpath
-from rig.jars import java
+from rig.jvm.jars import java
+from rig.servers.apache_kafka import kafka_classpath
 
 _BYTES_PER_SECOND = 100_000_000  # about what to expect: how many records make a round
 _WARMUP_SHARE = 5

@@ -77,15 +77,30 @@ class Runs:
         self._path.write_text(json.dumps(self._of_command, indent=2) + "\n")
 
     def write_document(self, document: Path = DOCUMENT) -> None:
-        """Replace the table; ValueError as long as a command was not run."""
+        """Replace the table.
+
+        Raises:
+            ValueError: a command was not run, or the document has no place for its table.
+        """
+        text = read_document(document)
         if missing := [each for each in PUBLISHED if each not in self._of_command]:
             raise ValueError(f"not measured yet: {'; '.join(missing)}")
         runs = [self._of_command[each] for each in PUBLISHED]
         parts = [_origin(runs)]
         for command, run in zip(PUBLISHED, runs, strict=True):
             parts += [f"\n`./script/bench {command}`\n\n", _HEADER, *_rows(run["results"])]
-        text = document.read_text()
         document.write_text(_MARKED.sub(lambda mark: mark[1] + "".join(parts) + mark[2], text))
+
+
+def read_document(document: Path = DOCUMENT) -> str:
+    """
+    Raises:
+        ValueError: it has no place for the table.
+    """
+    text = document.read_text()
+    if _MARKED.search(text) is None:
+        raise ValueError(f"{document} lacks the marks between which the table stands")
+    return text
 
 
 def _commit() -> str:

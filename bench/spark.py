@@ -19,7 +19,7 @@ from bench.brokers import Broker, drumlin, kafka
 from bench.harness import Comparison, Metric, Metrics, Options, compare, cpu_seconds
 from bench.reading import Reader, fill_as_clients_do
 from bench.report import Curve, write_curves
-from rig.spark_connector import connector_jars
+from rig.jvm.spark_connector import connector_jars
 
 _COLD_ROUNDS = 3
 _DEFAULTS = ("Spark's connector", "spark-kafka")

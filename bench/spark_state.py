@@ -25,7 +25,7 @@ from bench.reading import Reader
 from bench.report import Curve, write_curves
 from bench.worker_memory import WorkerMemory
 from drumlin.client.client import connect
-from rig.spark_connector import connector_jars
+from rig.jvm.spark_connector import connector_jars
 
 _RECORDS, _KEYS = 20_000_000, 1_000_000
 _KEY_COUNTS = (1_000_000, 5_000_000, 20_000_000)

@@ -18,7 +18,7 @@ from bench.brokers import Broker, drumlin, kafka
 from bench.harness import Comparison, Metric, Metrics, Options, compare, cpu_seconds
 from bench.reading import Program
 from bench.writers import Shape
-from rig.spark_connector import connector_jars
+from rig.jvm.spark_connector import connector_jars
 
 _PARTITIONS = 8
 _DEFAULTS, _TUNED = "Spark's sink", "Spark's sink, tuned"

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.brokers import Broker, require_no_error
 from drumlin.records.plain.record import Record, encode_batch
-from rig.raw import RawClient
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 _TIMEOUT_MS = 60_000

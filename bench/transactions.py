@@ -17,7 +17,7 @@ from bench.brokers import Broker, brokers
 from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compare
 from bench.offset_commits import find_coordinator
 from bench.transactional_client import TransactionalClient
-from rig.raw import RawClient
+from rig.data.raw import RawClient
 
 _RECORD_BYTES = 100
 _COUNTS = (1, 100)

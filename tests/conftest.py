@@ -19,16 +19,16 @@ import pytest
 from hypothesis import settings
 
 from rig import depth
-from rig.apache_kafka import ApacheKafka
-from rig.certificates import Certificates
+from rig.brokers.drumlin_server import running_server
+from rig.brokers.old_records import KEPT
 from rig.depth import IS_DEEP
-from rig.drumlin_server import running_server
-from rig.jars import Unavailable
-from rig.old_records import KEPT
 from rig.scheduling import ByServers, order
-from rig.secured_kafka import SecuredKafka
+from rig.servers.apache_kafka import ApacheKafka, kafka_classpath
+from rig.servers.certificates import Certificates
+from rig.servers.running import running, skipped_where_unavailable
+from rig.servers.secured_kafka import SecuredKafka
+from rig.servers.zookeeper import ZooKeeper, running_zookeeper
 from rig.skips import is_failure
-from rig.zookeeper import ZooKeeper, running_zookeeper
 
 # Neither tests nor programs that they start ignore an interrupt or the end of a terminal, though
 # what runs the tests may (`nohup`, `&`, CI).
@@ -181,27 +181,26 @@ def drumlin_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Apache Kafka, where it can be had."""
-    running = os.environ.get("DRUMLIN_TEST_KAFKA")
-    if running:
-        yield running
+    already_there = os.environ.get("DRUMLIN_TEST_KAFKA")
+    if already_there:
+        yield already_there
         return
-    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), _IMPATIENT | KEPT)
-    try:
-        kafka.start()
+    with running(ApacheKafka(tmp_path_factory.mktemp("kafka"), _IMPATIENT | KEPT)) as kafka:
         yield f"127.0.0.1:{kafka.port}"
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        kafka.close()
+
+
+@pytest.fixture(scope="session")
+def kafka_classes() -> str:
+    """The class path of Apache Kafka's own classes and tools, where it can be had."""
+    with skipped_where_unavailable():
+        return kafka_classpath()
 
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """Certificates, good and bad; made by Java."""
-    try:
+    with skipped_where_unavailable():
         return Certificates(tmp_path_factory.mktemp("certificates"))
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")
@@ -209,17 +208,11 @@ def secured_kafka(
     tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
 ) -> Iterator[SecuredKafka]:
     """Apache Kafka with TLS, logins and rights, where it can be had."""
-    kafka = None
-    try:
-        kafka = SecuredKafka(tmp_path_factory.mktemp("secured-kafka"), certificates)
-        kafka.start()
+    with skipped_where_unavailable():
+        made = SecuredKafka(tmp_path_factory.mktemp("secured-kafka"), certificates)
+    with running(made) as kafka:
         kafka.make_topics()
         yield kafka
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        if kafka is not None:
-            kafka.close()
 
 
 @pytest.fixture(scope="session")

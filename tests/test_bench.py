@@ -94,3 +94,6 @@ def test_a_table_tells_spread_missed_goals_and_a_busy_generator(tmp_path: Path) 
     assert "generator CPU" not in text
     assert text.startswith("before\n")
     assert text.endswith("after\n")
+    document.write_text("<!-- end of results -->\n<!-- results -->\n")
+    with pytest.raises(ValueError, match=r"benchmarks\.md lacks the marks"):
+        runs.write_document(document)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.clock import ExpiryTime, ManualClock, SystemClock
-from rig.clocks import JumpingClock
+from rig.time.clocks import JumpingClock
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

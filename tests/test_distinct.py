@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drumlin.distinct import counted, each_once
 from drumlin.turns import to_end
-from rig.stepped import Stepped
+from rig.time.stepped import Stepped
 
 
 def test_items_are_counted_in_the_order_in_which_they_come_first() -> None:

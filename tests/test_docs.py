@@ -32,11 +32,14 @@ from drumlin.version import __version__
 from drumlin.wire import messages
 from drumlin.wire.exact_from import EXACT_FROM
 from drumlin.wire.messages import API_KEYS
-from rig.doc_tables import doc_tables
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.documents.doc_tables import doc_tables
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tests/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

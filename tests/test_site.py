@@ -10,7 +10,7 @@ from pathlib import Path
 import markdown
 import pytest
 
-from rig.walkthrough import blocks, commands
+from rig.documents.walkthrough import blocks, commands
 
 ROOT = Path(__file__).parents[1]
 HOOKS = runpy.run_path(str(ROOT / "script" / "site_hooks.py"))

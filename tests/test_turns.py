@@ -18,8 +18,8 @@ from drumlin.turns import (
     give_way,
     to_end,
 )
-from rig.ways_given import WaysGiven
-from rig.worked_time import WorkedTime
+from rig.time.ways_given import WaysGiven
+from rig.time.worked_time import WorkedTime
 
 
 @pytest.fixture

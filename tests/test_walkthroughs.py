@@ -15,9 +15,9 @@ import click
 import pytest
 
 from drumlin.cli.app import app
-from rig.fresh_environment import FreshEnvironment
+from rig.documents.fresh_environment import FreshEnvironment
+from rig.documents.walkthrough import Walkthrough, blocks, check_shown, commands
 from rig.ports import free_ports
-from rig.walkthrough import Walkthrough, blocks, check_shown, commands
 
 ROOT = Path(__file__).parents[1]
 TUTORIALS = ROOT / "docs" / "tutorials"

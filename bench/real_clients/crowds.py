@@ -21,7 +21,7 @@ from bench.real_clients.frames import (
     with_topic_id,
 )
 from drumlin.wire.messages import parse_response
-from rig.raw import RawClient
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 _PRODUCE, _FETCH = 13, 17

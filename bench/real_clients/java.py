@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bench.brokers import Broker
 from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compare
-from rig.apache_kafka import kafka_classpath
-from rig.jars import java
+from rig.jvm.jars import java
+from rig.servers.apache_kafka import kafka_classpath
 
 PARTITIONS = 12
 _RECORD_BYTES = 1000

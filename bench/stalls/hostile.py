@@ -11,7 +11,7 @@ from bench.brokers import require_no_error
 from bench.load import request_frame
 from bench.offset_commits import find_coordinator
 from bench.stalls.neighbour import AskingNeighbour, Neighbour
-from rig.raw import Closed
+from rig.data.raw import Closed
 
 _ENTRIES = 200_000
 _NAMES = 10_000

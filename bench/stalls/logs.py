@@ -17,7 +17,7 @@ from bench.stalls.segments import (
 )
 from bench.transactional_client import TransactionalClient
 from drumlin.records.plain.record import Record, encode_batch
-from rig.raw import RawClient
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 _PAIRS, _PARTITIONS_OF_PRODUCER = 20_000, 100

@@ -16,7 +16,7 @@ from bench.stalls.logs import fetch_fields
 from bench.stalls.neighbour import Place
 from bench.stalls.segments import keep_segment, topic_of_segments
 from drumlin.wire.messages import parse_response
-from rig.raw import RawClient
+from rig.data.raw import RawClient
 
 _SEGMENTS = 10_000
 _GOAL = 0.9

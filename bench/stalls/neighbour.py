@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from bench.brokers import Broker
 from drumlin.wire.messages import parse_response
-from rig.raw import Closed, RawClient
+from rig.data.raw import Closed, RawClient
 from rig.waiting import wait_until
 
 _WIDE = 5000

@@ -11,7 +11,7 @@ from bench.load import request_frame
 from bench.offset_commits import find_coordinator
 from bench.stalls.neighbour import AskingNeighbour, Neighbour, Place, ask_all, renamed
 from drumlin.wire.messages import parse_response
-from rig.raw import Closed
+from rig.data.raw import Closed
 from rig.waiting import wait_until
 
 _GROUPS, _POSITIONS = 500, 1000

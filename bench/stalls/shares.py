@@ -11,7 +11,7 @@ from bench.load import Load, batch_of, first_answer
 from bench.offset_commits import find_coordinator
 from bench.produce import produce_frame
 from bench.stalls.neighbour import GROUP_RESOURCE, Neighbour
-from rig.raw import RawClient
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 _MEMBERS = 200

@@ -20,7 +20,7 @@ from bench.turns.crowds import CROWDS, Done
 from bench.turns.requests import Case, cases
 from bench.turns.table import print_crowds, print_results
 from drumlin.broker.apis.served import SERVED
-from rig.raw import Closed, NoAnswer
+from rig.data.raw import Closed, NoAnswer
 
 _COUNT = 40_000
 _EPOCHS = 3

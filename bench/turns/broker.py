@@ -15,8 +15,8 @@ from typing import Any, Final
 from bench.turns.requests import Case
 from bench.turns.values import World, names
 from drumlin.wire.error_codes import ErrorCode
-from rig.drumlin_server import DrumlinServer, server_command
-from rig.raw import RawClient
+from rig.brokers.drumlin_server import DrumlinServer, server_command
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 _WIDE: Final = 5000
@@ -212,7 +212,7 @@ class WatchedBroker:
 
 def _codes(message: Any) -> Iterator[Any]:
     for field in dataclasses.fields(message):
-        value = getattr(message, field.name)
+        value = getattr(message, field.name, None)  # not every version has it
         if isinstance(value, ErrorCode):
             yield value
         elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from bench.turns.broker import WatchedBroker
 from drumlin.wire.messages import encode_request
-from rig.messages import build
-from rig.raw import RawClient
+from rig.data.messages import build
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 _JOIN, _SYNC, _LEAVE, _DESCRIBE, _HEARTBEAT = 3, 2, 3, 5, 1

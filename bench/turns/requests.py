@@ -13,7 +13,7 @@ from drumlin.broker.apis.served import SERVED
 from drumlin.wire.messages import API_KEYS, encode_request
 from drumlin.wire.schema.declaration import Field
 from drumlin.wire.schema.types import Array, Struct, type_name
-from rig.messages import fields_there, item_of, payload_class
+from rig.data.messages import fields_there, item_of, payload_class
 
 #: Names of fields, from the request down to the array.
 Path = tuple[str, ...]

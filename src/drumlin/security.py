@@ -8,7 +8,7 @@ security = Security(tls=Tls(ca="ca.pem"), login=Scram("user", "password"))
 from collections.abc import Mapping
 from pathlib import Path
 
-from drumlin.config.properties import parse_properties
+from drumlin.config.properties import decode_properties
 from drumlin.peer.security.properties import PREFIXES
 from drumlin.peer.security.security import Security
 from drumlin.peer.security.settings import OAuthBearer, Plain, Scram, SecurityOptionError, Tls
@@ -37,10 +37,14 @@ def read_properties(path: Path | str) -> Mapping[str, str]:
 
     Raises:
         OSError: the file cannot be read.
-        SecurityOptionError: one of the properties is unknown, or cannot be.
-        ValueError: the file has a broken `\\uXXXX` escape.
+        SecurityOptionError: one of the properties is unknown, or cannot be; or the file is not
+            UTF-8, or has a broken `\\uXXXX` escape. The message names the file, and the property
+            or the line.
     """
-    found = parse_properties(Path(path).read_text("utf-8"))
-    properties = {name: text for name, text in found.items() if name.startswith(PREFIXES)}
-    Security.of(properties)
+    try:
+        found = decode_properties(Path(path).read_bytes())
+        properties = {name: text for name, text in found.items() if name.startswith(PREFIXES)}
+        Security.of(properties)
+    except ValueError as error:
+        raise SecurityOptionError(f"{path}: {error}") from None
     return properties

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
 
 from broker.raw_transactions import RawProducer
-from rig.raw import RawClient
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 TIMEOUT_S = 20.0

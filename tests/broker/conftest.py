@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from rig.drumlin_server import DrumlinServer
-from rig.messages import render
+from drumlin.broker.start import chores
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.messages import render
 
 _NUMBERS = itertools.count()
 
@@ -60,3 +61,9 @@ def create(ask: Ask, topic_name: Callable[[str], str]) -> Callable[..., str]:
         return str(topic["name"])
 
     return create
+
+
+@pytest.fixture
+def frequent_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker in the test's process looks after failed log dirs again and again."""
+    monkeypatch.setattr(chores, "_PROBE_MS", 20)

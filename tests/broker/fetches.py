@@ -16,7 +16,7 @@ from drumlin.broker.start.broker import Broker
 from drumlin.metadata.image import PartitionState
 from drumlin.replication.partition import Partition
 from drumlin.wire.messages import encode_request, parse_response, schema_versions
-from rig.messages import build
+from rig.data.messages import build
 
 TOPIC = "fetched"
 VERSIONS = range(4, schema_versions("fetch")[1] + 1)

@@ -35,9 +35,8 @@ from drumlin.wire.messages import (
     parse_request,
     parse_request_header,
     parse_response,
-    response_shape,
 )
-from rig.messages import request_shape
+from rig.data.messages import request_shape
 
 TOPIC_ID = uuid.UUID(int=11)
 
@@ -63,7 +62,7 @@ class Client:
         request = parse(version, memoryview(frame), header.size)
         connection = SimpleNamespace(peer_host="127.0.0.1", listener_name="PLAINTEXT")
         context = RequestContext(self.broker, connection, header)  # type: ignore[arg-type]
-        answer = handler.handle(context, request, response_shape(api, version))
+        answer = handler.handle(context, request)
         return asyncio.ensure_future(self._finish(api, version, begun(answer)))
 
     async def _finish(self, api: str, version: int, answer: Any) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from rig.batches import batch
-from rig.messages import render
-from rig.raw import RawClient
+from rig.data.batches import batch
+from rig.data.messages import render
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 TRANSACTIONAL = 0x10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from drumlin.broker.start.broker import Broker
 from drumlin.metadata.image import BrokerState, Endpoint
 from drumlin.metadata.store.changes import BrokersChanged
-from rig.scripted_broker import ScriptedBroker
+from rig.brokers.scripted_broker import ScriptedBroker
 
 NODE_ID = 2
 

@@ -17,9 +17,9 @@ from uuid import UUID
 import pytest
 
 from broker.in_process import running
-from rig.batches import batch
-from rig.raw import RawClient
-from rig.turn_lengths import unhurried
+from rig.data.batches import batch
+from rig.data.raw import RawClient
+from rig.time.turn_lengths import unhurried
 
 _TIMES = 3
 _LIMIT_S = 20.0

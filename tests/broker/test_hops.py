@@ -21,10 +21,10 @@ from broker.many_brokers import cluster, port
 from drumlin.broker.net.connection import Connection
 from drumlin.storage.files.files import Files
 from drumlin.storage.segment.segment import Segment
-from rig.batches import batch
-from rig.raw import RawClient
-from rig.turn_lengths import unhurried
-from rig.ways import Calls, Way, assert_as_told, noted, way_of
+from rig.data.batches import batch
+from rig.data.raw import RawClient
+from rig.documents.ways import Calls, Way, assert_as_told, noted, way_of
+from rig.time.turn_lengths import unhurried
 
 _TOPIC = "reached"
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1

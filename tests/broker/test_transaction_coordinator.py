@@ -17,9 +17,10 @@ from drumlin.broker.handlers import list_transactions
 from drumlin.clock import SystemClock
 from drumlin.metadata.embedded.database import FILE_NAME
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import RequestHeader, response_shape
-from rig.drumlin_server import DrumlinServer
-from rig.messages import render
+from drumlin.wire.messages import RequestHeader
+from drumlin.wire.protocol.list_transactions import ListTransactionsRequest
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.messages import render
 from rig.waiting import wait_until
 
 SETTINGS = {
@@ -175,15 +176,12 @@ def test_a_listing_that_takes_a_thread_too_long_is_refused(
         )
         connection: Any = None
         context = RequestContext(broker, connection, RequestHeader(66, 2, 1, "c", 0))
-        request = SimpleNamespace(
-            state_filters=(), producer_id_filters=(), transactional_id_pattern="a+" * 20
-        )
-        shape = response_shape("list_transactions", 2)
-        answer = await list_transactions.handle(context, request, shape)
+        request = ListTransactionsRequest(transactional_id_pattern="a+" * 20)
+        answer = await list_transactions.handle(context, request)
         assert answer.error_code is ErrorCode.none
         assert len(answer.transaction_states) == len(matched) == 3
         monkeypatch.setattr(list_transactions, "_LONG_MATCHES_S", -1)
-        answer = await list_transactions.handle(context, request, shape)
+        answer = await list_transactions.handle(context, request)
         assert answer.error_code is ErrorCode.invalid_regular_expression
         assert answer.transaction_states == ()
         assert len(matched) == 3

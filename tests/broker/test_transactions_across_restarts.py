@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from broker.raw_transactions import RawProducer
-from rig.drumlin_server import DrumlinServer
-from rig.messages import render
-from rig.raw import RawClient
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.messages import render
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 READ_COMMITTED = 1

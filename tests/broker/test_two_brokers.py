@@ -14,8 +14,8 @@ from broker.many_brokers import addresses, cluster, key_of, port
 from drumlin.broker.start.broker import Broker
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
-from rig.messages import render
-from rig.raw import RawClient
+from rig.data.messages import render
+from rig.data.raw import RawClient
 from rig.waiting import eventually
 
 

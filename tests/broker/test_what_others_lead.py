@@ -13,9 +13,9 @@ import pytest
 from broker.many_brokers import cluster, key_of, port
 from drumlin.broker.start.broker import Broker
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
-from rig.batches import batch
-from rig.messages import render
-from rig.raw import RawClient
+from rig.data.batches import batch
+from rig.data.messages import render
+from rig.data.raw import RawClient
 
 Ask = Callable[..., Any]
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import pytest
 
 from drumlin.cli import app
-from rig.drumlin_server import DrumlinServer
-from rig.old_records import KEPT
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.brokers.old_records import KEPT
 
 
 @dataclass(frozen=True)

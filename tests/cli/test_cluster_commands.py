@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from cli.conftest import Result, Run
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
 
 Produce = Callable[..., int]
 

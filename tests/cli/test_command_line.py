@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Run
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.ports import free_ports
 
 COMMANDS = ["server", "topics", "produce", "consume", "groups", "configs", "dump-log", "version"]

@@ -11,7 +11,7 @@ import pytest
 
 from drumlin.broker.start import process
 from drumlin.cli import app
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.ports import free_ports
 
 

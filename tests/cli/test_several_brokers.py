@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from cli.conftest import Run
-from rig.practice_cluster import PracticeCluster, skip_where_there_is_none
+from rig.brokers.practice_cluster import PracticeCluster, skip_where_there_is_none
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -17,8 +17,8 @@ import pytest
 
 from drumlin.cli.app import app
 from drumlin.client.needs_arrow import NO_ARROW
-from rig.drumlin_server import DrumlinServer, server_command
-from rig.fresh_environment import FreshEnvironment
+from rig.brokers.drumlin_server import DrumlinServer, server_command
+from rig.documents.fresh_environment import FreshEnvironment
 
 LINES = 40  # more than are encoded one by one where there is Arrow
 

@@ -10,7 +10,7 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from rig.drumlin_server import DrumlinServer, running_server
+from rig.brokers.drumlin_server import DrumlinServer, running_server
 
 #: What Apache Kafka is asked at each commit, too; the rest of it by script/assure.
 _ALSO_KAFKA = ("test_read.py", "test_append.py", "test_transactions.py")
@@ -19,7 +19,7 @@ _ALSO_KAFKA = ("test_read.py", "test_append.py", "test_transactions.py")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     folder = Path(__file__).parent
     for item in items:
-        if item.path.parent == folder and item.path.name not in _ALSO_KAFKA:
+        if item.path.is_relative_to(folder) and item.path.name not in _ALSO_KAFKA:
             called = getattr(item, "callspec", None)
             if called is not None and "kafka" in called.params.values():
                 item.add_marker(pytest.mark.deep)

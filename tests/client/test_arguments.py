@@ -9,6 +9,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,13 @@ import pytest
 
 import drumlin
 import drumlin.client.errors
-from client.flaky_log import FlakyLog
+from client.write.flaky_log import FlakyLog
 from drumlin.client.client import Client
 from drumlin.client.consumer.options import ConsumerOptions
 from drumlin.client.deprecated_calls import DeprecatedCalls
 from drumlin.client.read.reader import ReadOptions
 from drumlin.client.write.options import AppendOptions, WriterOptions
-from rig.scripted_broker import ScriptedBroker
+from rig.brokers.scripted_broker import ScriptedBroker
 from rig.waiting import wait_until
 
 TABLE = pa.table({"value": [b"x"]})
@@ -115,9 +116,25 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Client], object]]] = [
         ("x", lambda client: client.read_batches("t", x=1)),
         ("y", lambda client: client.read_range("t", 0, 0, 1, y=1)),
         ("linger", writer(linger=5)),
-        ("group_id", lambda client: client.consumer("t", group_id="g")),
         ("timeout_ms", lambda _: drumlin.connect("a:9092", timeout_ms=5)),
     )],
+    (TypeError, "consumer() has no option 'group_id': it is called 'group' here",
+     lambda client: client.consumer("t", group_id="g")),
+    (TypeError, "consumer() has no option 'auto_offset_reset': it is called 'start' here",
+     lambda client: client.consumer("t", auto_offset_reset="earliest")),
+    (TypeError, "consumer() has no option 'enable_auto_commit': it is called 'commit_interval_ms=",
+     lambda client: client.consumer("t", enable_auto_commit=False)),
+    (TypeError, "consumer() has no option 'client_rack': it is called 'rack' here",
+     lambda client: client.consumer("t", client_rack="a")),
+    (TypeError, "writer() has no option 'batch_size': it is called 'batch_bytes' here",
+     writer(batch_size=1)),
+    (TypeError, "append() has no option 'value_serializer': it is called 'encode' here",
+     append(value_serializer=str)),
+    *[(TypeError, "connect() has no option 'bootstrap_servers': it is called 'bootstrap' here",
+       lambda _, args=args: drumlin.connect(*args, bootstrap_servers="a:9092"))
+      for args in ([], ["a:9092"])],
+    (TypeError, "got an unexpected keyword argument 'auto_offset_reset'",
+     append(auto_offset_reset="earliest")),
     (TypeError, "missing 1 required positional argument: 'bootstrap'",
      lambda _: drumlin.connect()),
     (ValueError, "no broker address given: expected host:port", lambda _: drumlin.connect("")),
@@ -125,6 +142,37 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Client], object]]] = [
     (TypeError, "retries 'x': expected a whole number", append(retries="x")),
     (ValueError, "end -1: expected 0 to", lambda client: client.read("t", end=-1)),
     (ValueError, "start -1: expected 0 to", lambda client: client.read_batches("t", start=-1)),
+    (ValueError, "start '2026-11-29': expected one of 'earliest', 'latest'; or an offset, a date",
+     lambda client: client.read("t", start="2026-11-29")),
+    (ValueError, "expected one of 'earliest', 'latest', 'committed'; or a datetime or Millisec",
+     lambda client: client.consumer("t", start=3)),
+    (TypeError, "before True: expected 'latest' or an offset",
+     lambda client: client.delete_records("t", before={0: 1, 1: True})),
+    *[(TypeError, f"partition {wrong!r}: expected (topic, number)",
+       lambda client, wrong=wrong: client.commit_offsets("g", {wrong: 3}))
+      for wrong in ("t", ("t", "0"), ("t",), 0, (0, "t"))],
+    *[(TypeError, f"partitions {wrong!r}: expected a list of numbers", call)
+      for wrong in (0, "0")
+      for call in (
+          lambda client, wrong=wrong: client.read("t", wrong),
+          lambda client, wrong=wrong: client.read_batches("t", wrong),
+          lambda client, wrong=wrong: client.read_records("t", wrong),
+          lambda client, wrong=wrong: client.snapshot("t", partitions=wrong),
+          lambda client, wrong=wrong: client.delete_records("t", wrong, before=0))],
+    (TypeError, "partition '0': expected a whole number", lambda client: client.read("t", ["0"])),
+    *[(TypeError, f"data['value'] {wrong!r}: expected a column; one row is a list of one",
+       lambda client, wrong=wrong: client.append({"value": wrong}, "t"))
+      for wrong in ("a", b"a", 1)],
+    (TypeError, "create_topic() has no option 'num_partitions': it is called 'partitions' here",
+     lambda client: client.create_topic("new", num_partitions=3)),
+    (TypeError, "partition 't': expected (topic, number)",
+     lambda client: client.delete_offsets("g", "t")),
+    *[(error, text, lambda client, call=call, offset=offset: call(client)("g", {("t", 0): offset}))
+      for error, offset, text in (
+          (TypeError, "3", "the offset of t-0 '3': expected a whole number"),
+          (ValueError, -1, "the offset of t-0 -1: expected 0 to"))
+      for call in (attrgetter("commit_offsets"), attrgetter("commit_offsets_async"))],
+    (TypeError, "group 5: expected a string", lambda client: client.commit_offsets(5, {})),
     (TypeError, "start True: expected 'earliest', 'latest', an offset, a datetime or Milliseconds",
      lambda client: client.read("t", start=True)),
     (ValueError, "start 'max_timestamp': expected one of 'earliest', 'latest'",

@@ -14,8 +14,8 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from drumlin.client.errors import BrokerUnreachable, ClientError
+from rig.brokers.scripted_broker import ScriptedBroker, Silence
 from rig.ports import free_ports
-from rig.scripted_broker import ScriptedBroker, Silence
 
 
 def test_the_package_imports_neither_arrow_nor_numba() -> None:

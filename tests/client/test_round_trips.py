@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 import drumlin
-from client.test_gaps import Log, batch, fetch_response
+from client.read.test_gaps import Log, batch, fetch_response
 from drumlin.client.admin.group_admin import list_groups
 from drumlin.client.client import Client
 from drumlin.client.errors import OffsetOutOfRange
@@ -24,8 +24,9 @@ from drumlin.client.transactions.descriptions import list_transactions
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
-from rig.scripted_broker import Answer, ScriptedBroker
+from drumlin.wire.messages import ZERO
+from rig.brokers.scripted_broker import Answer, ScriptedBroker
+from rig.data.messages import Shape
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rig.drumlin_server import DrumlinServer, running_server
-from rig.old_records import KEPT
+from rig.brokers.drumlin_server import DrumlinServer, running_server
+from rig.brokers.old_records import KEPT
 
 
 @pytest.fixture(scope="session")

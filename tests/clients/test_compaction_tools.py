@@ -15,11 +15,11 @@ from confluent_kafka import Producer
 
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch.batch import iterate_headers
-from rig.apache_kafka import kafka_classpath, run_alone, run_tool
-from rig.compacted_topic import await_clean, create, read
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.compacted_topic import await_clean, create, read
 from rig.depth import so_many
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.servers.apache_kafka import kafka_classpath, run_alone, run_tool
+from rig.servers.running import skipped_where_unavailable
 from storage.samples import append, from_producer, marker, open_logs
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka]
@@ -45,10 +45,8 @@ Row = tuple[int, bytes, bytes | None]
 @pytest.fixture(scope="module")
 def cleaning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
     """A server that cleans as soon as there is something to clean."""
-    try:
+    with skipped_where_unavailable():
         kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     with closing(DrumlinServer(tmp_path_factory.mktemp("cleaning"), _SETTINGS)) as server:
         server.start()
         yield server

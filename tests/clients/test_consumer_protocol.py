@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupType, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.jars import Unavailable, java
-from rig.java import SHORT_LIVED_JVM
+from rig.jvm.jars import java
+from rig.jvm.java import SHORT_LIVED_JVM
+from rig.servers.apache_kafka import kafka_classpath, run_tool
 from rig.waiting import wait_until
 
 pytestmark = pytest.mark.clients
@@ -192,14 +192,6 @@ def test_rolling_upgrade_and_back(
 # -- Java ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def _jars() -> None:
-    try:
-        kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-
-
 class VerifiableConsumer:
     """Kafka's own: it tells on stdout, as JSON, what happens to it."""
 
@@ -242,7 +234,7 @@ def verifiable_consumer(
 
 @pytest.mark.deep  # as test_rolling_upgrade_and_back; of Java see test_java_tools
 @pytest.mark.kafka
-@pytest.mark.usefixtures("_jars")
+@pytest.mark.usefixtures("kafka_classes")
 def test_java_beside_others(
     tmp_path: Path, bootstrap: str, admin: AdminClient, topic: str, unique: Name, members: Members
 ) -> None:
@@ -268,7 +260,7 @@ def test_java_beside_others(
 
 
 @pytest.mark.kafka
-@pytest.mark.usefixtures("_jars")
+@pytest.mark.usefixtures("kafka_classes")
 def test_java_tools(bootstrap: str, topic: str, unique: Name) -> None:
     """The console consumer reads, and what describes groups shows a consumer group."""
     group = unique("group")

@@ -8,23 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.servers.apache_kafka import run_tool
 from rig.waiting import wait_until
 
-pytestmark = [pytest.mark.clients, pytest.mark.kafka]
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.kafka,
+    pytest.mark.usefixtures("kafka_classes"),
+]
 
 Name = Callable[[str], str]
 _TOOLS = "org.apache.kafka.tools"
-
-
-@pytest.fixture(autouse=True)
-def _jars() -> None:
-    try:
-        kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def tool(name: str, bootstrap: str, *arguments: str, option: str = "--bootstrap-server") -> str:

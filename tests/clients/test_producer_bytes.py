@@ -24,10 +24,10 @@ from drumlin.records.batch.batch import (
     write_header,
 )
 from drumlin.records.plain.record import Record, decode_batch
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
-from rig.raw import RawClient
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.raw import RawClient
+from rig.servers.apache_kafka import kafka_classpath, run_tool
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 pytestmark = pytest.mark.clients
@@ -158,10 +158,8 @@ def test_as_librdkafka(
 def test_as_java(
     server: DrumlinServer, client: Client, unique: Name, is_transactional: bool
 ) -> None:
-    try:
+    with skipped_where_unavailable():
         kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     theirs, ours = unique("theirs"), unique("ours")
     for topic in (theirs, ours):
         client.create_topic(topic, 1)

@@ -11,11 +11,12 @@ from typing import IO
 import pytest
 
 from drumlin.wire.error_codes import ErrorCode
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.batches import batch
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable, java
-from rig.java import SHORT_LIVED_JVM
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.batches import batch
+from rig.jvm.jars import java
+from rig.jvm.java import SHORT_LIVED_JVM
+from rig.servers.apache_kafka import kafka_classpath, run_tool
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka]
@@ -100,11 +101,9 @@ def _of(stream: IO[str] | None) -> IO[str]:
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    try:
+    with skipped_where_unavailable():
         classpath = kafka_classpath()
         compiler = Path(java()).with_name("javac")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     directory = tmp_path_factory.mktemp("classes")
     command = [str(compiler), "-cp", classpath, "-d", str(directory), str(_SOURCE)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -255,10 +254,8 @@ def test_members_survive_a_broker_that_is_killed(own_server: DrumlinServer, join
 @pytest.mark.deep
 def test_console_share_consumers_share(own_server: DrumlinServer) -> None:
     """Two of Kafka's own tools divide a topic between them."""
-    try:
+    with skipped_where_unavailable():
         classpath = kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     begin(own_server)
     command = [
         *(java(), *_JVM, "-cp", classpath),

@@ -7,22 +7,17 @@ from collections.abc import Callable
 import pytest
 
 from clients.test_kafka_tools import tool
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.batches import batch
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.batches import batch
+from rig.servers.apache_kafka import run_tool
 
-pytestmark = [pytest.mark.clients, pytest.mark.kafka]
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.kafka,
+    pytest.mark.usefixtures("kafka_classes"),
+]
 
 _VALUES = [f"value-{number}" for number in range(40)]
-
-
-@pytest.fixture(autouse=True)
-def _jars() -> None:
-    try:
-        kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def _prepare(server: DrumlinServer, topic: str, group: str) -> None:

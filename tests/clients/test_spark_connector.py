@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from rig.jars import Unavailable
-from rig.java import spark_environment
-from rig.spark_connector import connector_jars
+from rig.jvm.java import spark_environment
+from rig.jvm.spark_connector import connector_jars
+from rig.servers.running import skipped_where_unavailable
 
 pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.kafka]
 
@@ -23,10 +23,8 @@ _JOB = Path(__file__).with_name("spark_kafka_job.py")
 
 @pytest.mark.deep  # at each commit it reads and writes in tests/spark, beside ours
 def test_batch_and_stream(bootstrap: str, unique: Callable[[str], str]) -> None:
-    try:
+    with skipped_where_unavailable():
         jars = connector_jars()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     source, target = unique("source"), unique("target")
     producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "zstd"})
     for number in range(1000):

@@ -16,8 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import drumlin
 from drumlin.cli import app
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.jars import Unavailable
+from rig.servers.apache_kafka import run_tool
 from rig.waiting import wait_until
 
 pytestmark = pytest.mark.clients
@@ -152,14 +151,6 @@ def test_a_timeout_above_the_limit_is_refused(
 # -- Java ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def _jars() -> None:
-    try:
-        kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-
-
 def _transactions(bootstrap: str, *arguments: str) -> list[list[str]]:
     """What kafka-transactions prints, line by line, split into columns."""
     printed = run_tool(f"{_TOOLS}.TransactionsCommand", "--bootstrap-server", bootstrap, *arguments)
@@ -167,7 +158,7 @@ def _transactions(bootstrap: str, *arguments: str) -> list[list[str]]:
 
 
 @pytest.mark.kafka
-@pytest.mark.usefixtures("_jars")
+@pytest.mark.usefixtures("kafka_classes")
 def test_java_producer(bootstrap: str, topic: str, unique: Name) -> None:
     """A producer of transactions v2 gets a new epoch with each of its many transactions."""
     name = unique("id")
@@ -187,7 +178,7 @@ def test_java_producer(bootstrap: str, topic: str, unique: Name) -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.usefixtures("_jars")
+@pytest.mark.usefixtures("kafka_classes")
 def test_an_operator_aborts_a_transaction(
     bootstrap: str, topic: str, producer: Callable[..., Producer]
 ) -> None:
@@ -206,7 +197,7 @@ def test_an_operator_aborts_a_transaction(
 
 
 @pytest.mark.kafka
-@pytest.mark.usefixtures("_jars")
+@pytest.mark.usefixtures("kafka_classes")
 @pytest.mark.parametrize("broker", ["bootstrap", "kafka_address"], ids=["drumlin", "kafka"])
 def test_our_command_says_what_kafkas_says(
     request: pytest.FixtureRequest,

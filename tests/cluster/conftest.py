@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rig.drumlin_server import DrumlinServer
-from rig.zookeeper import ZooKeeper, running_zookeeper
-from rig.zookeeper_operator import Operator
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.servers.zookeeper import ZooKeeper, running_zookeeper
+from rig.servers.zookeeper_operator import Operator
 
 #: A broker that was killed is missed soon; none is missed because the machine is busy.
 SESSION_TIMEOUT_MS = 6000

@@ -11,8 +11,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from rig.drumlin_server import DrumlinServer
-from rig.messages import render
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.messages import render
 from rig.waiting import wait_until
 
 #: By their ids.

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from cluster.conftest import MakeBroker
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
 #: The short torture of three brokers has the same at each commit.

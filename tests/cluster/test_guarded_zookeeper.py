@@ -12,8 +12,8 @@ from kazoo.exceptions import NoAuthError
 from cluster.conftest import MakeBroker
 from drumlin.zookeeper.access import access_in
 from drumlin.zookeeper.connection import close_client, connect
-from rig.certificates import KEY_PASSWORD, Certificates
-from rig.zookeeper import ZooKeeper, running_zookeeper
+from rig.servers.certificates import KEY_PASSWORD, Certificates
+from rig.servers.zookeeper import ZooKeeper, running_zookeeper
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
 

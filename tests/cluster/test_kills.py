@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cluster.conftest import MakeBroker
 from drumlin.metadata.zookeeper.znodes import layout
+from rig.servers.zookeeper import ZooKeeper
+from rig.servers.zookeeper_operator import Operator
 from rig.waiting import wait_until
-from rig.zookeeper import ZooKeeper
-from rig.zookeeper_operator import Operator
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]
 

@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cluster.conftest import MakeBroker
+from rig.brokers.prometheus import scrape
+from rig.brokers.quorum import quorum
 from rig.ports import free_ports
-from rig.prometheus import scrape
-from rig.quorum import quorum
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from cluster.moves import ask, create, described, elect, reassign
-from rig.batches import batch, describe_batches
-from rig.drumlin_cluster import DrumlinCluster, running_cluster
-from rig.drumlin_server import DrumlinServer
-from rig.messages import render
-from rig.raw import RawClient
+from rig.brokers.drumlin_cluster import DrumlinCluster, running_cluster
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.batches import batch, describe_batches
+from rig.data.messages import render
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]

@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from cluster.conftest import SESSION_TIMEOUT_MS, MakeBroker
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.zookeeper.znodes import layout
-from rig.drumlin_server import DrumlinServer, server_command
+from rig.brokers.drumlin_server import DrumlinServer, server_command
 from rig.ports import free_ports
+from rig.servers.zookeeper import ZooKeeper
+from rig.servers.zookeeper_operator import Operator
 from rig.waiting import wait_until
-from rig.zookeeper import ZooKeeper
-from rig.zookeeper_operator import Operator
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]
 

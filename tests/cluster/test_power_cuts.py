@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cluster.conftest import MakeBroker
 from drumlin.metadata.zookeeper.znodes import layout
-from rig.drumlin_server import DrumlinServer
-from rig.messages import render
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.messages import render
+from rig.servers.zookeeper_operator import Operator
 from rig.waiting import wait_until
-from rig.zookeeper_operator import Operator
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]
 

@@ -28,11 +28,11 @@ from cluster.moves import (
     write,
 )
 from drumlin.config.machine_folders import folder_of
-from rig.apache_kafka import kafka_classpath, run_tool
-from rig.drumlin_server import DrumlinServer, server_command
-from rig.jars import Unavailable
+from rig.brokers.drumlin_server import DrumlinServer, server_command
+from rig.data.raw import RawClient
 from rig.ports import free_ports
-from rig.raw import RawClient
+from rig.servers.apache_kafka import kafka_classpath, run_tool
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]
@@ -199,10 +199,8 @@ def test_elections(brokers: Brokers) -> None:
 
 @pytest.mark.deep
 def test_kafkas_own_commands(brokers: Brokers, tmp_path: Path) -> None:
-    try:
+    with skipped_where_unavailable():
         kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     create(brokers, "t", (1, 2), (2, 1))
     await_replicas(brokers, "t", {0: (1, 2), 1: (2, 1)})
     write(brokers, "t", 1000)

@@ -10,10 +10,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cluster.conftest import MakeBroker
-from rig.batches import batch
-from rig.drumlin_server import DrumlinServer
-from rig.messages import render
-from rig.raw import RawClient
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.batches import batch
+from rig.data.messages import render
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]

@@ -21,10 +21,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import drumlin
-from rig.apache_kafka import JVM, kafka_classpath
-from rig.drumlin_cluster import DrumlinCluster, running_cluster
-from rig.jars import Unavailable, java
-from rig.process import BrokerProcess
+from rig.brokers.drumlin_cluster import DrumlinCluster, running_cluster
+from rig.brokers.process import BrokerProcess
+from rig.jvm.jars import java
+from rig.servers.apache_kafka import JVM, kafka_classpath
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]
@@ -81,10 +82,8 @@ class _Java(BrokerProcess):
 @pytest.mark.kafka
 def test_java(cluster: DrumlinCluster, tmp_path: Path) -> None:
     """An idempotent producer, a member of a group, and transactions that copy."""
-    try:
+    with skipped_where_unavailable():
         kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     create(cluster, "t", "in", "out")
     _fill(cluster, "in", _COPIED)
     servers = ("--bootstrap-server", cluster.address)

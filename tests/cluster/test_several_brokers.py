@@ -15,8 +15,8 @@ from confluent_kafka.admin import (
 from broker.cluster_clients import PARTITIONS, commit_and_abort, deliver, join_one_by_one, read
 from broker.raw_transactions import RawProducer
 from cluster.conftest import MakeBroker
-from rig.drumlin_server import DrumlinServer
-from rig.messages import render
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.messages import render
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]

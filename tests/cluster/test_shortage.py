@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from guarantees.clients import make_consumer
 from guarantees.faults.run import FAULTS
-from rig.drumlin_cluster import DrumlinCluster
+from rig.brokers.drumlin_cluster import DrumlinCluster
 from rig.fault_injection.injector import Injector
-from rig.jars import Unavailable
+from rig.jvm.jars import Unavailable
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.deep]
 

@@ -11,8 +11,6 @@ import errno
 import itertools
 import random
 import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +25,7 @@ from drumlin.storage.files.files import Files
 from drumlin.storage.log.log_state import LogState
 from rig.depth import so_many
 from storage.doors import FailingFiles
-from storage.samples import IN_MEMORY, NOW_MS, append, create, open_sole_logs, revive
+from storage.samples import NOW_MS, append, create, open_sole_logs, revive
 from storage.unordered_files import Killed, UnorderedFiles
 
 _SEEDS = so_many(1, 4)
@@ -39,12 +37,6 @@ _CHANGING = ("create", "write_at", "truncate", "sync", "sync_directory", "rename
 def some_of(steps: int) -> list[int]:
     """The steps at which it is stopped: all, or at each commit every third one and the last."""
     return sorted({*range(0, steps, so_many(3, 1)), steps})
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
-        yield Path(path)
 
 
 def dirty_log(root: Path, seed: int) -> RandomLog:

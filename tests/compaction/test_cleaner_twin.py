@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compaction.plain_passes import clean_with_them
+from compaction.passes.plain_passes import clean_with_them
 from compaction.promises import (
     CONFIG,
     check,

@@ -16,7 +16,7 @@ from drumlin.coordination.groups.shard.log import LoadedPartition, encode_batche
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.storage.log.log_batches import batches_of
 from drumlin.storage.log.partition_log import PartitionLog
-from rig.committed_offsets import loaded_offsets
+from rig.data.committed_offsets import loaded_offsets
 from storage.samples import NOW_MS, marker
 
 KEYS = [OffsetKey("g", topic, index) for topic in "tu" for index in range(2)]

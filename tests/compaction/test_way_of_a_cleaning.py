@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from compaction.promises import CONFIG, call
-from compaction.test_cleaner_cases import put
+from compaction.round.test_cleaner_cases import put
 from drumlin.clock import ManualClock
 from drumlin.compaction.pool.pool import CleanerPool
 from drumlin.compaction.round import rewriter
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.storage.files.files import Files
-from rig.ways import assert_as_told, noted, way_of
+from rig.documents.ways import assert_as_told, noted, way_of
 from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
 
 

@@ -14,7 +14,7 @@ from drumlin.config.keys import broker_keys
 from drumlin.config.listeners import Listener
 from drumlin.config.sources import read_environment, read_properties_file
 from drumlin.config.values import ValueType
-from rig.drumlin_server import SERVER_PROPERTIES
+from rig.brokers.drumlin_server import SERVER_PROPERTIES
 
 _HINTS = {
     ValueType.BOOLEAN: "bool",

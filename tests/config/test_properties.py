@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drumlin.config.properties import parse_properties
+from drumlin.config.properties import decode_properties, parse_properties
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,22 @@ from drumlin.config.properties import parse_properties
         ("a=b\\", {"a": "b"}),
         ("listeners=PLAINTEXT://:9092", {"listeners": "PLAINTEXT://:9092"}),
         ("ä=ü", {"ä": "ü"}),
+        ("face=\\ud83d\\ude00", {"face": "😀"}),
     ],
 )
 def test_syntax(text: str, properties: dict[str, str]) -> None:
     assert parse_properties(text) == properties
 
 
-@pytest.mark.parametrize("text", ["a=\\u12", "a=\\uzzzz"])
-def test_broken_escapes(text: str) -> None:
-    with pytest.raises(ValueError, match=r"u|invalid literal"):
-        parse_properties(text)
+@pytest.mark.parametrize("escape", ["\\u12", "\\uzzzz", "\\u0x1f", "\\u 1f "])
+def test_broken_escapes(escape: str) -> None:
+    with pytest.raises(ValueError, match=r"^line 3: \\u without four hexadecimal digits$"):
+        parse_properties(f"# comment\n\npassword=secret{escape}")
+
+
+def test_a_file_is_utf_8_with_or_without_a_byte_order_mark() -> None:
+    content = "security.protocol=SSL\r\nä=ü".encode()
+    wanted = {"security.protocol": "SSL", "ä": "ü"}
+    assert decode_properties(content) == decode_properties(b"\xef\xbb\xbf" + content) == wanted
+    with pytest.raises(ValueError, match=r"^line 2: not UTF-8"):
+        decode_properties(b"a=b\rpassword=secret\xe4\xe4")

@@ -6,7 +6,7 @@ import pytest
 
 from drumlin.coordination.regexes import compile_regex, matches, takes_long
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from rig.unlocked import turns_beside
+from rig.time.unlocked import turns_beside
 
 
 @pytest.mark.parametrize("pattern", ["(a)(b)?", "((a)|(b))*", "(" * 900 + "a" + ")?" * 900 + "b?"])

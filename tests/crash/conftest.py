@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.fault_injection.small_disk import small_disk_or_skip
 
 MakeServer = Callable[..., DrumlinServer]
 
@@ -32,3 +33,10 @@ def make_server(tmp_path: Path) -> Iterator[MakeServer]:
         server.close()
     for server in servers:
         server.check_output()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 24 MiB, where mounting is permitted."""
+    with small_disk_or_skip(tmp_path, size_mib=24) as path:
+        yield path

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from crash.requests import produce
 from drumlin.wire.error_codes import ErrorCode
-from rig.batches import Batch, Rec
-from rig.raw import Closed, NoAnswer, RawClient
+from rig.data.batches import Batch, Rec
+from rig.data.raw import Closed, NoAnswer, RawClient
 
 _BATCH_RECORDS = 20
 _PADDING = b"." * 1000

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from drumlin.wire.error_codes import ErrorCode
-from rig.batches import describe_batches
-from rig.raw import RawClient
+from rig.data.batches import describe_batches
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 

@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from crash.conftest import MakeServer
 from crash.requests import create_topic, produce
 from drumlin.wire.error_codes import ErrorCode
-from rig.batches import Batch, Rec, batch
-from rig.compacted_topic import alter, await_clean, read
-from rig.raw import RawClient
-from rig.small_disk import NotPermitted
-from rig.small_disk import small_disk as mounted_disk
+from rig.data.batches import Batch, Rec, batch
+from rig.data.compacted_topic import alter, await_clean, read
+from rig.data.raw import RawClient
 
 _SEGMENT = 1 << 20
 _VALUE = b"v" * 1000
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A tmpfs of 24 MiB, where mounting is permitted."""
-    mounted = tmp_path / "disk"
-    mounted.mkdir()
-    try:
-        with mounted_disk(mounted, size_mib=24):
-            yield mounted
-    except NotPermitted as error:
-        pytest.skip(str(error))
 
 
 class Producer(threading.Thread):

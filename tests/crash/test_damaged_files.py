@@ -19,16 +19,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from broker.hosting.test_hosting import commit
 from broker.in_process import running
-from broker.test_hosting import commit
 from crash.conftest import MakeServer
 from crash.requests import await_coordinator, committed, fetch, produce
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch.batch import crc_matches, iterate_headers
 from drumlin.wire.error_codes import ErrorCode
-from rig.batches import batch
-from rig.drumlin_server import DrumlinServer, server_command
-from rig.raw import RawClient
+from rig.brokers.drumlin_server import DrumlinServer, server_command
+from rig.data.batches import batch
+from rig.data.raw import RawClient
 from storage.samples import batch_of, prepared
 
 TINY = LogConfig(segment_bytes=1000, index_interval_bytes=100)

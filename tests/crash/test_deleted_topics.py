@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from crash.conftest import MakeServer
 from crash.requests import await_coordinator, commit, committed, create_topic
 from drumlin.metadata.embedded.database import FILE_NAME
 from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.wire.error_codes import ErrorCode
-from rig.raw import RawClient
-from rig.small_disk import NotPermitted
-from rig.small_disk import small_disk as mounted_disk
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 _NONE = -1
@@ -85,17 +80,6 @@ def _copy_metadata(source: Path, target: Path) -> Path:
     target.mkdir(exist_ok=True)
     shutil.copy(source / FILE_NAME, target)
     return target
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    mounted = tmp_path / "disk"
-    mounted.mkdir()
-    try:
-        with mounted_disk(mounted, size_mib=24):
-            yield mounted
-    except NotPermitted as error:
-        pytest.skip(str(error))
 
 
 def test_a_deletion_while_the_offsets_cannot_be_written(

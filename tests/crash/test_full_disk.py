@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,24 +9,10 @@ import pytest
 from crash.conftest import MakeServer
 from crash.requests import create_topic, fetch, produce, read_all
 from drumlin.wire.error_codes import ErrorCode
-from rig.batches import batch
-from rig.small_disk import NotPermitted
-from rig.small_disk import small_disk as mounted_disk
+from rig.data.batches import batch
 from rig.waiting import wait_until
 
 _MIB = 1 << 20
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A tmpfs of 24 MiB, where mounting is permitted."""
-    mounted = tmp_path / "disk"
-    mounted.mkdir()
-    try:
-        with mounted_disk(mounted, size_mib=24):
-            yield mounted
-    except NotPermitted as error:
-        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize("only_directory", [True, pytest.param(False, marks=pytest.mark.deep)])

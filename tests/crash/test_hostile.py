@@ -16,10 +16,10 @@ from crash.conftest import MakeServer
 from crash.requests import create_topic, fetch, produce, read_all
 from drumlin.wire.error_codes import ErrorCode, MalformedMessage
 from drumlin.wire.messages import API_KEYS, encode_request
-from rig.batches import CODECS, Batch, batch, compress
-from rig.drumlin_server import DrumlinServer
-from rig.messages import build
-from rig.raw import Closed, NoAnswer, RawClient
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.batches import CODECS, Batch, batch, compress
+from rig.data.messages import build
+from rig.data.raw import Closed, NoAnswer, RawClient
 from rig.waiting import wait_until
 
 _MIB = 1 << 20

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from crash.conftest import MakeServer
 from crash.idempotent_producer import IdempotentProducer
 from crash.requests import await_coordinator, commit, committed, create_topic, read_all
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.depth import seeds, so_many
-from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
 _KILLS = so_many(4, 10)

@@ -11,11 +11,11 @@ import pytest
 from crash.conftest import MakeServer
 from crash.requests import create_topic, produce
 from drumlin.wire.error_codes import ErrorCode
-from rig.batches import Batch, Rec
-from rig.compacted_topic import CLEANED_S, read, status
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.batches import Batch, Rec
+from rig.data.compacted_topic import CLEANED_S, read, status
+from rig.data.raw import Closed, NoAnswer, RawClient
 from rig.depth import seeds, so_many
-from rig.drumlin_server import DrumlinServer
-from rig.raw import Closed, NoAnswer, RawClient
 from rig.waiting import wait_until
 
 _KILLS = so_many(3, 10)

@@ -18,10 +18,10 @@ import pytest
 from crash.conftest import MakeServer
 from crash.requests import create_topic, produce
 from drumlin.wire.error_codes import ErrorCode
-from rig.batches import batch
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.batches import batch
+from rig.data.raw import RawClient
 from rig.depth import seeds
-from rig.drumlin_server import DrumlinServer
-from rig.raw import RawClient
 from rig.waiting import wait_until
 
 _ACCEPT, _RELEASE, _REJECT = 1, 2, 3

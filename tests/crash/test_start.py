@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from crash.conftest import MakeServer
-from rig.drumlin_server import DrumlinServer, server_command
+from rig.brokers.drumlin_server import DrumlinServer, server_command
 from rig.ports import free_ports
 
 _IDLE_BYTES_MAX = 120 * 1024 * 1024

@@ -14,10 +14,10 @@ import pytest
 from differential.own_answers import OwnAnswers
 from differential.scripts import Brokers, Mode
 from differential.transcripts import Transcripts
-from rig.apache_kafka import ApacheKafka
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.depth import IS_DEEP
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.jvm.jars import Unavailable
+from rig.servers.apache_kafka import ApacheKafka
 
 #: The same for both brokers: small, and nothing that only takes time.
 SETTINGS = {

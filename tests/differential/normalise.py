@@ -12,7 +12,7 @@ import uuid
 from typing import Any
 
 from differential.now import NOW
-from rig.batches import describe_batches
+from rig.data.batches import describe_batches
 
 #: Chosen by the broker; the listed values mean "none" and are compared as they are.
 _CHOSEN = {

@@ -13,9 +13,9 @@ from typing import Any
 from differential.compare import Step
 from differential.normalise import Normaliser
 from drumlin.wire.error_codes import ErrorCode, MalformedMessage
-from rig.batches import batch
-from rig.messages import render
-from rig.raw import Closed, NoAnswer, RawClient
+from rig.data.batches import batch
+from rig.data.messages import render
+from rig.data.raw import Closed, NoAnswer, RawClient
 from rig.waiting import wait_until
 
 #: Versions that the set-up uses, whatever version is under test.

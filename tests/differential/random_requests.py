@@ -8,7 +8,7 @@ from typing import Any
 
 from drumlin.wire.schema.declaration import Field
 from drumlin.wire.schema.types import Array, Struct, type_name
-from rig.messages import fields_there, item_of, payload_class
+from rig.data.messages import fields_there, item_of, payload_class
 
 #: What a field may hold, by its name; else by its type.
 _BY_NAME: dict[str, tuple[Any, ...]] = {

@@ -18,9 +18,9 @@ from differential.transcripts import Transcripts, symbolic
 from drumlin.wire.apis import is_flexible
 from drumlin.wire.messages import schema_versions
 from drumlin.wire.schema.types import Struct
-from rig.apache_kafka import ApacheKafka
-from rig.drumlin_server import DrumlinServer
-from rig.messages import fields_there, item_of, payload_class
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.messages import fields_there, item_of, payload_class
+from rig.servers.apache_kafka import ApacheKafka
 
 Script = Callable[[Peer], None]
 Mode = Literal["replay", "live", "record"]

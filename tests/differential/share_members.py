@@ -8,9 +8,9 @@ from typing import Any
 from differential.peer import Peer
 from drumlin.storage.directory.partition_metadata import encode_uuid
 from drumlin.wire.error_codes import ErrorCode
-from rig.batches import batch
-from rig.messages import render
-from rig.raw import RawClient
+from rig.data.batches import batch
+from rig.data.messages import render
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 _WAIT_MS = 4000

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from differential.compare import Step
+from differential.groups.test_groups import join, member_of, sync
 from differential.now import NOW
 from differential.peer import Peer
 from differential.scripts import Broker, Brokers, newest
-from differential.test_groups import join, member_of, sync
-from rig.batches import Batch, Rec, batch
+from rig.data.batches import Batch, Rec, batch
 
 _PRODUCER = 9001
 

@@ -10,7 +10,7 @@ from differential.compare import Step
 from differential.now import NOW
 from differential.scripts import Broker, Brokers
 from differential.transcripts import Transcripts, code_alone, symbolic
-from rig.apache_kafka import ApacheKafka
+from rig.servers.apache_kafka import ApacheKafka
 
 _KAFKA: Any = None  # not asked where its answers are recorded
 _SAID = {"topics": [{"name": "t", "timestamp": NOW - 500, "records": b"\x00\xff", "error_code": 3}]}
@@ -66,7 +66,7 @@ def test_what_else_must_be_the_same() -> None:
 
 def test_a_script_that_has_not_been_recorded() -> None:
     with pytest.raises(pytest.fail.Exception, match="recorded"):
-        Transcripts().of("differential.test_fetch", "no_such_test")
+        Transcripts().of("differential.data.test_fetch", "no_such_test")
 
 
 def test_moments_do_not_depend_on_when_they_were_recorded() -> None:

@@ -28,7 +28,7 @@ _TESTS = Path(__file__).parents[1]
 _SHARED = (
     *("differential/conftest.py", "differential/normalise.py", "differential/peer.py"),
     *("differential/random_requests.py", "differential/share_members.py"),
-    *("rig/batches.py", "rig/messages.py"),
+    *("rig/data/batches.py", "rig/data/messages.py"),
 )
 _RECORDING = 'pytest tests/differential -m "not deep" --record-kafka'
 _AROUND_NOW_MS = 30 * 24 * 3600 * 1000

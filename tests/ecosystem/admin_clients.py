@@ -9,8 +9,8 @@ import pytest
 
 from ecosystem.admins import aiokafka_admin, confluent, kafka_python
 from ecosystem.admins.steps import differences
-from rig.apache_kafka import ApacheKafka
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.servers.apache_kafka import ApacheKafka
 
 _TRIED = "every method of its admin client, compared with Apache Kafka"
 #: What docs/compatibility.md tells of, as these clients name it.

@@ -13,10 +13,10 @@ from ecosystem.verdicts import (
     pytest_runtest_makereport,
     pytest_terminal_summary,
 )
-from rig.apache_kafka import ApacheKafka
-from rig.drumlin_cluster import DrumlinCluster, running_cluster
-from rig.drumlin_server import DrumlinServer, running_server
-from rig.jars import Unavailable
+from rig.brokers.drumlin_cluster import DrumlinCluster, running_cluster
+from rig.brokers.drumlin_server import DrumlinServer, running_server
+from rig.servers.apache_kafka import ApacheKafka
+from rig.servers.running import running
 
 __all__ = [
     "pytest_collection_finish",
@@ -62,11 +62,5 @@ def brokers(request: pytest.FixtureRequest) -> DrumlinServer | DrumlinCluster:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    broker = ApacheKafka(tmp_path_factory.mktemp("kafka"), _SETTINGS)
-    try:
-        broker.start()
+    with running(ApacheKafka(tmp_path_factory.mktemp("kafka"), _SETTINGS)) as broker:
         yield broker
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        broker.close()

@@ -14,11 +14,12 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ecosystem.postgres import Postgres, running_postgres
-from rig.apache_kafka import JVM
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable, jar_folder, java
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.brokers.process import BrokerProcess
+from rig.jvm.jars import jar_folder, java
 from rig.ports import free_ports
-from rig.process import BrokerProcess
+from rig.servers.apache_kafka import JVM
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 _WAIT_S = 900.0
@@ -165,20 +166,17 @@ def rows_of(database: Postgres) -> dict[str, tuple[str, str]]:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Postgres]:
-    try:
-        with running_postgres(tmp_path) as running:
-            running.sql(
-                "create table customers (id int primary key, name text, balance numeric(10, 2));"
-                f"insert into customers select n, 'name' || n, 1 from generate_series(1, {_ROWS}) n"
-            )
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    with skipped_where_unavailable(), running_postgres(tmp_path) as running:
+        running.sql(
+            "create table customers (id int primary key, name text, balance numeric(10, 2));"
+            f"insert into customers select n, 'name' || n, 1 from generate_series(1, {_ROWS}) n"
+        )
+        yield running
 
 
 @pytest.fixture
 def worker(drumlin: DrumlinServer, tmp_path: Path) -> Iterator[Worker]:
-    try:
+    with skipped_where_unavailable():
         plugins = Path(jar_folder("debezium-jars")).parent
         storage = {
             f"{what}.storage.{key}": value
@@ -198,8 +196,6 @@ def worker(drumlin: DrumlinServer, tmp_path: Path) -> Iterator[Worker]:
         }
         made = Worker(tmp_path, "Distributed", settings)
         made.start()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     try:
         yield made
     finally:
@@ -285,10 +281,8 @@ def test_files(drumlin: DrumlinServer, tmp_path: Path) -> None:
     lines, copied = tmp_path / "lines", tmp_path / "copied"
     admin = AdminClient({"bootstrap.servers": drumlin.address})
     admin.create_topics([NewTopic("lines", 1, 1)])["lines"].result(60)
-    try:
+    with skipped_where_unavailable():
         jar_folder("connect-jars")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     settings = {
         "bootstrap.servers": drumlin.address,
         "key.converter": _TEXT,

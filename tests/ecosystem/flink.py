@@ -11,10 +11,11 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ecosystem.installed import compiled
-from rig.apache_kafka import JVM
-from rig.drumlin_cluster import DrumlinCluster
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable, jar_folder, java
+from rig.brokers.drumlin_cluster import DrumlinCluster
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.jvm.jars import jar_folder, java
+from rig.servers.apache_kafka import JVM
+from rig.servers.running import skipped_where_unavailable
 
 _RECORDS = 10_000
 _PARTITIONS = 3
@@ -39,11 +40,9 @@ def test_exactly_once(
     address = brokers.address
     source, target = f"flink-{naming.lower()}-in", f"flink-{naming.lower()}-out"
     fill(address, source, target)
-    try:
+    with skipped_where_unavailable():
         jars = jar_folder("flink-jars")
         classes = compiled("ExactlyOnce", f"{jars}/*")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     opened = [each for name in _OPENED for each in ("--add-opens", f"{name}=ALL-UNNAMED")]
     arguments = [address, source, target, str(_RECORDS), naming, str(tmp_path / "state")]
     command = [java(), *JVM, *opened, "-cp", f"{classes}:{jars}/*", "ExactlyOnce", *arguments]

@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 from ecosystem.installed import go_program, go_tests
-from rig.drumlin_cluster import DrumlinCluster
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.brokers.drumlin_cluster import DrumlinCluster
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.brokers.process import BrokerProcess
+from rig.jvm.jars import Unavailable
 from rig.ports import free_ports
-from rig.process import BrokerProcess
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 _SARAMA = "1.61.1"
@@ -201,10 +202,8 @@ def failed(found: Mapping[str, str]) -> set[str]:
     "sarama", _SARAMA, "its own functional tests, with five brokers behind proxies"
 )
 def test_sarama(proxied: DrumlinCluster, tmp_path: Path, record_property: Record) -> None:
-    try:
+    with skipped_where_unavailable():
         tests = go_tests("github.com/IBM/sarama", f"v{_SARAMA}", tags="functional")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     environment = {
         "TOXIPROXY_ADDR": f"http://127.0.0.1:{_CONTROL_PORT}",
         "KAFKA_VERSION": "4.3.0",
@@ -221,10 +220,8 @@ def test_sarama(proxied: DrumlinCluster, tmp_path: Path, record_property: Record
 
 @pytest.mark.program("franz-go", _FRANZ_GO, "its own tests: groups, transactions, shares")
 def test_franz_go(drumlin: DrumlinServer, tmp_path: Path, record_property: Record) -> None:
-    try:
+    with skipped_where_unavailable():
         tests = go_tests("github.com/twmb/franz-go", f"v{_FRANZ_GO}", "pkg/kgo")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     environment = {
         "KGO_SEEDS": drumlin.address,
         "KGO_TEST_RF": "1",
@@ -239,10 +236,8 @@ def test_franz_go(drumlin: DrumlinServer, tmp_path: Path, record_property: Recor
 @pytest.mark.program("watermill-kafka", _WATERMILL, "its own tests: publishers and subscribers")
 def test_watermill(drumlin: DrumlinServer, tmp_path: Path, record_property: Record) -> None:
     module = "github.com/ThreeDotsLabs/watermill-kafka/v3"
-    try:
+    with skipped_where_unavailable():
         tests = go_tests(module, f"v{_WATERMILL}", "pkg/kafka")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     environment = {"WATERMILL_TEST_KAFKA_BROKERS": drumlin.address}
     found = run_tests(tests, ["-test.short"], environment, tmp_path / "watermill", 2700)
     report(found, record_property)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rig.jars import Unavailable, java
+from rig.jvm.jars import Unavailable, java
 
 _FOLDER = Path(__file__).parents[2] / ".cache" / "ecosystem"
 _TIMEOUT_S = 1200.0

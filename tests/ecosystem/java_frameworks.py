@@ -9,20 +9,19 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ecosystem.installed import compiled
-from rig.apache_kafka import JVM
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable, jar_folder, java
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.jvm.jars import jar_folder, java
+from rig.servers.apache_kafka import JVM
+from rig.servers.running import skipped_where_unavailable
 
 _WAIT_S = 900.0
 
 
 def run(program: str, *arguments: str) -> str:
     """What the program prints."""
-    try:
+    with skipped_where_unavailable():
         jars = jar_folder("framework-jars")
         classes = compiled(program, f"{jars}/*")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     command = [java(), *JVM, "-Dlog4j2.level=WARN", "-cp", f"{classes}:{jars}/*", program]
     done = subprocess.run(
         [*command, *arguments], capture_output=True, text=True, timeout=_WAIT_S, check=False

@@ -10,9 +10,9 @@ import pytest
 
 from ecosystem.admins.steps import differences
 from ecosystem.installed import javascript_with
-from rig.apache_kafka import ApacheKafka
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.servers.apache_kafka import ApacheKafka
+from rig.servers.running import skipped_where_unavailable
 
 _PROGRAMS = Path(__file__).parent / "programs"
 _PACKAGES = {
@@ -42,10 +42,8 @@ def outcomes(program: str, address: str) -> dict[str, str]:
     ],
 )
 def test_every_step(program: str, drumlin: DrumlinServer, kafka: ApacheKafka) -> None:
-    try:
+    with skipped_where_unavailable():
         ours = outcomes(program, drumlin.address)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     theirs = outcomes(program, f"127.0.0.1:{kafka.port}")
     print(ours)
     assert not {step: outcome for step, outcome in ours.items() if outcome.startswith("not")}

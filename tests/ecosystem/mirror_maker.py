@@ -15,10 +15,11 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from rig.apache_kafka import JVM, ApacheKafka
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable, jar_folder, java
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.jvm.jars import jar_folder, java
 from rig.ports import free_ports
+from rig.servers.apache_kafka import JVM, ApacheKafka
+from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 
 _WAIT_S = 900.0  # it starts many threads and connections, on a machine that may be busy
@@ -78,8 +79,15 @@ class Side:
             producer.produce(**place, key=f"k{number % 100}", value=told, headers={"n": told})
         assert producer.flush(60) == 0
 
+    def has(self, topic: str) -> bool:
+        return topic in self.admin.list_topics(timeout=60).topics
+
     def read(self, topic: str, count: int, group: str) -> list[Any]:
-        """So many records, which the group has read then."""
+        """So many records, which the group has read then.
+
+        MirrorMaker makes a topic when it next asks for the topics of the other side.
+        """
+        wait_until(lambda: self.has(topic), f"{topic} in {self.name}", _WAIT_S)
         consumer = Consumer(
             {
                 "bootstrap.servers": self.address,
@@ -133,10 +141,8 @@ def log(sides: Mapping[str, Side], tmp_path: Path) -> Iterator[Path]:
     properties, logging = tmp_path / "mm2.properties", tmp_path / "log4j2.properties"
     properties.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
     logging.write_text(_LOGGING)
-    try:
+    with skipped_where_unavailable():
         jars = jar_folder("connect-jars")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     command = [java(), *JVM, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
     output = tmp_path / "mm2.log"
     with output.open("wb") as said:
@@ -164,11 +170,7 @@ def test_mirroring_both_ways(sides: Mapping[str, Side], log: Path) -> None:
 
 def _check(source: Side, target: Side) -> None:
     mirrored = f"{source.name}.{source.topic}"
-
-    def is_there() -> bool:
-        return mirrored in target.admin.list_topics(timeout=60).topics
-
-    wait_until(is_there, f"{mirrored} in {target.name}", _WAIT_S)
+    wait_until(lambda: target.has(mirrored), f"{mirrored} in {target.name}", _WAIT_S)
     source.fill(_FIRST, _ALL)
     records = target.read(mirrored, _ALL, f"check-of-{source.name}")
     assert sorted(int(each.value()) for each in records) == [*range(_ALL)]

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rig.jars import Unavailable
+from rig.brokers.process import BrokerProcess
+from rig.jvm.jars import Unavailable
 from rig.ports import free_ports
-from rig.process import BrokerProcess
 from rig.waiting import wait_until
 
 #: It does not run as root.

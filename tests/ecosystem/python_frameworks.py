@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ecosystem.installed import python_with
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.servers.running import skipped_where_unavailable
 
 _PROGRAMS = Path(__file__).parent / "programs"
 _WAIT_S = 900.0
@@ -25,10 +25,8 @@ _WORDS = 5
 
 
 def interpreter(*requirements: str) -> str:
-    try:
+    with skipped_where_unavailable():
         return str(python_with(*requirements))
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def run(command: list[str], environment: Mapping[str, str] | None = None) -> str:

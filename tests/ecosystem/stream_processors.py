@@ -15,9 +15,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ecosystem.installed import python_with
-from rig.drumlin_cluster import DrumlinCluster
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.brokers.drumlin_cluster import DrumlinCluster
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.jvm.jars import Unavailable
 
 _PROGRAMS = Path(__file__).parent / "programs"
 _QUIXSTREAMS, _FAUST = "3.28.1", "0.15.3"

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 import drumlin
 from drumlin.client.client import Client
 from drumlin.spark.java import ensure_java
-from rig.java import spark_environment
+from rig.jvm.java import spark_environment
 
 PIPELINES = Path(__file__).parents[2] / "examples" / "pipelines"
 

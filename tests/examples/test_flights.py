@@ -22,7 +22,7 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from examples.conftest import NewTopic
-from rig.java import spark_environment
+from rig.jvm.java import spark_environment
 
 DEMO = Path(__file__).parents[2] / "examples" / "flights"
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from drumlin.client.client import Client
 from examples.conftest import NewTopic
 from examples.killing import killed_once
-from rig.small_hdfs import small_hdfs
+from rig.servers.small_hdfs import small_hdfs
 
 pytestmark = pytest.mark.spark
 

@@ -14,8 +14,8 @@ from drumlin.broker.apis.served import SERVED
 from drumlin.wire.error_codes import ErrorCode
 from fuzz.frames import damaged, request_frame
 from fuzz.limits import limit_memory, resident_bytes
-from rig.batches import batch
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.data.batches import batch
 
 _MIB = 1 << 20
 _CONNECTIONS = 6

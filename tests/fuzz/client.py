@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from fuzz.hostile_proxy import HostileProxy
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.ports import free_ports
 
 _TESTS = Path(__file__).parents[1]

@@ -10,8 +10,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from drumlin.wire.messages import encode_request, encode_response
-from rig.arbitrary_messages import Case, arbitrary_value, cases
-from rig.batches import CODECS, Batch, Rec
+from rig.data.arbitrary_messages import Case, arbitrary_value, cases
+from rig.data.batches import CODECS, Batch, Rec
 
 #: Names that mean something together, so that more than the parser is reached.
 _NAMES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (

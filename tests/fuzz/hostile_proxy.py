@@ -6,19 +6,17 @@ import asyncio
 import contextlib
 import random
 import struct
-import threading
-from types import TracebackType
-from typing import Self
 
 from drumlin.wire.messages import API_KEYS
 from fuzz.frames import damaged, response_frame
+from rig.loop_thread import LoopThread
 
 _NAMES = {key: name for name, key in API_KEYS.items()}
 _CORRELATION_ID_BYTES = 4
 _FALSE_SIZES = (2**31 - 1, 2**32 - 1, 0, 3, 60 << 20)
 
 
-class HostileProxy:
+class HostileProxy(LoopThread):
     """Use it as a context manager. Clients come to `port`, and are taken to `broker_port`.
 
     `rate` is the share of answers that are damaged, replaced, cut off or announced with a size
@@ -26,35 +24,14 @@ class HostileProxy:
     """
 
     def __init__(self, port: int, broker_port: int, seed: str, rate: float) -> None:
+        super().__init__()
         self._port = port
         self._broker_port = broker_port
         self._rng = random.Random(seed)
         self._rate = rate
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        starting = asyncio.start_server(self._serve, "127.0.0.1", self._port)
-        asyncio.run_coroutine_threadsafe(starting, self._loop).result()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    async def _stop(self) -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _start(self) -> None:
+        self._servers.append(await asyncio.start_server(self._serve, "127.0.0.1", self._port))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked: dict[int, tuple[str, int]] = {}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from rig.apache_kafka import ApacheKafka
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.servers.apache_kafka import ApacheKafka
 from rig.waiting import wait_until
 
 Broker = DrumlinServer | ApacheKafka

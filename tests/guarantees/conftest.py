@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from guarantees.brokers import make_broker
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from guarantees.cluster.plans import FIRST
 from guarantees.cluster.run import Plan
 from guarantees.cluster.series import run_apart
 from rig.fault_injection.injector import library
-from rig.jars import Unavailable
-from rig.zookeeper import check_available
+from rig.servers.running import skipped_where_unavailable
+from rig.servers.zookeeper import check_available
 
 pytestmark = [pytest.mark.clients, pytest.mark.zookeeper, pytest.mark.slow]
 
@@ -20,11 +20,9 @@ _TRIES = 3
 
 def test_three_brokers_keep_what_they_promise(tmp_path: Path) -> None:
     """A leader is killed, and another one is cut from ZooKeeper for longer than its session."""
-    try:
+    with skipped_where_unavailable():
         check_available()
         library()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     for number in range(_TRIES):
         faults = ("kill", "pause", "cut_peers", "cut_zookeeper")
         plan = Plan(f"suite-{number}", 12.0, first=FIRST, faults=faults, faults_min=2)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from guarantees.copying.copying import Copy, copy
-from rig.apache_kafka import kafka_classpath
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.depth import so_many
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.servers.apache_kafka import kafka_classpath
+from rig.servers.running import skipped_where_unavailable
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
@@ -48,9 +48,7 @@ def test_copy_while_the_broker_is_killed_too(broker: DrumlinServer, tmp_path: Pa
 @pytest.mark.kafka
 def test_copy_with_the_java_client(broker: DrumlinServer, tmp_path: Path) -> None:
     """By Apache Kafka's own TransactionalMessageCopier, which aborts at random besides."""
-    try:
+    with skipped_where_unavailable():
         kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     plan = Copy(_RECORDS, _RECORDS // 20, "java", kills=2, timeout_s=_TIMEOUT_S)
     assert copy(plan, broker, tmp_path).complaints == []

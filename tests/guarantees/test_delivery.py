@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from guarantees.brokers import Faults, address, create_topics
 from guarantees.clients import is_passing, make_consumer, membership
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.depth import so_many
-from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]

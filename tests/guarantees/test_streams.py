@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from guarantees.streams.counting import Count, count_words, streams_classpath
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.servers.running import skipped_where_unavailable
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka, pytest.mark.slow]
 
@@ -20,10 +20,8 @@ def test_counts_are_right_after_kills(
     broker: DrumlinServer, tmp_path: Path, words: int, kills: int
 ) -> None:
     """Of the application; with two, of the broker as well."""
-    try:
+    with skipped_where_unavailable():
         streams_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     counted = count_words(Count(words, kills), broker, tmp_path)
     assert counted.complaints == []
     assert (counted.kills, counted.broker_kills) == (kills, kills // 2)

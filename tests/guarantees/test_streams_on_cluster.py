@@ -9,7 +9,7 @@ import pytest
 
 from guarantees.streams.counting import streams_classpath
 from guarantees.streams.on_cluster import SETTINGS, Fault, count_on_cluster
-from rig.drumlin_cluster import DrumlinCluster, running_cluster
+from rig.brokers.drumlin_cluster import DrumlinCluster, running_cluster
 
 pytestmark = [
     pytest.mark.clients,

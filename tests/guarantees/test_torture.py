@@ -8,8 +8,8 @@ import pytest
 
 from guarantees.torture.run import Plan
 from guarantees.torture.separate import run_apart
-from rig.apache_kafka import kafka_classpath
-from rig.jars import Unavailable
+from rig.servers.apache_kafka import kafka_classpath
+from rig.servers.running import skipped_where_unavailable
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka, pytest.mark.slow]
 
@@ -17,10 +17,8 @@ _TRIES = 3
 
 
 def test_transactions_survive_kills_and_pauses(tmp_path: Path) -> None:
-    try:
+    with skipped_where_unavailable():
         kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     for number in range(_TRIES):
         plan = Plan(f"suite-{number}", 8.0, transactions_min=5, faults_min=2, gap_s=(0.3, 2.0))
         outcome = run_apart(plan, tmp_path / plan.seed)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 
-from rig.machine_server import MachineServer
+from rig.brokers.machine_server import MachineServer
 
 _QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
 

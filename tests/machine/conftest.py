@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.machine_server import MachineServer
+from rig.brokers.machine_server import MachineServer
 
 MakeServer = Callable[..., MachineServer]
 

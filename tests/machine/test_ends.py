@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 
 from machine.clients import create, leaders, produce, read
 from machine.conftest import MakeServer
-from rig.machine_server import MachineServer, await_end
+from rig.brokers.machine_server import MachineServer, await_end
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]

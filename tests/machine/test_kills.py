@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 
 from machine.clients import committed, create, read, transact
 from machine.conftest import MakeServer
+from rig.brokers.machine_server import MachineServer, await_end
 from rig.depth import seeds, so_many
-from rig.machine_server import MachineServer, await_end
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]

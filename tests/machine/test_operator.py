@@ -21,9 +21,9 @@ from confluent_kafka.admin import (
 
 from machine.clients import admin, create, leaders, produce
 from machine.conftest import MakeServer
-from rig.machine_server import MachineServer
+from rig.brokers.machine_server import MachineServer
+from rig.brokers.prometheus import scrape
 from rig.ports import free_ports
-from rig.prometheus import scrape
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]

@@ -17,7 +17,7 @@ from machine.clients import (
     transact,
 )
 from machine.conftest import MakeServer
-from rig.quorum import quorum
+from rig.brokers.quorum import quorum
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]

@@ -18,8 +18,8 @@ from drumlin.metadata.zookeeper.brokers import registration_nodes
 from metadata.several_brokers import Brokers, RunBrokers
 from metadata.several_brokers import Scenario as BrokersScenario
 from metadata.stores import Stores, embedded_store, shared_stores, stores_at
-from rig.zookeeper import ZooKeeper
-from rig.zookeeper_operator import Operator
+from rig.servers.zookeeper import ZooKeeper
+from rig.servers.zookeeper_operator import Operator
 
 
 @pytest.fixture(params=["sqlite", "shared", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])

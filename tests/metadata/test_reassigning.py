@@ -12,8 +12,8 @@ from drumlin.metadata.zookeeper.znodes import layout
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from metadata.several_brokers import Brokers, RunBrokers, grow, id_of, partition, reassign, wish
 from metadata.stores import Stores
+from rig.servers.zookeeper_operator import Operator
 from rig.waiting import eventually
-from rig.zookeeper_operator import Operator
 
 
 @pytest.mark.zookeeper

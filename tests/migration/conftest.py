@@ -13,9 +13,9 @@ import drumlin
 from cli.conftest import run
 from drumlin.client.client import Client
 from migration.old_consumers import OldStore
-from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
-from rig.zookeeper import ZooKeeper
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.servers.running import running
+from rig.servers.zookeeper import ZooKeeper
 
 __all__ = ["run"]
 
@@ -53,15 +53,9 @@ class MortalServers:
 
 @pytest.fixture(scope="session")
 def all_mortal_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalServers]:
-    servers = MortalServers(tmp_path_factory.mktemp("mortal"))
-    try:
-        servers.start()
+    with running(MortalServers(tmp_path_factory.mktemp("mortal"))) as servers:
         yield servers
         servers.broker.check_output()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        servers.close()
 
 
 @pytest.fixture

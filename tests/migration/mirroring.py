@@ -13,7 +13,7 @@ from drumlin.client.admin import group_admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
-from rig.process import BrokerProcess
+from rig.brokers.process import BrokerProcess
 from rig.waiting import wait_until
 
 

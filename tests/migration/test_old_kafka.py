@@ -11,8 +11,8 @@ from cli.conftest import Run
 from drumlin.client.client import Client
 from migration.conftest import append
 from migration.old_consumers import OldStore
-from rig.jars import Unavailable
-from rig.old_kafka import HighLevelConsumer, OldKafka
+from rig.servers.old_kafka import HighLevelConsumer, OldKafka
+from rig.servers.running import running
 from rig.waiting import wait_until
 
 pytestmark = pytest.mark.zookeeper
@@ -22,14 +22,8 @@ RECORDS = 100
 
 @pytest.fixture
 def old_kafka(store: OldStore, tmp_path: Path) -> Iterator[OldKafka]:
-    kafka = OldKafka(tmp_path, store.address)
-    try:
-        kafka.start()
+    with running(OldKafka(tmp_path, store.address)) as kafka:
         yield kafka
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        kafka.close()
 
 
 @pytest.mark.deep

@@ -12,7 +12,7 @@ from cli.conftest import Result, Run
 from drumlin.client.client import Client
 from migration.conftest import make_topic
 from migration.old_consumers import OldStore
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
 

@@ -21,10 +21,11 @@ from drumlin.peer.peer_error import (
     UnsupportedByBroker,
 )
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape, encode_response, response_shape
+from drumlin.wire.messages import ZERO, encode_response
 from drumlin.wire.protocol.init_producer_id import InitProducerIdRequest
+from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker, Silence
+from rig.data.messages import Shape, response_shape
 from rig.ports import free_ports
-from rig.scripted_broker import CloseConnection, ScriptedBroker, Silence
 from rig.waiting import eventually
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from drumlin.peer import retry
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.retry import UNKNOWN_TOPIC_PATIENCE_S, Deadline, retrying
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from rig.worked_time import WorkedTime
+from rig.time.worked_time import WorkedTime
 
 OPTIONS = PeerOptions(retry_backoff_ms=2, retry_backoff_max_ms=10)
 

@@ -19,7 +19,7 @@ from drumlin.replication.followed_partitions import FollowerContext
 from drumlin.storage.all_logs.log_directories import LogDirectories
 from drumlin.storage.log.partition_log import PartitionLog
 from replication.leader import Leader, Led
-from rig.scripted_broker import ScriptedBroker
+from rig.brokers.scripted_broker import ScriptedBroker
 from storage.samples import read_bytes
 
 LEADER, SELF = 1, 2

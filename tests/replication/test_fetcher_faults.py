@@ -17,7 +17,7 @@ from drumlin.peer.peer_error import ConnectionLost
 from drumlin.replication.fetchers import Fetchers
 from drumlin.replication.followed_partition import FollowedPartition
 from replication.cluster import LEADER, Cluster, are_equal
-from rig.scripted_broker import CloseConnection, Silence
+from rig.brokers.scripted_broker import CloseConnection, Silence
 from rig.waiting import eventually
 from storage.doors import FailingFiles
 from storage.samples import append, open_logs, revive

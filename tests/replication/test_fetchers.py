@@ -18,7 +18,7 @@ from drumlin.replication.replica import Replica
 from drumlin.wire.error_codes import ErrorCode
 from replication.cluster import BROKER_EPOCH, LEADER, SELF, Cluster, are_equal
 from replication.leader import Leader
-from rig.scripted_broker import ScriptedBroker
+from rig.brokers.scripted_broker import ScriptedBroker
 from rig.waiting import eventually
 from storage.samples import append, open_logs, read_bytes
 

@@ -20,7 +20,7 @@ from drumlin.turns import to_end
 from drumlin.wire.by_hand.fetch_response import EpochEnd, PartitionFetch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from replication.leader import Led, answer_of
-from rig.stepped import Stepped
+from rig.time.stepped import Stepped
 from storage.samples import (
     NOW_MS,
     TOPIC_ID,

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from drumlin.replication.repeated_lines import RepeatedLines
-from rig.virtual_time import run_in_virtual_time
+from rig.time.virtual_time import run_in_virtual_time
 
 _logger = logging.getLogger("drumlin.test_repeated_lines")
 

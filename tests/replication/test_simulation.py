@@ -12,14 +12,14 @@ from dataclasses import replace
 import pytest
 
 from drumlin.metadata.image import NO_LEADER, LastKnown, LogEnd
-from replication.simulation.copy_mistakes import COPY_MISTAKES
-from replication.simulation.directed import DIRECTED
-from replication.simulation.machine_mistakes import MACHINE_MISTAKES
-from replication.simulation.mistakes import MISTAKES, mistaken
-from replication.simulation.on_zookeeper import ZooKeeperCluster
-from replication.simulation.recovery_mistakes import RECOVERY_MISTAKES
-from replication.simulation.runs import ON_MACHINE, ON_ZOOKEEPER, run
-from replication.simulation.story import story
+from replication.simulation.planted.copy_mistakes import COPY_MISTAKES
+from replication.simulation.planted.machine_mistakes import MACHINE_MISTAKES
+from replication.simulation.planted.mistakes import MISTAKES, mistaken
+from replication.simulation.planted.recovery_mistakes import RECOVERY_MISTAKES
+from replication.simulation.run.directed import DIRECTED
+from replication.simulation.run.on_zookeeper import ZooKeeperCluster
+from replication.simulation.run.runs import ON_MACHINE, ON_ZOOKEEPER, run
+from replication.simulation.run.story import story
 from rig.depth import so_many
 
 _BLOCKS, _BLOCKS_ON_MACHINE = 40, 20

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from drumlin.cli import app
-from rig.certificates import Certificates
-from rig.secured_kafka import PASSWORD, SecuredKafka
+from rig.servers.certificates import Certificates
+from rig.servers.secured_kafka import PASSWORD, SecuredKafka
 
 QUOTED = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drumlin
-from drumlin.security import OAuthBearer, Plain, Scram, Security, SecurityOptionError, Tls
+from drumlin.security import (
+    OAuthBearer,
+    Plain,
+    Scram,
+    Security,
+    SecurityOptionError,
+    Tls,
+    read_properties,
+)
 from records.strategies import QUICK
 
 PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -301,3 +309,29 @@ def test_a_connection_is_as_secure_as_it_is_said_or_there_is_none(given: dict[st
     if security.tls is not None:
         unchecked = not given.get("ssl.endpoint.identification.algorithm", "https").strip()
         assert security.tls.check_host_name != unchecked
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\n\nssl.nonsense=secret", "option 'ssl.nonsense': there is no such option here"),
+        (b"security.protocol=SECRET", "option 'security.protocol': expected one of PLAINTEXT"),
+        (b"#\nsasl.jaas.config=secret\\uXY", "line 2: "),
+        (b"#\n#\n\x00secret\xff", "line 3: "),
+    ],
+)
+def test_a_file_that_cannot_be_is_named_with_the_place(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(content)
+    with pytest.raises(SecurityOptionError) as refused:
+        read_properties(path)
+    assert str(refused.value).startswith(f"{path}: {said}")
+    assert "secret" not in str(refused.value).lower()
+
+
+def test_a_byte_order_mark_makes_no_connection_less_secure(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(b"\xef\xbb\xbfsecurity.protocol=SSL\nclient.id=left-out\n")
+    assert read_properties(path) == {"security.protocol": "SSL"}

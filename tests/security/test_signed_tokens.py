@@ -10,8 +10,8 @@ import pytest
 import drumlin
 from drumlin.client.errors import AuthenticationFailed
 from drumlin.security import Security
-from rig.secured_kafka import AUDIENCE, ISSUER, SecuredKafka
-from rig.token_signer import TokenSigner
+from rig.servers.secured_kafka import AUDIENCE, ISSUER, SecuredKafka
+from rig.servers.token_signer import TokenSigner
 from security.test_tokens import Endpoint, login
 
 pytestmark = pytest.mark.kafka

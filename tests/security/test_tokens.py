@@ -23,7 +23,7 @@ from drumlin.peer.security.claims import described, lifetime_of
 from drumlin.peer.security.token_endpoint import Token
 from drumlin.peer.security.tokens import TokenSource
 from drumlin.security import OAuthBearer, SecurityOptionError, Tls
-from rig.certificates import Certificates
+from rig.servers.certificates import Certificates
 
 TIMEOUT_MS = 20_000
 

@@ -18,8 +18,8 @@ from drumlin.client.errors import ClientError, DeliveryFailed, NotAuthorized
 from drumlin.client.transactions.errors import TransactionFailed
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.security import Plain, Security
-from rig.rights import DESCRIBE, TOPIC, TRANSACTIONAL_ID, WRITE, Right, granted, withdraw
-from rig.secured_kafka import PASSWORD, SecuredKafka
+from rig.servers.rights import DESCRIBE, TOPIC, TRANSACTIONAL_ID, WRITE, Right, granted, withdraw
+from rig.servers.secured_kafka import PASSWORD, SecuredKafka
 
 pytestmark = pytest.mark.kafka
 

@@ -11,9 +11,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from drumlin.spark.java import ensure_java
-from rig.jars import Unavailable
-from rig.java import spark_environment
-from rig.spark_connector import connector_jars
+from rig.jvm.jars import Unavailable
+from rig.jvm.java import spark_environment
+from rig.jvm.spark_connector import connector_jars
+from rig.servers.running import skipped_where_unavailable
 from spark.topics import Topic
 
 
@@ -59,10 +60,8 @@ def _jars() -> str:
 @pytest.fixture(scope="package")
 def both_sources(spark: SparkSession) -> tuple[str, str]:
     """The formats of Spark's own source and of ours, to be compared."""
-    try:
+    with skipped_where_unavailable():
         connector_jars()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     return "kafka", "drumlin"
 
 

@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from rig.drumlin_cluster import DrumlinCluster
-from rig.jars import Unavailable
-from rig.kafka_cluster import KafkaCluster
+from rig.brokers.drumlin_cluster import DrumlinCluster
+from rig.servers.kafka_cluster import KafkaCluster
+from rig.servers.running import running
 from rig.waiting import wait_until
 from spark.pipeline import CONTINUALLY, Pipeline
 from spark.topics import Topic, rows
@@ -30,14 +30,9 @@ Cluster = KafkaCluster | DrumlinCluster
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    cluster: Cluster = request.param(tmp_path_factory.mktemp("three"))
-    try:
-        cluster.start()
+    made: Cluster = request.param(tmp_path_factory.mktemp("three"))
+    with running(made) as cluster:
         yield cluster
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        cluster.close()
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from rig.schema_registry import running_registry
-from rig.walkthrough import Walkthrough
+from rig.documents.walkthrough import Walkthrough
+from rig.servers.schema_registry import running_registry
 from spark.sink_proof.reading import read_committed
 from spark.topics import Topic
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from drumlin.spark.java import MINIMUM_JAVA, ensure_java, java_version
-from rig.java import spark_environment
+from rig.jvm.java import spark_environment
 from spark.topics import Topic
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,6 +26,13 @@ NOW_MS = 1_700_000_000_000
 EVERYTHING = 1 << 30
 #: Where many small files are made and thrown away; None: the usual place.
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+@contextlib.contextmanager
+def folder_in_memory() -> Iterator[Path]:
+    """A folder of its own that takes no disk's time."""
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as path:
+        yield Path(path)
 
 
 def batch_of(

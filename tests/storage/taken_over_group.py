@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from coordination.groups.classic.scenario import subscription
 from coordination.memory_log import KnownTopics, default_setting
-from coordination.scenario import subscription
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
@@ -25,7 +25,7 @@ from drumlin.storage.producers.producer_state import TransactionMarker
 from drumlin.turns import to_end
 from drumlin.wire.embedded_protocol import write_assignment
 from drumlin.wire.error_codes import ErrorCode
-from rig.raw import RawClient
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 GROUP: Final = "lives-on"

@@ -15,8 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from drumlin.config.topic import LogConfig
 from drumlin.storage.all_logs.log_directories import LogDirectories
 from drumlin.storage.log.partition_log import PartitionLog
-from rig.apache_kafka import ApacheKafka, kafka_classpath, run_tool
-from rig.jars import Unavailable
+from rig.servers.apache_kafka import ApacheKafka, run_tool
 from storage.samples import (
     NOW_MS,
     append,
@@ -29,7 +28,7 @@ from storage.samples import (
 )
 from storage.taken_over_group import convert_here, go_on_at_kafka, join_at_kafka, join_here
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_classes")]
 
 _DUMP = "org.apache.kafka.tools.DumpLogSegments"
 _TROUBLE = re.compile(
@@ -38,14 +37,6 @@ _TROUBLE = re.compile(
 )
 _TOPIC = "storage-round-trip"
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=500)
-
-
-@pytest.fixture(autouse=True)
-def _needs_kafka() -> None:
-    try:
-        kafka_classpath()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 # -- their tool on our files -------------------------------------------------------------------

@@ -18,7 +18,7 @@ from drumlin.storage.files.files import Files
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from rig.small_disk import NotPermitted, remove_leftovers, small_disk
+from rig.fault_injection.small_disk import remove_leftovers, small_disk_or_skip
 from storage.doors import NEEDING_ROOM, FailingFiles
 from storage.samples import (
     NOW_MS,
@@ -38,7 +38,7 @@ from storage.samples import (
 _HOLD_A_DISK = """
 import sys
 from pathlib import Path
-from rig.small_disk import small_disk
+from rig.fault_injection.small_disk import small_disk
 path = Path(sys.argv[1])
 path.mkdir()
 with small_disk(path, 1):
@@ -181,13 +181,8 @@ def test_a_new_log_start_is_told_although_a_file_stays_where_it_is(
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 2 MiB."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    try:
-        with small_disk(path, size_mib=2):
-            yield path
-    except NotPermitted as error:
-        pytest.skip(str(error))
+    with small_disk_or_skip(tmp_path, size_mib=2) as path:
+        yield path
 
 
 def test_a_small_disk_for_real(disk: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import drumlin
 from drumlin.testing import Broker, BrokerFailed, broker
-from rig.raw import RawClient
+from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.java import spark_environment
+from rig.jvm.java import spark_environment
 from rig.waiting import wait_until
 
 pytest_plugins = ["pytester"]

@@ -29,10 +29,9 @@ from drumlin.wire.messages import (
     encode_response,
     parse_request,
     parse_request_header,
-    response_shape,
 )
+from rig.data.messages import build, response_shape
 from rig.depth import so_many
-from rig.messages import build
 
 _VERSIONS = [("offset_commit", version) for version in range(2, 11)] + [
     ("txn_offset_commit", version) for version in range(6)

@@ -15,8 +15,8 @@ from drumlin.wire.schema import encoder as encoders
 from drumlin.wire.schema.declaration import fields_of
 from drumlin.wire.schema.decoder import UNREADABLE
 from drumlin.wire.uvarint import read_uvarint
-from rig.arbitrary_messages import cases
-from rig.scripted_broker import DECLARED
+from rig.brokers.scripted_broker import DECLARED
+from rig.data.arbitrary_messages import cases
 
 
 @pytest.mark.parametrize("api", DECLARED)

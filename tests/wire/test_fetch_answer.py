@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from drumlin.wire.by_hand.fetch_answer import Answer, Joined, fetch_answers
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import encode_response, response_shape, schema_versions
+from drumlin.wire.messages import encode_response, schema_versions
 from drumlin.wire.uvarint import uvarint
+from rig.data.messages import response_shape
 
 _VERSIONS = range(4, schema_versions("fetch")[1] + 1)
 _INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -18,7 +18,7 @@ from drumlin.wire.messages import (
     parse_request_header,
     schema_versions,
 )
-from rig.messages import request_shape
+from rig.data.messages import request_shape
 
 _VERSIONS = range(4, schema_versions("fetch")[1] + 1)
 _INT32 = st.integers(-(2**31), 2**31 - 1)

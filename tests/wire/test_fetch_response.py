@@ -19,7 +19,8 @@ from drumlin.wire.by_hand.fetch_response import (
     parse_fetch_response,
 )
 from drumlin.wire.error_codes import ErrorCode, MalformedMessage
-from drumlin.wire.messages import ZERO, encode_response, parse_response, response_shape
+from drumlin.wire.messages import ZERO, encode_response, parse_response
+from rig.data.messages import response_shape
 
 VERSIONS = range(VERSION_MIN, VERSION_MAX + 1)
 

@@ -8,7 +8,8 @@ import pytest
 
 from drumlin.wire.by_hand.heartbeat_response import heartbeat_response, unchanged_response
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, encode_response, response_shape
+from drumlin.wire.messages import ZERO, encode_response
+from rig.data.messages import response_shape
 
 
 @pytest.mark.parametrize("version", range(5))

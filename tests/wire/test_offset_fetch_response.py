@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET, pack_partitions
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import encoded, response_shape
+from drumlin.wire.messages import encoded
+from rig.data.messages import response_shape
 
 _POSITION = struct.Struct(">qi")
 _partitions = st.integers(0, 2**31 - 1)

@@ -12,7 +12,8 @@ import pytest
 from drumlin.wire.by_hand.produce_answer import Outcome, Refused, write_produce_answer
 from drumlin.wire.by_hand.produce_request import TopicProduce
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, encode_response, response_shape
+from drumlin.wire.messages import ZERO, encode_response
+from rig.data.messages import response_shape
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXTS = [None, "", "why", "ö" * 200]

@@ -19,7 +19,7 @@ from drumlin.wire.messages import (
     parse_request,
     parse_request_header,
 )
-from rig.messages import request_shape
+from rig.data.messages import request_shape
 
 
 def read(version: int, frame: memoryview, position: int) -> ProduceRequest:

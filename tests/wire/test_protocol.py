@@ -11,8 +11,8 @@ from kio.schema.index import api_key_map, schema_name_map
 from drumlin.broker.apis.served import SERVED
 from drumlin.wire.apis import APIS, has_flexible_response_header, is_flexible
 from drumlin.wire.error_codes import ErrorCode
-from rig.arbitrary_messages import assert_same, cases
-from rig.scripted_broker import DECLARED
+from rig.brokers.scripted_broker import DECLARED
+from rig.data.arbitrary_messages import assert_same, cases
 
 
 @pytest.mark.parametrize("api", DECLARED)

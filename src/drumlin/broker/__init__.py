@@ -1,6 +1,7 @@
 """One asyncio process that serves Kafka's protocol.
 
-`start` puts the broker together. `net` gives `router.py` requests, and that asks `handlers`, a file
-for each API. What they ask in turn is `producing`, `fetching`, `share_fetch`, `hosting` (the
-partitions here) and `remote` (those elsewhere); none of these knows the whole, but `parts`.
+`start` puts the broker together. `net` receives requests, and `router.py` hands each to its handler
+in `handlers`, which has a file for each API. Handlers call `producing`, `fetching`, `share_fetch`,
+`hosting` (the partitions of this broker) and `remote` (those of other brokers). None of these
+imports `Broker`: they know the protocols in `parts`.
 """

@@ -1,29 +1,30 @@
-"""What a handler gets beside the request (the client that sent it, and the broker), and returns.
+"""What a handler gets besides its request, namely the client and the broker, and what it returns.
 
 The module of an API, `handlers/<api>.py`, has a coroutine:
 
     async def handle(
-        context: RequestContext, request: JoinGroupRequest, shape: Shape
+        context: RequestContext, request: JoinGroupRequest
     ) -> JoinGroupResponse | Later[JoinGroupResponse]:
-        ...  # the request, and what `shape` makes, are of the version that the client chose
+        ...
 
-- Its first step is taken at once, and mostly it is the only one: then there is no task.
-- It awaits what it needs, and calls `give_way` where it works through much (`turns.py`). Meanwhile
-  the connection starts no other request: what a client changes, it changes in its order.
+- Its first step, up to the first wait, is taken at once. Usually that is all, and no task is made.
+- It awaits what it needs, and calls `give_way` in long loops (`turns.py`). Meanwhile the connection
+  starts no other request: a client's changes are made in the order of its requests.
 - A handler that has made all of its changes, and only waits for an answer, returns a `Later`: one
-  that somebody else is going to settle with the response, or `waiting(...)` for a coroutine. The
-  connection starts its next request meanwhile, and cancels it when the peer is gone.
-- A response of many elements is encoded in a thread, and a long request was read in one.
+  that other code is going to settle with the response, or `waiting(...)` for a coroutine. Meanwhile
+  the connection starts its next request; if the peer disconnects, the waiting is cancelled.
+- A long request is parsed in a thread, and a response of many elements is encoded in one.
 
-Produce and Fetch, which carry records, read and write their frames in place. They have a function
-`answer` instead, from a frame to the parts of another, or to a `Later` that is settled with them.
+Produce and Fetch, which carry records, read and write their frames in place. Instead of `handle`
+they have a function `answer`, from the request's frame to the parts of the response's, or to a
+`Later` that is settled with these.
 
-A function of a coordinator decides and changes in one step, without an `await` between them. What
-takes long before or after that is a coroutine that gives way, or one that is awaited:
+A coordinator decides and changes its state in one step, without an `await` in between. What takes
+long before or after that step is in a coroutine that gives way or waits:
 
     async def commit(self, group_id: str, offsets: Sequence[TopicOffsets]) -> list[ErrorCode]:
         packed = await pack(offsets)  # gives way
-        written = self._writer.write(packed)  # checks, appends and takes over in one step
+        written = self._writer.write(packed)  # checks, appends and applies in one step
         return await written  # until all in-sync replicas have it
 """
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from drumlin.broker.remote.log_ends import LogEnds
     from drumlin.broker.share_partitions.delivery import ShareDelivery
     from drumlin.broker.topics.topic_pieces import TopicPieces
-    from drumlin.wire.messages import EncodedBody, RequestHeader, Shape
+    from drumlin.wire.messages import EncodedBody, RequestHeader
     from drumlin.wire.schema.declaration import Message
 
 
@@ -90,4 +91,4 @@ Response: TypeAlias = "Message | EncodedBody"
 #: What becomes of a request; None where its connection has ended.
 Handled: TypeAlias = "Response | Later[Any] | None"
 #: The function `handle` of an API's module.
-Handle: TypeAlias = "Callable[[RequestContext, Any, Shape], Coroutine[Any, Any, Handled]]"
+Handle: TypeAlias = "Callable[[RequestContext, Any], Coroutine[Any, Any, Handled]]"

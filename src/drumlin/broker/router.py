@@ -1,9 +1,9 @@
-"""From a frame to the handler of its API, and from what it returns to a response frame.
+"""The router: passes each request to the handler of its API, and encodes what that returns.
 
-Handlers are found by their file, `handlers/<api>.py`, and imported when first called, so that
-start-up is quick; see `first_use.py`. Most have a coroutine `handle`, from a parsed request to a
-response; see `context.py`. Those that carry records have `answer`, from a frame to the parts of
-another one. `served.py` says which versions are served.
+A handler is a module, `handlers/<api>.py`, imported when first called, so that start-up is quick;
+see `first_use.py`. Most have a coroutine `handle`, from a parsed request to a response; see
+`context.py`. Those that carry records have `answer`, from a request's frame to the parts of the
+response's. `served.py` has the versions that are served.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from drumlin.wire.messages import (
     let_go,
     parse_request,
     parse_request_header,
-    response_shape,
 )
 
 if TYPE_CHECKING:
@@ -42,10 +41,10 @@ _log = logging.getLogger(__name__)
 _API_VERSIONS: Final = "api_versions"
 #: Larger requests would take more than a turn of the loop to be read.
 _PARSED_APART_BYTES: Final = 16 * 1024
-#: Of those above this size few are worked on at a time.
+#: Of requests above this size few are worked on at a time.
 _LARGE_BYTES: Final = 128 * 1024
 _LARGE_AT_A_TIME: Final = 2
-#: Elements of a response; more are freed piece by piece.
+#: Responses of more elements are freed piece by piece.
 _FREED_AT_ONCE_MAX: Final = 5000
 _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
@@ -53,7 +52,7 @@ _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 class Handler(NamedTuple):
     """What the module of an API has: `handle`, or `answer` where frames are read in place.
 
-    A module with `parse` gets what that makes of a frame, instead of the schemas' message.
+    If there is `parse`, `handle` gets what that makes of a frame, not the schema's message.
     """
 
     handle: Handle | None
@@ -69,13 +68,13 @@ class Router:
         self._handlers: dict[str, Handler] = {}
         self._first_use = FirstUse(broker.threads)
         self._large = asyncio.Semaphore(_LARGE_AT_A_TIME)
-        #: Where connections wait that have more requests than they may start in a turn.
+        #: Connections with more requests than they may start in one turn.
         self.rounds = Rounds()
-        #: What connections do with answers for which they have ended.
+        #: Cancels the answers of closed connections.
         self.giving_up = GivingUp()
 
     async def close(self) -> None:
-        """There is no connection any more, for which a request could be prepared."""
+        """Load no more code; called when all connections are closed."""
         await self._first_use.close()
 
     def finish_woken(self) -> None:
@@ -89,8 +88,8 @@ class Router:
     def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
         """Whether the request can be dispatched; if not, `go_on` is called when it can.
 
-        The first request of an API and version has much imported and compiled: in a thread. And a
-        coordinator's log may be changing its dir.
+        The first request of an API and version needs imports and compilation, in a thread. And a
+        coordinator's log may be changing over to another log dir.
         """
         if not self._first_use.is_prepared(frame, go_on):
             return False
@@ -127,7 +126,7 @@ class Router:
                 request = (parse or partial(parse_request, api))(
                     header.api_version, frame, header.size
                 )
-                handled = begun(_handle(handler, context, api, request))
+                handled = begun(_handle(handler, context, request))
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
         return self._encoded(api, header, handled)
@@ -151,7 +150,7 @@ class Router:
     async def _encoded_apart(
         self, api: str, header: RequestHeader, holder: list[Response]
     ) -> Parts:
-        """Likewise, in a thread; `holder` has the only reference to the response."""
+        """Like `_encoded`, in a thread; `holder` has the only reference to the response."""
         try:
             return await self._broker.threads.making(_encode_last, api, header, holder)
         except Exception as error:  # noqa: BLE001  as above
@@ -172,8 +171,8 @@ class Router:
     ) -> Handled:
         """A large request is read in a thread, so that the loop serves others meanwhile.
 
-        Read, it takes many times the memory of its frame: so of very large ones few are read and
-        worked on at a time; those that wait for something else let others begin.
+        Parsed, it takes many times the memory of its frame. So of very large ones few are parsed
+        and worked on at a time; while one waits for anything but its turn, another may begin.
         """
         header, is_very_large = context.header, len(frame) > _LARGE_BYTES
         holder: list[Any] = []
@@ -186,7 +185,7 @@ class Router:
                         parse_request, api, header.api_version, frame, header.size
                     )
                 )
-                handling = Rest(_handle(handler, context, api, holder[0]))
+                handling = Rest(_handle(handler, context, holder[0]))
                 await handling.advance()
             return await handling
         finally:  # by then there is no other reference to the request
@@ -222,15 +221,15 @@ class Router:
     def _refuse_api_versions(self, header: RequestHeader) -> Parts:
         # KIP-511: an unknown version of ApiVersions is answered in version 0, with the error
         # and the versions served, so that the client can try again.
-        response = unsupported_version(response_shape(_API_VERSIONS, 0))
+        response = unsupported_version()
         return _encode(_API_VERSIONS, header._replace(api_version=0), response)
 
 
 def _handle(
-    handler: Handler, context: RequestContext, api: str, request: object
+    handler: Handler, context: RequestContext, request: object
 ) -> Coroutine[Any, Any, Handled]:
     assert handler.handle is not None
-    return handler.handle(context, request, response_shape(api, context.header.api_version))
+    return handler.handle(context, request)
 
 
 def _encode_last(api: str, header: RequestHeader, holder: list[Response]) -> Parts:

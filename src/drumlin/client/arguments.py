@@ -64,10 +64,11 @@ def acks_number(acks: object) -> int:
     raise ValueError(f"acks {shown(acks)}: expected 'all' (-1), 'leader' (1) or 'none' (0)")
 
 
-def one_of(name: str, value: object, possible: Iterable[str]) -> None:
-    """`value` is one of a few names."""
+def one_of(name: str, value: object, possible: Iterable[str], others: str = "") -> None:
+    """`value` is one of a few names; `others` says what it could have been beside a name."""
     if not isinstance(value, str) or value not in possible:
-        raise ValueError(f"{name} {shown(value)}: expected one of {', '.join(map(repr, possible))}")
+        expected = ", ".join(map(repr, possible)) + (f"; or {others}" if others else "")
+        raise ValueError(f"{name} {shown(value)}: expected one of {expected}")
 
 
 def some_of(name: str, values: Iterable[object], possible: Collection[str]) -> None:
@@ -147,6 +148,15 @@ def no_text(name: str, value: object) -> None:
     """`value` holds strings; a single one would be taken for its letters."""
     if isinstance(value, str):
         raise TypeError(f"{name} {shown(value)}: expected a list of strings, or a set")
+
+
+def partition_numbers(partitions: object) -> list[int] | None:
+    """`partitions` are numbers, or None: all of them."""
+    if partitions is None:
+        return None
+    if isinstance(partitions, str | bytes) or not isinstance(partitions, Iterable):
+        raise TypeError(f"partitions {shown(partitions)}: expected a list of numbers")
+    return [whole_number("partition", each, -(2**31), 2**31 - 1) for each in partitions]
 
 
 def config_values(name: str, values: Mapping[str, object]) -> dict[str, str]:

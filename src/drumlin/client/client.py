@@ -20,11 +20,12 @@ from typing import NoReturn, Self
 from drumlin.client import arguments
 from drumlin.client.admin import admin, deleted_records, group_admin, share_group_admin
 from drumlin.client.admin.admin import TopicDescription
-from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata, to_commit
 from drumlin.client.admin.group_admin import GroupDescription, GroupListing
 from drumlin.client.arguments import ConfigValue
 from drumlin.client.deprecated_calls import DeprecatedCalls
 from drumlin.client.errors import ClientError, TopicExists
+from drumlin.client.kafkas_names import knows_kafkas_names
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.places import End, OffsetSpec, check_ends
 from drumlin.client.read import offsets
@@ -45,6 +46,7 @@ from drumlin.peer.options import Isolation, PeerOptions
 from drumlin.peer.security.security import Security
 
 
+@knows_kafkas_names
 def connect(
     bootstrap: str,
     *,
@@ -222,6 +224,7 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls, DeprecatedCal
         """
         return self._run(self._connections.partitions(topic))
 
+    @knows_kafkas_names
     def create_topic(
         self,
         topic: str,
@@ -377,6 +380,7 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls, DeprecatedCal
             TypeError, ValueError: an argument cannot have this value.
         """
         arguments.text("topic", topic)
+        partitions = arguments.partition_numbers(partitions)
         check_ends("before", before)
         return self._run(
             deleted_records.delete_in_topic(self._connections, topic, partitions, before)
@@ -458,15 +462,21 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls, DeprecatedCal
             group_admin.fetch_committed(self._connections, group, require_stable=require_stable)
         )
 
-    def commit_offsets(self, group: str, offsets: Mapping[AnyPartition, int]) -> None:
+    def commit_offsets(
+        self, group: str, offsets: Mapping[AnyPartition, int | OffsetAndMetadata]
+    ) -> None:
         """Commit offsets to a group from outside, as no member of it.
 
         Raises:
             CommitFailed: the broker refuses them, as it does while the group has members.
+            TypeError, ValueError: what is no group, no partition, or no offset.
         """
-        self._run(group_admin.commit_all(self._connections, group, by_partition(offsets)))
+        arguments.text("group", group)
+        self._run(group_admin.commit_all(self._connections, group, to_commit(offsets)))
 
-    def commit_offsets_async(self, group: str, offsets: Mapping[AnyPartition, int]) -> Future[None]:
+    def commit_offsets_async(
+        self, group: str, offsets: Mapping[AnyPartition, int | OffsetAndMetadata]
+    ) -> Future[None]:
         """Like `commit_offsets`, in the background.
 
         Returns:
@@ -474,6 +484,8 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls, DeprecatedCal
 
         Raises:
             ClientError: the client is closed.
+            TypeError, ValueError: what is no group, no partition, or no offset.
         """
-        committing = group_admin.commit_all(self._connections, group, by_partition(offsets))
+        arguments.text("group", group)
+        committing = group_admin.commit_all(self._connections, group, to_commit(offsets))
         return self._thread.submit(committing)

@@ -90,7 +90,7 @@ def timestamp_of(spec: OffsetSpec, name: str = "at") -> int:
         ValueError: no such name, a time before 1970, or a datetime without a time zone.
     """
     if isinstance(spec, str):
-        arguments.one_of(name, spec, _NAMED)
+        arguments.one_of(name, spec, _NAMED, "a datetime or Milliseconds")
         return _NAMED[spec]
     _check_time(name, spec, "'earliest', 'latest', 'max_timestamp', a datetime or Milliseconds")
     time_ms = first_ms(spec)
@@ -106,7 +106,7 @@ def check_place(name: str, place: object) -> None:
         TypeError, ValueError: it is none.
     """
     if isinstance(place, str):
-        arguments.one_of(name, place, _ENDS_OF_A_LOG)
+        arguments.one_of(name, place, _ENDS_OF_A_LOG, "an offset, a datetime or Milliseconds")
     elif isinstance(place, bool) or not isinstance(place, int):
         _check_time(name, place, "'earliest', 'latest', an offset, a datetime or Milliseconds")
     else:
@@ -133,10 +133,10 @@ def check_ends(name: str, given: object) -> None:
     Raises:
         TypeError, ValueError: it is none.
     """
-    check_places(name, given)
     for end in given.values() if isinstance(given, Mapping) else (given,):
-        if end != "latest" and not isinstance(end, int):
+        if end != "latest" and (isinstance(end, bool) or not isinstance(end, int)):
             raise TypeError(f"{name} {arguments.shown(end)}: expected 'latest' or an offset")
+    check_places(name, given)
 
 
 def check_partitions(name: str, named: Collection[int], read: Iterable[int]) -> None:

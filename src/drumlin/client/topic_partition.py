@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, SupportsIndex, TypeVar
+
+from drumlin.client import arguments
 
 T = TypeVar("T")
 
@@ -23,10 +25,25 @@ AnyPartition = TypeVar("AnyPartition", bound=tuple[str, int])
 
 
 def as_partitions(places: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-    """The same partitions by their names."""
-    return [TopicPartition(*place) for place in places]
+    """The same partitions by their names.
+
+    Raises:
+        TypeError: one is no topic and a number.
+    """
+    return [_partition(place) for place in places]
 
 
 def by_partition(values: Mapping[AnyPartition, T]) -> dict[TopicPartition, T]:
-    """The same values, with partitions by their names as keys."""
-    return {TopicPartition(*place): value for place, value in values.items()}
+    """The same values, with partitions by their names as keys.
+
+    Raises:
+        TypeError: a key is no topic and a number.
+    """
+    return {_partition(place): value for place, value in values.items()}
+
+
+def _partition(place: object) -> TopicPartition:
+    match place:
+        case (str() as topic, SupportsIndex() as partition):
+            return TopicPartition(topic, int(partition))
+    raise TypeError(f"partition {arguments.shown(place)}: expected (topic, number)")

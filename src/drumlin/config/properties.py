@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 _WHITESPACE: Final = " \t\f"
+_HEXADECIMAL: Final = frozenset("0123456789abcdefABCDEF")
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -12,21 +13,42 @@ def parse_properties(text: str) -> dict[str, str]:
     """Keys and values of a properties file; a key given twice has its last value.
 
     Raises:
-        ValueError: a broken `\\uXXXX` escape.
+        ValueError: a broken `\\uXXXX` escape; the message names the line, and shows no value.
     """
     properties = {}
-    for line in _logical_lines(text):
+    for number, line in _logical_lines(text):
         key_end, value_start = _split(line)
-        properties[_unescape(line[:key_end])] = _unescape(line[value_start:])
+        try:
+            properties[_unescape(line[:key_end])] = _unescape(line[value_start:])
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
     return properties
 
 
-def _logical_lines(text: str) -> list[str]:
-    """Lines without comments, with continued lines joined and leading whitespace gone."""
-    lines: list[str] = []
+def decode_properties(content: bytes) -> dict[str, str]:
+    """`parse_properties` of a file in UTF-8; a byte order mark before the first key is none of it.
+
+    Raises:
+        ValueError: other bytes, or a broken escape; the message names the line.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = len((content[: error.start] + b"?").splitlines())
+        raise ValueError(f"line {number}: not UTF-8; write such a character as \\uXXXX") from None
+    return parse_properties(text)
+
+
+def _logical_lines(text: str) -> list[tuple[int, str]]:
+    """Lines without comments, with continued lines joined and leading whitespace gone.
+
+    Each with the number of its last natural line.
+    """
+    lines: list[tuple[int, str]] = []
     pending = ""
     is_continued = False
-    for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+    natural_lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for number, natural in enumerate(natural_lines, 1):
         line = natural.lstrip(_WHITESPACE)
         if not is_continued and (not line or line[0] in "#!"):
             continue
@@ -37,10 +59,10 @@ def _logical_lines(text: str) -> list[str]:
             pending = pending[:-1]
             continue
         if pending:
-            lines.append(pending)
+            lines.append((number, pending))
         pending = ""
     if pending:
-        lines.append(pending)
+        lines.append((len(natural_lines), pending))
     return lines
 
 
@@ -75,10 +97,12 @@ def _unescape(text: str) -> str:
         position += 1
         if escaped == "u":
             digits = text[position : position + 4]
-            if len(digits) < 4:
-                raise ValueError(f"\\u{digits} is no \\uXXXX escape")
+            if len(digits) < 4 or not _HEXADECIMAL.issuperset(digits):
+                raise ValueError("\\u without four hexadecimal digits")
             characters.append(chr(int(digits, 16)))
             position += 4
         else:
             characters.append(_ESCAPES.get(escaped, escaped))
-    return "".join(characters)
+    # Java's characters are UTF-16: one beyond the first 65,536 is two escapes.
+    units = "".join(characters).encode("utf-16-le", "surrogatepass")
+    return units.decode("utf-16-le", "surrogatepass")

@@ -21,7 +21,7 @@ from typing import Final
 from drumlin.config.config_error import ConfigError
 from drumlin.config.hints import todays_broker_keys
 from drumlin.config.keys import FREE_PREFIXES, broker_keys
-from drumlin.config.properties import parse_properties
+from drumlin.config.properties import decode_properties
 
 ENVIRONMENT_PREFIX: Final = "DRUMLIN_"
 _IMAGE_PREFIX: Final = "KAFKA_"
@@ -34,7 +34,7 @@ def read_properties_file(path: Path) -> dict[str, str]:
         ConfigError: it cannot be read.
     """
     try:
-        return parse_properties(path.read_text(encoding="utf-8"))
+        return decode_properties(path.read_bytes())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(str(path), None, f"cannot be read: {reason}") from None

@@ -30,10 +30,10 @@ from coordination.memory_log import MemoryLog
 from coordination.transactions.settings import TransactionSettings
 from drumlin.clock import ManualClock
 from drumlin.coordination.producer_ids import ProducerIds
+from drumlin.coordination.shards.state_batches import Producer
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
-from drumlin.coordination.transactions.transaction import Producer
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.metadata.store.store import ProducerIdBlock
 from drumlin.wire.error_codes import ErrorCode, KafkaError

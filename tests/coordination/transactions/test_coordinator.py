@@ -14,6 +14,7 @@ from coordination.memory_log import MESSAGE_BYTES_MAX, MemoryLog
 from coordination.transactions.settings import TransactionSettings
 from drumlin.clock import ManualClock
 from drumlin.coordination.producer_ids import ProducerIds
+from drumlin.coordination.shards.state_batches import Producer
 from drumlin.coordination.shards.state_partitions import partition_for
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
@@ -21,11 +22,10 @@ from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.coordination.transactions.records import ID_BYTES_MAX
 from drumlin.coordination.transactions.shard import TransactionShard
 from drumlin.coordination.transactions.states import TransactionState
-from drumlin.coordination.transactions.transaction import Producer
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.metadata.store.store import ProducerIdBlock
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from rig.turn_lengths import single_steps
+from rig.time.turn_lengths import single_steps
 from rig.waiting import eventually
 
 TIMEOUT_MS = 60_000

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from drumlin.coordination.shards.state_batches import Producer
 from drumlin.coordination.transactions.participants import Participants
 from drumlin.coordination.transactions.records import TransactionMetadata
 from drumlin.coordination.transactions.states import TransactionState
-from drumlin.coordination.transactions.transaction import LAST_EPOCH, Producer, Transaction
+from drumlin.coordination.transactions.transaction import LAST_EPOCH, Transaction
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 OLD, NEW = 7, 100

@@ -9,7 +9,7 @@ import pytest
 
 from coordination.scenario_files import replay_lines, replayed, scenarios_in
 from coordination.transactions.scenario import Scenario
-from rig.turn_lengths import unhurried
+from rig.time.turn_lengths import unhurried
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 
+from drumlin.coordination.shards.state_batches import Producer
 from drumlin.coordination.transactions.records import TransactionMetadata
 from drumlin.coordination.transactions.states import BY_LABEL, BY_NUMBER, PREVIOUS, TransactionState
-from drumlin.coordination.transactions.transaction import Producer, Transaction
+from drumlin.coordination.transactions.transaction import Transaction
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: Down: from; across: to, in the same order. `x`: may be.

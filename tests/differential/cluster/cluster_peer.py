@@ -15,11 +15,11 @@ from differential.normalise import Normaliser
 from differential.now import NOW
 from differential.peer import Peer
 from differential.scripts import Pair, all_versions, to_compare
-from rig.batches import batch
-from rig.drumlin_cluster import DrumlinCluster
-from rig.kafka_cluster import KafkaCluster
-from rig.messages import render
-from rig.raw import RawClient
+from rig.brokers.drumlin_cluster import DrumlinCluster
+from rig.data.batches import batch
+from rig.data.messages import render
+from rig.data.raw import RawClient
+from rig.servers.kafka_cluster import KafkaCluster
 from rig.waiting import wait_until
 
 Cluster = KafkaCluster | DrumlinCluster

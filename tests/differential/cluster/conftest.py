@@ -12,10 +12,10 @@ from differential.cluster.cluster_peer import Cluster, Clusters
 from differential.own_answers import OwnAnswers
 from differential.scripts import Mode
 from differential.transcripts import Transcripts
+from rig.brokers.drumlin_cluster import DrumlinCluster
 from rig.depth import IS_DEEP
-from rig.drumlin_cluster import DrumlinCluster
-from rig.jars import Unavailable
-from rig.kafka_cluster import KafkaCluster
+from rig.jvm.jars import Unavailable
+from rig.servers.kafka_cluster import KafkaCluster
 
 #: The same for both: small, and nothing that only takes time.
 SETTINGS = {

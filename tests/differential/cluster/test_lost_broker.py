@@ -11,7 +11,7 @@ from differential.cluster.cluster_peer import ClusterPeer, on_clusters
 from differential.cluster.test_other_leaders import end_of_epoch, fetch, list_offsets
 from differential.now import NOW
 from differential.scripts import all_versions
-from rig.batches import batch
+from rig.data.batches import batch
 from rig.waiting import wait_until
 
 _LOST = 3

@@ -7,7 +7,7 @@ from typing import Any
 from differential.cluster.cluster_peer import ClusterPeer, Node, on_clusters
 from differential.now import NOW
 from differential.scripts import all_versions, newest
-from rig.batches import batch
+from rig.data.batches import batch
 
 
 def produce(node: Node, peer: ClusterPeer, topic: str, *partitions: int, acks: int = 1) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-import sys
 import threading
 import time
-import traceback
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from confluent_kafka.admin import (
     AdminClient,
@@ -28,7 +26,8 @@ from guarantees.cluster.ledger import Ledger
 from guarantees.cluster.members import NODES, rack
 from guarantees.cluster.plain_writer import PlainWriter
 from guarantees.cluster.sharing import Deliveries, Sharer
-from guarantees.history import History, Outcome, Recorder
+from guarantees.ending import SETTLE_S, Client, joined
+from guarantees.histories.history import History, Outcome, Recorder
 from guarantees.torture.java_writer import JavaWriter
 from guarantees.torture.readers import AssignedReader, Mover, read_to_the_end
 from guarantees.torture.writers import TRANSACTION_TIMEOUT_MS, Writer
@@ -47,22 +46,7 @@ _SHARED: Final = [("shared", number) for number in range(TOPICS["shared"])]
 _SHARE_GROUP: Final = "sharers"
 #: What there may be, besides readers of all partitions; and `java`, for transactions.
 KINDS: Final = ("plain", "transactions", "groups", "ledgers", "keys", "shares")
-_SETTLE_S: Final = 60.0
 _BACK_MAX: Final = 2000
-
-
-class Client(Protocol):
-    """A thread that works until it is stopped."""
-
-    name: str
-    failure: BaseException | None
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def join(self, timeout: float) -> None: ...
-    def is_alive(self) -> bool: ...
-    @property
-    def ident(self) -> int | None: ...
 
 
 def create_topics(bootstrap: str) -> None:
@@ -167,14 +151,14 @@ class Clients:
 
     def end(self) -> list[str]:
         """Stop them, and read all that there is; what any of them complains of."""
-        complaints = _join(self._writers)
-        timeout_s = _SETTLE_S + TRANSACTION_TIMEOUT_MS / 1000
+        complaints = joined(self._writers)
+        timeout_s = SETTLE_S + TRANSACTION_TIMEOUT_MS / 1000
         partitions = [*PARTITIONS, *_SHARED]
         complaint = read_to_the_end("last", self._bootstrap, partitions, self._recorder, timeout_s)
         complaints += [complaint] if complaint else []
-        complaints += _join(self._readers)
+        complaints += joined(self._readers)
         if "keys" in self._kinds:
-            complaints += check_keys(self._keys, self._bootstrap, _SETTLE_S)
+            complaints += check_keys(self._keys, self._bootstrap, SETTLE_S)
         return complaints
 
     def end_sharing(self, history: History) -> list[str]:
@@ -187,10 +171,10 @@ class Clients:
             for write in transaction.writes:
                 if write.partition in names and write.offset is not None:
                     written[names[write.partition]].add(write.offset)
-        deadline = time.monotonic() + _SETTLE_S
+        deadline = time.monotonic() + SETTLE_S
         while self.deliveries.lacking(written) and time.monotonic() < deadline:
             time.sleep(0.2)
-        complaints = _join(self._sharers)
+        complaints = joined(self._sharers)
         lacking = self.deliveries.lacking(written)
         if lacking:
             complaints.append(f"never delivered to the share group: {lacking}")
@@ -217,21 +201,3 @@ class Clients:
             "shared": len(self.deliveries.accepted),
             "versions": sum(each.acknowledged for each in self._keys.keys.values()),
         }
-
-
-def _join(clients: Iterable[Client]) -> list[str]:
-    """Stop them; what they complain of."""
-    clients = list(clients)
-    for each in clients:
-        each.stop()
-    deadline = time.monotonic() + _SETTLE_S
-    complaints = []
-    for each in clients:
-        each.join(max(0.0, deadline - time.monotonic()))
-        if each.is_alive():
-            frame = sys._current_frames()[each.ident or 0]
-            where = "".join(traceback.format_stack(frame))
-            complaints.append(f"{each.name} does not get through:\n{where}")
-        elif each.failure is not None:
-            complaints.append(f"{each.name}: {type(each.failure).__name__}: {each.failure}")
-    return complaints

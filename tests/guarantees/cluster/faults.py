@@ -17,7 +17,7 @@ from drumlin.zookeeper.connection import ZooKeeperFailure
 from guarantees.cluster.members import NODES, Cluster, Member, States
 from guarantees.cluster.plans import Step
 from rig.fault_injection.injector import DISK, Call
-from rig.network import ZOOKEEPER, Way, both_ways
+from rig.fault_injection.network import ZOOKEEPER, Way, both_ways
 from rig.waiting import wait_until
 
 Undo = Callable[[], None]

@@ -17,14 +17,14 @@ from kazoo.exceptions import KazooException
 
 from drumlin.metadata.zookeeper.znodes import layout
 from guarantees.brokers import SETTINGS
-from rig.drumlin_server import DrumlinServer, server_command
+from rig.brokers.drumlin_server import DrumlinServer, server_command
 from rig.fault_injection.injector import Call, Injector, Rule
-from rig.network import ZOOKEEPER, Network
+from rig.fault_injection.network import ZOOKEEPER, Network
+from rig.fault_injection.small_disk import small_disk
 from rig.ports import free_ports
-from rig.small_disk import small_disk
+from rig.servers.zookeeper import ZooKeeper
+from rig.servers.zookeeper_operator import Operator
 from rig.waiting import wait_until
-from rig.zookeeper import ZooKeeper
-from rig.zookeeper_operator import Operator
 
 NODES: Final = (1, 2, 3)
 _AWAY: Final = re.compile(r"ZooKeeper .*(does not answer|is about to end)|no ZooKeeper answers")

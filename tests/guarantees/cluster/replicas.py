@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from rig.batches import describe_batches
+from rig.data.batches import describe_batches
 
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _ABORT = 0

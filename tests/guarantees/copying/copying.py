@@ -16,8 +16,8 @@ from guarantees.brokers import Broker, Faults, address, create_topics
 from guarantees.clients import is_passing, make_consumer
 from guarantees.copying.copier import SUFFIX
 from guarantees.programs import Program
-from rig.apache_kafka import kafka_classpath
-from rig.jars import java
+from rig.jvm.jars import java
+from rig.servers.apache_kafka import kafka_classpath
 
 PARTITIONS = 3
 _GROUP = "copiers"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from guarantees.faults.worker import check
-from rig.batches import describe_batches
-from rig.raw import RawClient
+from rig.data.batches import describe_batches
+from rig.data.raw import RawClient
 
 _CONTROL = 0x20
 

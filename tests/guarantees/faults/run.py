@@ -20,7 +20,7 @@ import psutil
 
 from guarantees.faults.worker import Worker
 from guarantees.faults.workers import start_all, wait_for_all
-from rig.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.fault_injection.injector import CHANGES, DESCRIPTORS, DISK, ROOM, Call, Injector, Rule
 from rig.ports import free_ports
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from drumlin.wire.error_codes import ErrorCode
-from rig.raw import Closed, NoAnswer, RawClient
+from rig.data.raw import Closed, NoAnswer, RawClient
 
 #: Longer than a shortage and what it takes the broker to be whole again.
 ANSWER_S: Final = 40.0

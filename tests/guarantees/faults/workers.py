@@ -10,8 +10,8 @@ from typing import Any, Final
 from crash.requests import create_topic, fetch, produce
 from guarantees.faults.reading import read_all
 from guarantees.faults.worker import ANSWER_S, Refused, Worker, check
-from rig.batches import Batch, Rec, batch, describe_batches
-from rig.raw import NoAnswer, RawClient
+from rig.data.batches import Batch, Rec, batch, describe_batches
+from rig.data.raw import NoAnswer, RawClient
 
 
 class Producer(Worker):

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from guarantees.brokers import Broker, address, create_topics
 from guarantees.clients import is_passing, make_consumer
 from guarantees.programs import Program
-from rig.jars import Unavailable, jar_folder, java
+from rig.jvm.jars import Unavailable, jar_folder, java
 
 _PARTITIONS = 3
 _SOURCE = Path(__file__).with_name("CountWords.java")

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from guarantees.clients import make_consumer
 from guarantees.streams.counting import compare, make_application, read_counts
-from rig.drumlin_cluster import DrumlinCluster
+from rig.brokers.drumlin_cluster import DrumlinCluster
 from rig.waiting import wait_until
 
 SETTINGS: Final = {

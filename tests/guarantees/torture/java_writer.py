@@ -14,8 +14,8 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from guarantees.torture.writers import TRANSACTION_TIMEOUT_MS, Gone, Writer
-from rig.apache_kafka import JVM, kafka_classpath
-from rig.jars import java
+from rig.jvm.jars import java
+from rig.servers.apache_kafka import JVM, kafka_classpath
 
 _SOURCE = Path(__file__).with_name("Producers.java")
 #: The JVM compiles its program first, which takes as long as the machine is busy.

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import random
 import shutil
-import sys
 import threading
-import time
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from guarantees.brokers import Broker, Faults, address, create_topics, make_broker
-from guarantees.checker import check, summary
-from guarantees.history import History, Outcome, Recorder, load
+from guarantees.ending import SETTLE_S, joined
+from guarantees.histories.checker import check, summary
+from guarantees.histories.history import History, Outcome, Recorder, load
 from guarantees.torture.java_writer import JavaWriter
 from guarantees.torture.readers import AssignedReader, Mover, SubscribedReader, read_to_the_end
 from guarantees.torture.writers import TRANSACTION_TIMEOUT_MS, Writer
-from rig.raw import RawClient
+from rig.data.raw import RawClient
 
 _TOPICS = {"a": 3, "b": 2}
 #: Keys are unique, so compaction removes nothing but what was aborted, and markers.
@@ -27,7 +26,6 @@ _CONFIGS = {
     "b": {"cleanup.policy": "compact", "flush.messages": "1"},
 }
 _PARTITIONS = [(topic, number) for topic, count in _TOPICS.items() for number in range(count)]
-_SETTLE_S = 60.0
 JAVA = "writer-java"
 
 
@@ -132,12 +130,12 @@ def _torture(
     finally:
         faults.stop()
         result.faults = dict(faults.counts)
-    result.complaints += _join(writers)
+    result.complaints += joined(writers)
     result.java_epoch = _epoch(bootstrap)
-    timeout_s = _SETTLE_S + TRANSACTION_TIMEOUT_MS / 1000
+    timeout_s = SETTLE_S + TRANSACTION_TIMEOUT_MS / 1000
     complaint = read_to_the_end("last", bootstrap, _PARTITIONS, recorder, timeout_s)
     result.complaints += [complaint] if complaint else []
-    result.complaints += _join(readers)
+    result.complaints += joined(readers)
 
 
 def _epoch(bootstrap: str) -> int:
@@ -146,23 +144,6 @@ def _epoch(bootstrap: str) -> int:
         answer = client.ask("describe_transactions", 0, transactional_ids=(JAVA,))
     (state,) = answer.transaction_states
     return int(state.producer_epoch)
-
-
-def _join(clients: list[Writer] | list[_Reading]) -> list[str]:
-    """Stop them; what they complain of."""
-    for each in clients:
-        each.stop()
-    deadline = time.monotonic() + _SETTLE_S
-    complaints = []
-    for each in clients:
-        each.join(max(0.0, deadline - time.monotonic()))
-        if each.is_alive():
-            frame = sys._current_frames()[each.ident or 0]
-            where = "".join(traceback.format_stack(frame))
-            complaints.append(f"{each.name} does not get through:\n{where}")
-        elif each.failure is not None:
-            complaints.append(f"{each.name}: {type(each.failure).__name__}: {each.failure}")
-    return complaints
 
 
 def _traces(broker: Broker) -> list[str]:

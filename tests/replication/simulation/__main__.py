@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from replication.simulation.runs import ON_MACHINE, ON_ZOOKEEPER, run
-from replication.simulation.story import story
+from replication.simulation.run.runs import ON_MACHINE, ON_ZOOKEEPER, run
+from replication.simulation.run.story import story
 
 asked = sys.argv[1:]
 store = ON_MACHINE if ON_MACHINE in asked else ON_ZOOKEEPER

@@ -20,7 +20,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rig.jars import Unavailable
+from rig.jvm.jars import Unavailable
 
 _SOURCE: Final = Path(__file__).with_name("faults.c")
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from guarantees.brokers import Broker
-from rig.apache_kafka import ApacheKafka
-from rig.drumlin_server import DrumlinServer
-from rig.old_records import KEPT
-from rig.older_kafka import OlderKafka
-from rig.raw import RawClient
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.brokers.old_records import KEPT
+from rig.data.raw import RawClient
+from rig.servers.apache_kafka import ApacheKafka
+from rig.servers.older_kafka import OlderKafka
 from spark.sink_proof.plan import Plan
 
 _SETTINGS = KEPT | {

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from rig.java import spark_environment
+from rig.jvm.java import spark_environment
 from rig.waiting import wait_until
 from spark.sink_proof.processes import Process, living
 

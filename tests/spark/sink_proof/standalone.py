@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rig.java import spark_environment
+from rig.jvm.java import spark_environment
 from rig.ports import free_ports
 from rig.waiting import wait_until
 from spark.sink_proof.processes import living

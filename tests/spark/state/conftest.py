@@ -9,7 +9,7 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from rig.drumlin_server import running_server
+from rig.brokers.drumlin_server import running_server
 from spark.state.history import History, compacted_history
 
 

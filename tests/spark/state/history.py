@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Message, Producer
 
-from rig import compacted_topic
+from rig.data import compacted_topic
 from rig.waiting import wait_until
 from spark.topics import Topic
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from drumlin.client.client import Client
-from rig.java import spark_environment
+from rig.jvm.java import spark_environment
 from spark.state.history import History
 from spark.state.restored_topics import committed, log_of, state_in
 

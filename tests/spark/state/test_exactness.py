@@ -10,8 +10,8 @@ import drumlin
 from drumlin import lowlevel
 from drumlin.client.errors import StateNotExact
 from drumlin.spark import changes, snapshot
-from rig import compacted_topic
-from rig.compacted_topic import CLEANED_S
+from rig.data import compacted_topic
+from rig.data.compacted_topic import CLEANED_S
 from rig.waiting import wait_until
 from spark.state.history import History
 from spark.topics import Topic

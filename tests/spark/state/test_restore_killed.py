@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from drumlin.client.client import Client
 from drumlin.client.errors import NotRestored
 from drumlin.spark import restore
-from rig.java import spark_environment
+from rig.jvm.java import spark_environment
 from rig.waiting import wait_until
 from spark.state.history import History
 from spark.state.restored_topics import TINY, committed, log_of, middle, state_in

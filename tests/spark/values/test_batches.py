@@ -12,7 +12,7 @@ from drumlin import Decoded, SchemaRegistry, UnknownSchema, ValueDecoder
 from drumlin.client.values.framing import header
 from drumlin.spark.values.bad_records import BadRecord, BadRecords
 from drumlin.spark.values.batches import BatchDecoding, ColumnDecoding
-from rig.schema_registry import running_registry
+from rig.servers.schema_registry import running_registry
 
 VALUE = ColumnDecoding(ValueDecoder(pa.schema([("id", pa.int64())])), "value", "value")
 KEY = ColumnDecoding(ValueDecoder(pa.schema([("k", pa.int64())])), "key", "key")

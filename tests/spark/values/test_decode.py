@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from drumlin import SchemaRegistry
 from drumlin.spark import dead_letters, decode_values, encode_values, read_values, sink
-from rig.schema_registry import RegistryRig, running_registry
+from rig.servers.schema_registry import RegistryRig, running_registry
 from spark.topics import Topic
 
 ORDERS: dict[str, Any] = {

@@ -1,9 +1,10 @@
 """The features of the cluster, as ApiVersions tells them to clients (KIP-584).
 
-A feature's level says which protocols a client may rely on: `transaction.version` 2 that EndTxn
-raises the epoch and Produce adds partitions, `group.version` 1 the new consumer protocol,
-`share.version` 1 share groups, `eligible.leader.replicas.version` 1 who may lead besides those in
-sync. Levels cannot be changed here: what is supported is on.
+A feature's level says what a client may rely on. `transaction.version` 2: EndTxn raises the
+producer's epoch, and Produce adds partitions to the transaction. `group.version` 1: the new
+consumer protocol. `share.version` 1: share groups. `eligible.leader.replicas.version` 1: replicas
+outside the ISR that may become leader. Levels cannot be changed here: every feature is at its
+highest.
 
 Features internal to Apache Kafka (metadata.version, kraft.version and the like) are not advertised:
 no client asks for them.
@@ -37,18 +38,18 @@ FEATURES: Final = tuple(
     )
     if each.needs in SERVED
 )
-#: Counts changes of the levels in force. There was one: when they came into force.
+#: The number of changes to the finalized levels: one, as they never change after the first start.
 FINALIZED_EPOCH: Final = 1
 #: The first version of ApiVersions whose clients accept a feature with level 0 (KAFKA-17011).
 LEVEL_0_FROM_VERSION: Final = 4
 
-#: How an update may change a level: not to a lower one, or to a lower one, safely or not.
+#: The protocol's types of update: raise a level; lower it if that is safe (2) or in any case (3).
 UPGRADE: Final = 1
 _DOWNGRADES: Final = (2, 3)
 
 
 def check_update(name: str, level: int, upgrade_type: int) -> None:
-    """Whether a feature may be given a level: only the one that it has.
+    """Check that a feature may be given a level: it may only keep the one that it has.
 
     Raises:
         KafkaError: INVALID_UPDATE_VERSION; the levels stay what they are.

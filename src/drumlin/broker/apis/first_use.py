@@ -1,8 +1,8 @@
 """Importing and compiling the code of an API version on its first use, in a thread.
 
-On the loop it would stall all clients for tens of milliseconds, hundreds of times if a client sends
-one request of each version. Start-up pays for none of it. A connection calls `is_prepared` for its
-next request, and is called back when the request can be dispatched.
+On the event loop it would stall all clients for tens of milliseconds, hundreds of times if a client
+sends one request of each version; at start-up it would delay the start. A connection calls
+`is_prepared` for its next request, and is called back when the request can be dispatched.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def handler_module(api: str) -> ModuleType:
 
 
 class FirstUse:
-    """Knows which versions can be dispatched at once."""
+    """The versions whose code is loaded, and the loading of others."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._prepared: set[bytes] = set()  # the first bytes of frames
         self._waiting: dict[bytes, list[Callable[[], None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_short = False  # of descriptors, which was said
+        self._is_short = False  # of file descriptors, and it has been logged
 
     async def close(self) -> None:
-        """Prepare nothing more. Whoever waits for it is not called."""
+        """Prepare nothing more. Connections that still wait are not called back."""
         if self._tasks:
             for task in self._tasks:
                 task.cancel()
@@ -79,11 +79,11 @@ class FirstUse:
             _log.exception("%s v%d cannot be prepared", api, version)
         self._prepared.add(start)
         for go_on in self._waiting.pop(start):
-            go_on()  # may start several requests: a thousand of them are no single turn
+            go_on()  # may start several requests: not a thousand in one turn
             await give_way()
 
     async def _is_made(self, api: str, version: int) -> bool:
-        """Whether all is there; not while no file can be opened, which passes."""
+        """Load the code; whether that succeeded. It does not while no file can be opened."""
         try:
             await self._threads.making(_prepare, api, version)
         except OSError as error:

@@ -1,8 +1,8 @@
 """Checks of configuration changes: shared by AlterConfigs and IncrementalAlterConfigs.
 
 A change is a function from the stored configuration to the new one (`metadata.store.Alteration`),
-so that it is decided, and checked as a whole, on the newest state. Codes are Kafka's, which refuses
-the same mistake with one code for a broker and another for a topic.
+so that it is applied to the newest state and the result is checked as a whole. Error codes are
+Kafka's, which refuses the same mistake with one code for a broker and another for a topic.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from drumlin.config.values import Refused, ValueType, format_value, parse
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.schema.types import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
@@ -40,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 BROKER_LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
-#: Of a resource's name; those of groups may be long.
+#: Characters of a resource's name that are logged; names of groups may be long.
 _NAME_LOGGED_MAX: Final = 250
 NO_CLIENT_METRICS: Final = "this broker collects no metrics of clients: nothing to configure"
 
@@ -147,7 +148,7 @@ def replacement(broker: BrokerData, resource: Resource, configs: Mapping[str, st
 
 
 def increment(broker: BrokerData, resource: Resource, changes: Sequence[KeyChange]) -> Alteration:
-    """An alteration that does what `changes` say, key by key."""
+    """An alteration that applies `changes`, key by key."""
 
     def alter(current: Mapping[str, str]) -> Mapping[str, str | None]:
         altered = {change.key: _new_value(broker, resource, current, change) for change in changes}
@@ -160,7 +161,7 @@ def increment(broker: BrokerData, resource: Resource, changes: Sequence[KeyChang
 
 
 def tell_without_effect(resource: Resource, keys: Iterable[str]) -> None:
-    """Log which of the keys that were set do nothing here, as a start does."""
+    """Log which of the keys that were set have no effect here, as is done at start."""
     found = {name: _key(resource, name) for name in keys}
     idle = sorted(name for name, key in found.items() if key is not None and not key.has_effect)
     unknown = sum(key is None for key in found.values())
@@ -192,7 +193,11 @@ def _new_value(
     if change.operation is Operation.SUBTRACT:
         return ",".join(each for each in entries if each not in given)
     there = set(entries)
-    return ",".join([*entries, *(each for each in given if each not in there)])
+    value = ",".join([*entries, *(each for each in given if each not in there)])
+    if len(value.encode()) > STRING_BYTES_MAX:
+        message = f"a value of more than {STRING_BYTES_MAX} bytes could not be described any more"
+        raise KafkaError(ErrorCode.invalid_config, message)
+    return value
 
 
 def _key(resource: Resource, name: str) -> Key | None:

@@ -188,7 +188,8 @@ def _layers(config: BrokerConfig) -> Iterable[tuple[Source, Mapping[str, str]]]:
 
 
 def _synonyms(config: BrokerConfig, name: str, is_sensitive: bool) -> tuple[Synonym, ...]:
-    """Every value that a layer has for the key or a synonym of it, strongest first."""
+    """Every value that is configured for the key or a synonym of it, at any level, strongest
+    first."""
     names = next((each for each in SAME_THING if name in each), (name,))
     listeners = of_a_listener(name)
     if listeners:

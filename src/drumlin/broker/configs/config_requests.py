@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common: resources one by one, and answers.
+"""What AlterConfigs and IncrementalAlterConfigs have in common: they alter resources one by one.
 
 Each resource succeeds or fails by itself. One that is named twice is refused.
 """
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from drumlin.broker.configs.config_changes import tell_without_effect
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
@@ -21,11 +20,19 @@ if TYPE_CHECKING:
     from drumlin.wire.protocol.alter_configs import (
         AlterConfigsResource as Replaced,
     )
+    from drumlin.wire.protocol.alter_configs import (
+        AlterConfigsResourceResponse as ReplacedResponse,
+    )
     from drumlin.wire.protocol.incremental_alter_configs import (
         AlterConfigsResource as Changed,
     )
+    from drumlin.wire.protocol.incremental_alter_configs import (
+        AlterConfigsResourceResponse as ChangedResponse,
+    )
 
-R = TypeVar("R", bound="Replaced | Changed")
+    R = TypeVar("R", Replaced, Changed)
+    Answer = TypeVar("Answer", ReplacedResponse, ChangedResponse)
+
 #: Per resource; only some hundred keys have a meaning.
 _KEYS_MAX: Final = 2_000
 
@@ -40,16 +47,16 @@ async def _counted(resources: Iterable[R]) -> Counter[tuple[int, str]]:
 
 async def answer_each(
     resources: Sequence[R],
-    shape: Shape,
+    resource_response: type[Answer],
     alter: Callable[[R], Awaitable[None]],
-) -> tuple[Any, ...]:
-    """Call `alter` for each resource of the request; returns what is answered of each.
+) -> tuple[Answer, ...]:
+    """Call `alter` for each resource of the request; returns the response to each.
 
     A `KafkaError` of `alter` becomes the error of its resource.
     """
     named = await _counted(resources)
 
-    async def answer(wanted: R) -> Any:
+    async def answer(wanted: R) -> Answer:
         error: KafkaError | None = None
         try:
             if named[wanted.resource_type, wanted.resource_name] > 1:
@@ -60,9 +67,8 @@ async def answer_each(
                 raise KafkaError(ErrorCode.policy_violation, message)
             await alter(wanted)
         except KafkaError as refusal:
-            error = refusal.with_traceback(None)  # it would refer to this very frame
-        return shape(
-            "AlterConfigsResourceResponse",
+            error = refusal.with_traceback(None)  # the traceback refers to this frame
+        return resource_response(
             error_code=error.code if error else ErrorCode.none,
             error_message=error.message if error else None,
             resource_type=wanted.resource_type,
@@ -79,9 +85,9 @@ async def alter_or_check(
     keys: Iterable[str],
     validate_only: bool,
 ) -> None:
-    """Alter what is stored, or only check whether that would be accepted.
+    """Alter the stored configuration, or only check whether that would be accepted.
 
-    `keys` are those that get a value. The log tells which of them have no effect, as at start.
+    `keys` are those that get a value. Those that have no effect are logged, as at start.
 
     Raises:
         KafkaError: it is refused.

@@ -2,8 +2,8 @@
 
 - `max_bytes` bounds the response and each partition's own limit the partition, but the first
   partition that has anything gives a whole batch at least (KIP-74).
-- A replica or consumer whose log diverges from ours is told where (KIP-595); one with another
-  leader epoch gets an error (KIP-320).
+- A replica or consumer whose log diverges from ours is told from where on (KIP-595); one with
+  another leader epoch gets an error (KIP-320).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from drumlin.wire.by_hand.fetch_request import Wanted
 
 _READ_COMMITTED: Final = 1
-#: Stands for existing records for which no room was left.
+#: Stands for records that exist but for which the response has no room.
 NO_ROOM: Final = None
 _NO_ABORTED: Final[tuple[tuple[int, int], ...]] = ()
 _NO_EPOCH: Final = -1
 _NULL_ID: Final = bytes(16)
-#: Aborted transactions listed for one partition; they take a millisecond to write. If there are
+#: Aborted transactions listed for one partition: a millisecond's worth of encoding. If there are
 #: more, fewer records are sent.
 _ABORTED_MAX: Final = 1000
 
@@ -40,9 +40,9 @@ def missing_partition(
     by_id: bool,
     may_follow: bool,
 ) -> Replica:
-    """A partition that is not led here by the bytes of its topic's name or id.
+    """Find a partition that this broker may not lead, by the bytes of its topic's name or id.
 
-    `may_follow`: one that this broker follows will do (KIP-392).
+    `may_follow`: a partition that this broker follows is accepted, too (KIP-392).
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_ID, or as `PartitionRegistry.get` does.
@@ -59,19 +59,19 @@ def missing_partition(
 
 
 def has_records(answer: Answer) -> bool:
-    """Whether there is a slice of a log in it."""
+    """Whether the answer has a slice of a log."""
     records = answer[5]
     return records is not NOTHING and records is not NO_ROOM
 
 
 def sent_to_follower(partition: Replica | None, answer: Answer) -> None:
-    """An answer is on its way: its records count for the throttle."""
+    """Count the records of an answer that is sent to a follower for the replication throttle."""
     if partition is not None and has_records(answer):
         partition.sent_to_follower(answer[5].size)
 
 
 class PartitionRead:
-    """One pass of a fetch over its partitions: what it has taken, and what it may still take."""
+    """One pass of a fetch over its partitions: what it has read, and how much more it may read."""
 
     __slots__ = (
         "_isolation_level",
@@ -92,10 +92,11 @@ class PartitionRead:
         replica_epoch: int,
         rack: str | None,
     ) -> None:
-        """`replica_id` is below zero for a consumer; one in a `rack` may read elsewhere."""
+        """`replica_id` is negative for a consumer; one with a `rack` may be sent to another
+        replica."""
         self.bytes_left = max_bytes
         self.read_bytes = 0
-        self.must_answer = False  # something is wrong, of which the reader has to hear now
+        self.must_answer = False  # an error or news that the reader must get without waiting
         self._isolation_level = isolation_level
         self.is_follower = replica_id >= 0
         self._replica_id, self._replica_epoch = replica_id, replica_epoch
@@ -113,8 +114,8 @@ class PartitionRead:
     def follow(self, partition: Replica, wanted: Wanted) -> Answer | None:
         """Note how far a follower has come, before it is answered.
 
-        An answer is returned if it is refused, is told where the logs part, or is held back as it
-        has had enough for now. Without one, `look` is to follow in this turn.
+        Returns an answer if the follower is refused, is told where the logs diverge, or is
+        throttled. If None is returned, `look` must be called in the same turn.
         """
         _, leader_epoch, fetch_offset, _, log_start_offset, _ = wanted
         try:
@@ -139,15 +140,16 @@ class PartitionRead:
     def look(self, partition: Replica, wanted: Wanted, *, may_block: bool) -> Answer:
         """The answer for a partition. Changes nothing, so a thread may call it.
 
-        A follower's comes right after `follow`, unless it may block: then it is all asked again.
+        For a follower it is called right after `follow`; if it may block, it checks everything
+        again.
 
         Raises:
-            BlockingIOError: unless it may block, and finding a batch needs the disk.
+            BlockingIOError: finding a batch needs the disk, and it may not block.
         """
         _, _, fetch_offset, _, _, max_bytes = wanted
         records: Any = NOTHING
         try:
-            if may_block or not self.is_follower:  # else `follow` has just asked
+            if may_block or not self.is_follower:  # else `follow` has just checked it
                 aside = self._told_instead(partition, wanted)
                 if aside is not None:
                     return _told(partition, aside)
@@ -171,7 +173,7 @@ class PartitionRead:
                         minimum_one_batch=needs_one,
                         may_block=may_block,
                     )
-                    if found:  # of very many, the first
+                    if found:  # if there are very many, only the first are listed
                         aborted = [(each.producer_id, each.first_offset) for each in found]
                 elif self.is_follower:
                     read = partition.read_as_replica(
@@ -195,13 +197,13 @@ class PartitionRead:
         return self._looked_again(partition, wanted, answer) if may_block else answer
 
     def _check_end(self, partition: Replica) -> None:
-        """Refuse who has all there is where it must not wait for more."""
+        """Refuse a reader at the end of a log that must not wait there for more."""
         partition.check_readable()
         if not self.is_follower:
             partition.check_grows()
 
     def _looked_again(self, partition: Replica, wanted: Wanted, answer: Answer) -> Answer:
-        """The answer, unless it may be from cleaned segments that came after `follow`."""
+        """The answer, unless it may come from segments that were cleaned after `follow`."""
         if not self.is_follower:
             return answer
         try:
@@ -217,10 +219,9 @@ class PartitionRead:
         return instead
 
     def _refusal(self, code: ErrorCode, partition: Replica, fetch_offset: int) -> Answer:
-        """A consumer that hears of an offset out of range goes elsewhere, and maybe leaves out all.
-
-        So one that may have it from a later leader is told to come again. A follower has to know
-        from when on it has all that is committed.
+        """The answer with an error. OFFSET_OUT_OF_RANGE makes a consumer reset its position, and
+        skip records perhaps. So one that may have its offset from a later leader is told to retry.
+        A follower has to know from which offset on it has all that is committed.
         """
         if code is not ErrorCode.offset_out_of_range:
             return failed(code)
@@ -233,10 +234,10 @@ class PartitionRead:
     def _told_instead(
         self, partition: Replica, wanted: Wanted
     ) -> tuple[int, int] | PreferredReplica | None:
-        """What a reader is told in place of records.
+        """What a reader gets in place of records, if it must.
 
         Raises:
-            KafkaError: it knows another leader epoch.
+            KafkaError: it has another leader epoch.
         """
         _, leader_epoch, _, last_fetched_epoch, _, _ = wanted
         if leader_epoch >= 0:
@@ -251,12 +252,13 @@ class PartitionRead:
         return None if nearest is None else PreferredReplica(nearest)
 
     def _parting(self, partition: Replica, wanted: Wanted) -> tuple[int, int] | None:
-        """Where our log and the reader's part; None: they do not, as far as anyone knows.
+        """Where our log and the reader's diverge; None if they are not known to.
 
-        A follower may share nothing that we have; its records may all be of epochs before those
-        that we know of; what we have dropped since may have ended some of them. Then it is told to
-        fetch all anew, beside what it has: by no epoch, and where this one begins. A member of the
-        ISR must not have a log beside the one that it is a member with: it is told where to cut.
+        A follower may have nothing in common with our log: its records may all be of epochs before
+        those that we know of, and records that we have deleted since may have ended some of these.
+        Then the answer, without an epoch and with the offset at which our log begins, makes it
+        fetch everything again into a second log. A member of the ISR must not replace the log with
+        which it is a member: it is told where to truncate.
         """
         _, _, fetch_offset, last_fetched_epoch, its_start, _ = wanted
         if last_fetched_epoch < 0:
@@ -279,7 +281,7 @@ class PartitionRead:
 
 
 def _told(partition: Replica, aside: tuple[int, int] | PreferredReplica) -> Answer:
-    """The answer of a reader that is told this in place of records."""
+    """The answer of a reader that gets this in place of records."""
     return (0, *partition.offsets(), None, NOTHING, aside)
 
 

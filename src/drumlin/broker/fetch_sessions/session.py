@@ -4,9 +4,9 @@ Each entry of the session watches its partition, and so knows when there is some
 records, a new high watermark, log start offset or leader epoch, or its deletion. A fetch examines
 only such entries, whether the session has ten partitions or ten thousand:
 
-- `dirty` holds, in the order of their turn, all entries that may have something to report. An
-  examined entry without news leaves it. An entry that gave records stays, at the end, as it may
-  have more; so do entries with an error, and those that a full response had no room for.
+- `dirty` holds all entries that may have something to report, the one to be examined next first. An
+  entry that is found to have no news leaves it. One that gave records moves to the end, as it may
+  have more; entries with an error, and those for which a full response had no room, stay.
 - Whether a log dir failed or came back is checked at each fetch, as threads may notice it.
 """
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 _STEP: Final = 64
 _UNKNOWN: Final = -1
-#: A topic name up to this size is not counted; no topic has a longer one.
+#: Topic names up to this size are not counted; those of existing topics are not longer.
 _NAME_BYTES: Final = 256
 
 
 class Listener(Protocol):
-    """The fetch that is under way in a session."""
+    """The fetch in progress of a session."""
 
     def gained(self, readable_bytes: int) -> None:
         """A partition of the session has more to read."""
 
     def disturb(self) -> None:
-        """There is other news to report now."""
+        """Other news is to be reported now."""
 
 
 class Watched:
@@ -69,7 +69,7 @@ class Watched:
             room.watch(self, also_for_stable=session.for_stable)
 
     def is_news(self, answer: Answer) -> bool:
-        """Whether an incremental response has to name this partition."""
+        """Whether an incremental response must include this partition."""
         error, high_watermark, _, log_start_offset, _, _, diverging = answer
         return (
             has_records(answer)
@@ -85,7 +85,7 @@ class Watched:
         self.high_watermark = _UNKNOWN if answer[0] else answer[1]
         self.log_start_offset = answer[3]
 
-    # -- as its partition's watcher -----------------------------------------------------
+    # -- called by its partition -----------------------------------------------------
 
     def advanced(self, readable_bytes: int) -> None:
         session = self.session
@@ -152,20 +152,20 @@ class Session:
                 known = self._topics[topic] = {}
                 self._long_names += len(topic) // _NAME_BYTES
             else:
-                topic = next(iter(known.values())).topic  # the same bytes for all of them
+                topic = next(iter(known.values())).topic  # one bytes object for all of them
             for wanted in parts:
                 watched = known.get(wanted[0])
                 if watched is None:
                     watched = known[wanted[0]] = Watched(self, topic, wanted)
                     self._size += 1
                     changed.append(watched)
-                # A follower that names one wants it to be known where it stands.
+                # A follower names a partition to report its fetch offset.
                 elif watched.wanted != wanted or self.is_follower:
                     watched.wanted = wanted
                     changed.append(watched)
                 steps += 1
                 if steps % _STEP == 0:
-                    await give_way()  # both dicts grow now and then: not in the same turn
+                    await give_way()  # either dict may be reallocated: not both in one turn
                     self._look_at(changed)
         self._look_at(changed)
         for topic, indexes in forgotten:
@@ -193,11 +193,11 @@ class Session:
             self._long_names -= len(topic) // _NAME_BYTES
 
     def is_to_be_looked_through(self, log_dirs: list[OSError | None], *, for_stable: bool) -> bool:
-        """Whether any partition may have news that its watcher did not see."""
+        """Whether any partition may have news that its entry was not told of."""
         return for_stable != self.for_stable or log_dirs != self._log_dirs
 
     async def look_through(self, log_dirs: list[OSError | None], *, for_stable: bool) -> None:
-        """Mark all partitions to be examined, for these log dirs and this isolation level."""
+        """Mark all partitions to be examined, as log dirs or the isolation level have changed."""
         self._log_dirs, self.for_stable = log_dirs, for_stable
         steps = 0
         for known in self._topics.values():
@@ -209,12 +209,12 @@ class Session:
                     await give_way()
 
     def to_the_back(self, watched: Watched) -> None:
-        """It gave records: all others have their turn before its next one."""
+        """Move an entry that gave records behind all others."""
         self.dirty.pop(watched, None)
         self.dirty[watched] = None
 
     def clean(self, watched: Watched) -> None:
-        """It was examined, and has no news."""
+        """Remove an entry that was examined and has no news."""
         self.dirty.pop(watched, None)
         if not self.dirty:
             self.dirty = {}  # a dict never shrinks

@@ -1,7 +1,7 @@
-"""The cache of incremental fetch sessions (KIP-227): how many there may be, and of what size.
+"""The cache of incremental fetch sessions (KIP-227), bounded in number and size.
 
-A consumer whose session is gone is told so and starts another one. Which partitions of a
-session have news: `session.py`.
+A consumer whose session was evicted gets an error and starts another one. `session.py` knows which
+partitions of a session have news.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EVICTION_S: Final = 120.0
 _INT32_MAX: Final = 2**31 - 1
-#: Of all sessions together; one takes some 300 bytes. Apache Kafka counts them, without a limit.
+#: Of all sessions together; each takes some 300 bytes. Apache Kafka has no such limit.
 _PARTITIONS_MAX: Final = 200_000
-#: A session of this many is let go at once.
+#: A session of up to this many is freed at once.
 _SMALL: Final = 256
 _LARGE_AT_A_TIME: Final = 2
 
@@ -44,7 +44,7 @@ class FetchSessions:
         self._spawn = spawn
         self._sessions: dict[int, Session] = {}  # least recently used first
         self._partition_count = 0
-        #: Held by requests that are being read in a thread.
+        #: Held by large requests while a thread parses them.
         self.reading_large = asyncio.Semaphore(_LARGE_AT_A_TIME)
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ class FetchSessions:
         """The session of this id, if a request is under way in it, or some are in its queue.
 
         Raises:
-            KafkaError: INVALID_FETCH_SESSION_EPOCH, it is not the next one after them.
+            KafkaError: INVALID_FETCH_SESSION_EPOCH, the epoch does not follow theirs.
         """
         session = self._sessions.get(session_id)
         if session is None or (session.fetch is None and not session.queue):
@@ -92,14 +92,14 @@ class FetchSessions:
         return session
 
     def use(self, session: Session) -> None:
-        """A request uses it: the next one has the next epoch."""
+        """Note that a request uses the session: the next one must have the next epoch."""
         session.epoch = _later_epoch(session.epoch, 1)
         session.used_at = self._clock.monotonic()
         if self._sessions.pop(session.id, None) is not None:
             self._sessions[session.id] = session
 
     def recount(self, session: Session) -> None:
-        """It has taken over what a request names, and may be larger now. Without any it ends.
+        """Count the partitions again after a request was applied; a session without any ends.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, as it has outgrown the cache.
@@ -125,7 +125,7 @@ class FetchSessions:
             self._end(session)
 
     def finished(self, session: Session) -> None:
-        """No fetch is under way in it any more."""
+        """The session's fetch has ended."""
         session.fetch = None
         if session.is_ended:
             self._let_go(session)
@@ -146,7 +146,7 @@ class FetchSessions:
         if session.fetch is None:
             self._let_go(session)
         else:
-            session.fetch.disturb()  # it answers, and then lets go
+            session.fetch.disturb()  # it answers, and then releases the session
 
     def _let_go(self, session: Session) -> None:
         work = session.leave_all()
@@ -159,7 +159,7 @@ class FetchSessions:
         """Evict a stale session, or an old one that is smaller than the new one would be."""
         if len(self._sessions) < self._max_sessions:
             return True
-        if not self._sessions:  # there are to be none
+        if not self._sessions:  # the configuration allows none
             return False
         evicted = next(iter(self._sessions.values()))
         if not _is_stale(evicted, now_s):
@@ -171,7 +171,7 @@ class FetchSessions:
         return True
 
     def _make_room_for(self, size: int, now_s: float) -> bool:
-        """Evict stale sessions, then such as take up more room than the one that asks for it."""
+        """Evict stale sessions, then those that are larger than the one that needs the room."""
         if size > self._max_partitions:
             return False
         while self._partition_count + size > self._max_partitions:
@@ -186,7 +186,7 @@ class FetchSessions:
 
 
 def _later_epoch(epoch: int, steps: int) -> int:
-    """Epochs wrap around to one, as zero begins a session."""
+    """The epoch `steps` later; epochs wrap around to one, as zero begins a session."""
     return (epoch - 1 + steps) % _INT32_MAX + 1
 
 

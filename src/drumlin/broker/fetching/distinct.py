@@ -1,4 +1,4 @@
-"""What a fetch request asks for, each partition once."""
+"""The partitions of a fetch request, each once."""
 
 from __future__ import annotations
 

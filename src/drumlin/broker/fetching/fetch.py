@@ -1,11 +1,11 @@
-"""One fetch request on its way: it reads, perhaps waits, reads what is new, and answers.
+"""One fetch request: it reads, perhaps waits, reads what is new, and answers.
 
 An ordinary fetch is answered without a task, in the turn in which the request came, or in which
 the records that it waited for were appended. What takes longer continues in a task:
 
-- partitions in great number are read, and their answers written, giving way;
-- finding a batch needs the disk: a thread looks, one partition at a time;
-- pages that are not in memory are read in a thread first, so a cold read stalls no other client.
+- a large number of partitions, which is read, and answered, giving way;
+- a batch that cannot be found without the disk: a thread searches, one partition at a time;
+- pages that are not in memory: a thread reads them first, so a cold read stalls no other client.
 
 A thread changes nothing here: it hands over what it has found.
 """
@@ -40,13 +40,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _READ_COMMITTED: Final = 1
 _SESSIONS_FROM: Final = 7
-#: Of what is not there at all: with them the aborted transactions are none, and not null.
+#: Errors of partitions that do not exist: their list of aborted transactions is empty, not null.
 _UNKNOWN: Final = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
 _FOLLOWERS_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
-#: Partitions in a step of the work, between two of which others may have their turn.
+#: Partitions that are read between two chances to give way.
 STEP: Final = 32
-#: Records that are read where others are only looked for in memory, as they are about to be sent.
+#: Slices up to this size are read rather than only checked to be in memory, as they are about to be
+#: sent.
 _KEPT_BYTES_MAX: Final = 8 * 1024
 
 
@@ -89,25 +90,25 @@ class Fetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self.answers: list[Answer] = []
         self._leaders: set[CurrentLeader] = set()
-        self._is_last = False  # it has waited, and answers with what there is
+        self._is_last = False  # it has waited enough, and answers with what there is
         self._is_over = False
         self._is_waiting = False
         self._later: LaterParts | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._going_on: LaterParts | None = None  # a task
 
-    # -- where the partitions are ------------------------------------------------------
+    # -- finding partitions ------------------------------------------------------
 
     def partitions_of(self, topic: bytes) -> Mapping[int, Replica]:
-        """What is led now of a topic, by index."""
+        """The partitions of a topic that this broker leads now, by index."""
         partitions = self.broker.partitions
         return partitions.of_id(topic) if self.by_id else partitions.of_name(topic)
 
     def missing(self, topic: bytes, wanted: Wanted) -> Replica:
-        """A partition that is not among them.
+        """Find a partition that this broker does not lead.
 
         Raises:
-            KafkaError: why it is missing.
+            KafkaError: it cannot be read here.
         """
         may_follow = not self.is_follower and self.context.version >= _FOLLOWERS_FROM
         index, epoch = wanted[:2]
@@ -116,7 +117,7 @@ class Fetch:
         )
 
     def find(self, topic: bytes, wanted: Wanted) -> Replica:
-        """A partition, by `partitions_of` or else by `missing`.
+        """Find a partition, by `partitions_of` or else by `missing`.
 
         Raises:
             KafkaError: there is none.
@@ -131,7 +132,8 @@ class Fetch:
         return failed(error.code, None, self._leader(error.code, topic, index, is_hosted=False))
 
     def hinted(self, answer: Answer, topic: bytes, index: int) -> Answer:
-        """An error of a partition that is here, with the leader for whoever has gone astray."""
+        """The answer with an error of a partition that is here, with its leader if the client has
+        an older epoch."""
         leader = self._leader(ErrorCode(answer[0]), topic, index, is_hosted=True)
         return answer if leader is None else (*answer[:6], leader)
 
@@ -146,7 +148,7 @@ class Fetch:
         return leader
 
     def _rack(self) -> str | None:
-        """Of a consumer that is told from which replica to read; None: it is not."""
+        """The rack of a consumer that may be sent to a closer replica (KIP-392), else None."""
         if self.is_follower or not self.request.rack:
             return None
         if self.broker.config.replica_selector_class != RACK_AWARE_SELECTOR:
@@ -154,18 +156,19 @@ class Fetch:
         return self.request.rack.decode(errors="replace")
 
     def endpoints(self) -> Sequence[NodeEndpoint]:
-        """Of the leaders that answers name; brokers know each other."""
+        """The addresses of the leaders named in answers, for clients; brokers know each other's."""
         if not self._leaders or self.is_follower:
             return ()
         return endpoints_of(self.broker, self._leaders, self.context.listener)
 
-    # -- what the two kinds do their own way --------------------------------------------
+    # -- what the two kinds implement --------------------------------------------
 
     def may_start(self) -> bool:
-        """Whether to `start` now; if not, that is done when its turn has come.
+        """Whether to `start` now; if not, `start` is called when earlier requests of the session
+        are done.
 
         Raises:
-            KafkaError: it can't be answered.
+            KafkaError: the request is refused.
         """
         return True
 
@@ -178,7 +181,7 @@ class Fetch:
         raise NotImplementedError
 
     def amount(self) -> int:
-        """How many partitions this pass has."""
+        """The number of partitions in this pass."""
         raise NotImplementedError
 
     def read_some(self, count: int) -> None:
@@ -190,7 +193,7 @@ class Fetch:
         raise NotImplementedError
 
     def wanted_next(self) -> tuple[Replica, Wanted]:
-        """The partition that `read_some` has left, as it needs the disk.
+        """The partition at which `read_some` has stopped, as it needs the disk.
 
         Raises:
             KafkaError: it was removed meanwhile.
@@ -206,7 +209,7 @@ class Fetch:
         raise NotImplementedError
 
     async def enter(self, needed: int) -> None:
-        """Have `wake` called when `needed` more bytes can be read, or there is something else."""
+        """Have `wake` called when `needed` more bytes can be read, or there is other news."""
         raise NotImplementedError
 
     def leave(self) -> None:
@@ -218,14 +221,14 @@ class Fetch:
         raise NotImplementedError
 
     def over(self, *, is_answered: bool) -> None:
-        """This fetch has ended: it is answered, or was broken off."""
+        """Called when the fetch has ended, answered or not."""
 
     # -- the way ------------------------------------------------------------------------
 
     def start(self, later: LaterParts | None = None) -> Parts | LaterParts:
-        """Read, and answer if that is all; if a task goes on, or it waits, a `Later` is returned.
+        """Read and answer; a `Later` if a task has to continue, or the fetch waits.
 
-        It is the one given, if there is one already.
+        That is the one given, if there is one already.
         """
         self._was_woken = False
         request = self.request
@@ -252,7 +255,7 @@ class Fetch:
         return self.later(later)
 
     def later(self, later: LaterParts | None = None) -> LaterParts:
-        """What the answer is going to settle: the one given, if there is one already."""
+        """The `Later` that the answer will settle: the one given, if there is one already."""
         self._later = later or Later(lets_pass=True, give_up=self.give_up)
         return self._later
 
@@ -267,7 +270,7 @@ class Fetch:
                 self._settle(parts)
 
     async def _answer_or_wait(self) -> Parts | None:
-        """The answer; None if it is not enough, and more is waited for."""
+        """The answer; None if there is not enough yet, and the fetch now waits."""
         self._is_large = self.is_next_large()
         await self.prepare()
         if self._is_large:
@@ -293,11 +296,11 @@ class Fetch:
             await give_way()
 
     async def _look_in_thread(self) -> None:
-        """The next partition needs the disk."""
+        """Read the next partition, which needs the disk, in a thread."""
         try:
             partition, wanted = self.wanted_next()
         except KafkaError:
-            return  # as the next look will find
+            return  # which the next pass finds
         answer = await self.broker.threads.reading(_look, self.reading, partition, wanted)
         self.reading.take(answer)
         self.put_cold(answer)
@@ -318,7 +321,7 @@ class Fetch:
                 self.replace(number, failed(error.code))
 
     def _is_enough(self) -> bool:
-        """Whether to answer now: enough is there, something is wrong, or waiting is futile."""
+        """Whether to answer now: there is enough, an error, or nothing to wait for."""
         reading = self.reading
         return (
             reading.read_bytes >= self._min_bytes
@@ -336,7 +339,7 @@ class Fetch:
     # -- waiting ------------------------------------------------------------------------
 
     async def _begin_to_wait(self) -> None:
-        self.release()  # what is read when it is woken begins with this
+        self.release()  # once woken, it reads everything again
         await self.enter(self._min_bytes - self.reading.read_bytes)
         self._is_waiting = True
         loop = asyncio.get_running_loop()
@@ -345,7 +348,7 @@ class Fetch:
             self.wake()
 
     def wake(self) -> None:
-        """Continue soon: there is more to read, time is up, or the next request waits."""
+        """Continue soon: there is news, `max_wait` is over, or the session's next request waits."""
         if not self._is_waiting:
             self._was_woken = True
             return
@@ -387,7 +390,7 @@ class Fetch:
             self._timer.cancel()
         if self._going_on is not None:
             self._going_on.cancel()
-            self._going_on = None  # what cancels it holds all that it had in hand
+            self._going_on = None  # it refers to all that the task had
         self._is_waiting = False
         self.leave()
         self.end(is_answered=False)
@@ -415,7 +418,7 @@ class Fetch:
         self._tell(error)
 
     def _tell(self, error: Exception) -> None:
-        """Answer with an error where there is room for one."""
+        """Answer with an error, as far as the version has a field for it."""
         header = self.context.header
         code = error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
         if code is ErrorCode.unknown_server_error:

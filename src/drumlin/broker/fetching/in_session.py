@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from drumlin.wire.by_hand.fetch_answer import Answer
     from drumlin.wire.by_hand.fetch_request import FetchRequest, Wanted
 
-#: So many partitions are looked at, or taken over from a request, at once.
+#: Partitions that are examined, or taken from a request, between two chances to give way.
 _AT_ONCE: Final = 128
 
 
@@ -61,7 +61,7 @@ class SessionFetch(Fetch):
         """
         super().__init__(context, request)
         self._session: Session | None = created
-        self._waits_for: Session | None = None  # it is in the queue of this one
+        self._waits_for: Session | None = None  # the session in whose queue it is
         self._is_incremental = created is None
         self._request_size = request_size
         self._items: list[Watched] = []
@@ -104,7 +104,7 @@ class SessionFetch(Fetch):
             self.broker.fetch_sessions.use(session)
 
     def _take_turn(self) -> None:
-        """All earlier requests of the session are answered."""
+        """Start: all earlier requests of the session are answered."""
         self._waits_for = None
         try:
             self._begin(self._find())
@@ -184,7 +184,7 @@ class SessionFetch(Fetch):
         at = len(answers)
         for watched in islice(self._items, at, at + count) if at else self._items[:count]:
             if reading.bytes_left <= 0 and reading.read_bytes and self._is_incremental:
-                del self._items[len(answers) :]  # they have their turn next time
+                del self._items[len(answers) :]  # they come first next time
                 break
             if watched.topic is not topic:
                 topic = watched.topic
@@ -230,7 +230,7 @@ class SessionFetch(Fetch):
         return self.find(watched.topic, watched.wanted)
 
     def put_cold(self, answer: Answer) -> None:
-        # It stays among those with news: it may have got some while the thread was looking.
+        # It stays in `dirty`: it may have got news while the thread was reading.
         self._put(self._items[len(self.answers)], answer)
 
     def replace(self, number: int, answer: Answer) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from drumlin.wire.by_hand.fetch_answer import Answer
     from drumlin.wire.by_hand.fetch_request import FetchRequest, Wanted
 
-#: So many partitions are read at once.
+#: Partitions that are read between two chances to give way.
 _AT_ONCE: Final = 128
 
 
@@ -47,7 +47,7 @@ class PlainFetch(Fetch):
         return not self._amount
 
     async def prepare(self) -> None:
-        if self._items:  # from the pass before
+        if self._items:  # of the previous pass
             return
         if not self._is_large:
             topics = self.request.topics
@@ -117,7 +117,7 @@ class PlainFetch(Fetch):
                 or partition.high_watermark != answer[1]
                 or partition.log_start_offset != answer[3]
             ):
-                waiter.disturb()  # as it would have been, had it been there already
+                waiter.disturb()  # as if it had been waiting when this happened
             if number % STEP == STEP - 1:
                 await give_way()
 

@@ -13,7 +13,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.add_offsets_to_txn import AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _FENCED_FROM: Final = 2
 
 
 async def handle(
-    context: RequestContext, request: AddOffsetsToTxnRequest, _: Shape
+    context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
     code = await _add(context, request)
     if code is ErrorCode.producer_fenced and context.version < _FENCED_FROM:

@@ -5,7 +5,7 @@
   partitions have joined (KIP-890).
 - If one partition does not exist, none of its transaction is added: the others get
   OPERATION_NOT_ATTEMPTED.
-- Internal topics are not for producers: offsets join by AddOffsetsToTxn.
+- Producers may not add internal topics: offsets join by AddOffsetsToTxn.
 - Before version 2 clients do not know PRODUCER_FENCED: they get INVALID_PRODUCER_EPOCH.
 """
 
@@ -22,7 +22,7 @@ from drumlin.distinct import counted
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
 
 _FENCED_FROM: Final = 2
-#: From this version on brokers send the request, and may name any topic.
+#: From this version on brokers send the request, which may name any topic.
 _BROKERS_FROM: Final = 4
 
 #: Each partition once, with its code, in the order of the request.
@@ -48,7 +48,6 @@ Codes = list[tuple[TopicPartition, ErrorCode]]
 async def handle(
     context: RequestContext,
     request: AddPartitionsToTxnRequest,
-    _: Shape,
 ) -> AddPartitionsToTxnResponse:
     if request.transactions is None:
         codes = await _add(

@@ -17,8 +17,8 @@ from drumlin.broker.configs.config_changes import (
 )
 from drumlin.broker.configs.config_requests import alter_or_check, answer_each
 from drumlin.broker.context import RequestContext
-from drumlin.wire.messages import ZERO, Shape
-from drumlin.wire.protocol.alter_configs import AlterConfigsResponse
+from drumlin.wire.messages import ZERO
+from drumlin.wire.protocol.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.alter_configs import (
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     )
 
 
-async def handle(
-    context: RequestContext, request: AlterConfigsRequest, shape: Shape
-) -> AlterConfigsResponse:
+async def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     broker = context.broker
 
     async def alter(wanted: AlterConfigsResource) -> None:
@@ -40,5 +38,5 @@ async def handle(
         alteration = replacement(broker, resource, configs)
         await alter_or_check(broker, resource, alteration, configs, request.validate_only)
 
-    responses = await answer_each(request.resources, shape, alter)
+    responses = await answer_each(request.resources, AlterConfigsResourceResponse, alter)
     return AlterConfigsResponse(throttle_time=ZERO, responses=responses)

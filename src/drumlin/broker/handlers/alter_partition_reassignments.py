@@ -1,8 +1,8 @@
 """AlterPartitionReassignments (key 45), versions 0-1: move partitions to other brokers (KIP-455).
 
-Null in place of replicas takes a reassignment back. It is answered when the reassignment is under
-way, each partition by itself; ListPartitionReassignments says when it is over. Any broker can be
-asked. A request whose time is up before it begins is answered REQUEST_TIMED_OUT.
+Null in place of replicas cancels a reassignment. The request is answered when the reassignments
+have begun, with a code for each partition; ListPartitionReassignments tells when they are over. Any
+broker can be asked. A request whose time-out is zero or less is answered REQUEST_TIMED_OUT.
 
 Version 1 can refuse to change the number of replicas (KIP-860).
 """
@@ -17,7 +17,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import PartitionId
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
         ReassignableTopic,
     )
 
-#: Partitions of a topic that are asked for at once: other requests have their turn in between.
+#: Partitions of a topic that are handled between two chances to give way.
 _TOGETHER: Final = 500
 
 
 async def handle(
-    context: RequestContext, request: AlterPartitionReassignmentsRequest, _: Shape
+    context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     told = []
-    may_change_factor: bool = getattr(request, "allow_replication_factor_change", True)
+    may_change_factor = request.allow_replication_factor_change
     code = ErrorCode.request_timed_out if request.timeout <= ZERO else ErrorCode.none
     for topic in request.topics:
         results: list[ReassignablePartitionResponse] = []
@@ -78,7 +78,7 @@ async def _alter(
         targets = {key: each.replicas for key, each in wanted.items()}
         found = await metadata.reassign(targets, may_change_factor=may_change_factor)
         outcomes = {key.partition: outcome for key, outcome in found.items()}
-    unknown = KafkaError(ErrorCode.unknown_topic_id)  # `_result` says what else that is called
+    unknown = KafkaError(ErrorCode.unknown_topic_id)  # `_result` translates it where it must
     return (
         _result(each.partition_index, outcomes.get(each.partition_index, unknown))
         for each in partitions

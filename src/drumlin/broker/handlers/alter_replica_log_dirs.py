@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs (key 34), versions 1-2: move replicas between log dirs (KIP-113).
 
-They are those of this broker. It is answered when the move has begun; DescribeLogDirs says how far
-it is. A dir that is named for a partition that is not here yet is where its log will be: the answer
-is REPLICA_NOT_AVAILABLE.
+The replicas and log dirs are this broker's. The request is answered when the moves have begun;
+DescribeLogDirs tells how far they are. If this broker does not have the partition yet, its log will
+be created in the named dir; the code is REPLICA_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsResponse,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    context: RequestContext, request: AlterReplicaLogDirsRequest, _: Shape
+    context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for wanted in request.dirs:

@@ -12,7 +12,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.coordination.groups.share.messages import TopicOutcome
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponse,
     AlterShareGroupOffsetsResponsePartition,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    context: RequestContext, request: AlterShareGroupOffsetsRequest, _: Shape
+    context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
     code, message = ErrorCode.none, None
     responses: tuple[AlterShareGroupOffsetsResponseTopic, ...] = ()

@@ -10,7 +10,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import refuse_deletion, refuse_upsertion
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    _: RequestContext, request: AlterUserScramCredentialsRequest, __: Shape
+    _: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     errors: dict[str, KafkaError] = {}  # the first of each user
     for deletion in request.deletions:

@@ -20,7 +20,7 @@ from drumlin.broker.apis.features import FEATURES, FINALIZED_EPOCH, LEVEL_0_FROM
 from drumlin.broker.apis.served import SERVED
 from drumlin.broker.context import RequestContext
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import API_KEYS, ZERO, Shape
+from drumlin.wire.messages import API_KEYS, ZERO
 from drumlin.wire.protocol.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
     )
 
 _NO_EPOCH: Final = -1
+_SOFTWARE_FROM: Final = 3
+_FEATURES_FROM: Final = 3
 _API: Final = "api_versions"
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _PRODUCE_ADVERTISED_FROM: Final = 0
 
 
-async def handle(
-    context: RequestContext, request: ApiVersionsRequest, shape: Shape
-) -> ApiVersionsResponse:
-    if context.version >= 3:
+async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.version >= _SOFTWARE_FROM:
         software = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(part) for part in software):
-            return _response(shape, ErrorCode.invalid_request, advertised=())
-    return _response(shape, ErrorCode.none)
+            return _response(context.version, ErrorCode.invalid_request, advertised=())
+    return _response(context.version, ErrorCode.none)
 
 
-def unsupported_version(shape: Shape) -> ApiVersionsResponse:
+def unsupported_version() -> ApiVersionsResponse:
     """The answer, in version 0, to a version of ApiVersions that does not exist here."""
-    return _response(shape, ErrorCode.unsupported_version, advertised=(_API,))
+    return _response(0, ErrorCode.unsupported_version, advertised=(_API,))
 
 
 def _response(
-    shape: Shape, error_code: ErrorCode, advertised: Collection[str] = SERVED.keys()
+    version: int, error_code: ErrorCode, advertised: Collection[str] = SERVED.keys()
 ) -> ApiVersionsResponse:
     served = sorted((API_KEYS[name], *SERVED[name]) for name in advertised)
     api_keys = tuple(
@@ -66,18 +66,18 @@ def _response(
         )
         for key, lowest, highest in served
     )
-    tells_features = error_code is ErrorCode.none and shape.has("SupportedFeatureKey")
+    tells_features = error_code is ErrorCode.none and version >= _FEATURES_FROM
     return ApiVersionsResponse(
         error_code=error_code,
         api_keys=api_keys,
         throttle_time=ZERO,
-        supported_features=_supported(shape) if tells_features else (),
+        supported_features=_supported(version) if tells_features else (),
         finalized_features_epoch=FINALIZED_EPOCH if tells_features else _NO_EPOCH,
         finalized_features=_finalized() if tells_features else (),
     )
 
 
-def _supported(shape: Shape) -> tuple[SupportedFeatureKey, ...]:
+def _supported(version: int) -> tuple[SupportedFeatureKey, ...]:
     return tuple(
         SupportedFeatureKey(
             name=each.name,
@@ -85,7 +85,7 @@ def _supported(shape: Shape) -> tuple[SupportedFeatureKey, ...]:
             max_version=each.highest,
         )
         for each in FEATURES
-        if each.lowest > 0 or shape.version >= LEVEL_0_FROM_VERSION
+        if each.lowest > 0 or version >= LEVEL_0_FROM_VERSION
     )
 
 

@@ -19,7 +19,7 @@ from drumlin.coordination.groups.consumer.member import Member
 from drumlin.distinct import each_once
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeResponse,
@@ -41,17 +41,17 @@ _TRIES: Final = 3
 
 
 async def handle(
-    context: RequestContext, request: ConsumerGroupDescribeRequest, shape: Shape
+    context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     operations = authorized_operations(request)
     groups = await each_once(
-        request.group_ids, lambda group_id: _describe(context, group_id, operations, shape)
+        request.group_ids, lambda group_id: _describe(context, group_id, operations)
     )
     return ConsumerGroupDescribeResponse(throttle_time=ZERO, groups=tuple(groups))
 
 
 async def _describe(
-    context: RequestContext, group_id: str, operations: int, shape: Shape, tries_left: int = _TRIES
+    context: RequestContext, group_id: str, operations: int, tries_left: int = _TRIES
 ) -> DescribedGroup:
     try:
         if _PROTOCOL not in context.broker.config.group_coordinator_rebalance_protocols:
@@ -60,14 +60,13 @@ async def _describe(
             raise KafkaError(ErrorCode.invalid_group_id)
         group = context.broker.groups.consumer_group(group_id)
     except KafkaError as error:
-        refusal: DescribedGroup = refused_group(shape, group_id, error)
-        return refusal
+        return refused_group(DescribedGroup, group_id, error)
     revision, members = group.revision, []
     for member in list(group.members.values()):
         members.append(await _member(group, member))
         await give_way()
     if tries_left and group.revision != revision:
-        again = await _describe(context, group_id, operations, shape, tries_left - 1)
+        again = await _describe(context, group_id, operations, tries_left - 1)
         return again
     return DescribedGroup(
         error_code=ErrorCode.none,

@@ -23,7 +23,7 @@ from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.turns import give_way
 from drumlin.wire.by_hand.heartbeat_response import unchanged_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, EncodedBody, Shape
+from drumlin.wire.messages import ZERO, EncodedBody
 from drumlin.wire.protocol.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatResponse,
@@ -49,7 +49,7 @@ _OWNED_MAX: Final = 50_000
 
 
 async def handle(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest, _: Shape
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> _Answer | Later[_Answer]:
     topics = request.topic_partitions
     try:
@@ -83,7 +83,7 @@ def _read(
         rack_id=request.rack_id,
         rebalance_timeout_ms=rebalance_timeout_ms if given else None,
         topics=None if topics is None else frozenset(topics),
-        regex=getattr(request, "subscribed_topic_regex", None),
+        regex=request.subscribed_topic_regex,
         assignor=request.server_assignor,
         owned=owned,
         must_have_member_id=context.version >= _MEMBER_MAKES_ID,

@@ -8,7 +8,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acl_elements import check_elements
 from drumlin.broker.rights.unsecured import no_acls
 from drumlin.turns import give_way
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.create_acls import AclCreationResult, CreateAclsResponse
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
 
 
-async def handle(_: RequestContext, request: CreateAclsRequest, __: Shape) -> CreateAclsResponse:
+async def handle(_: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     for each in request.creations:
         check_elements(
             each.resource_type, each.resource_pattern_type, each.operation, each.permission_type

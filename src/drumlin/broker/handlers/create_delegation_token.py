@@ -1,4 +1,5 @@
-"""CreateDelegationToken (key 38), versions 1-3: a token for who has logged in. See `unsecured.py`.
+"""CreateDelegationToken (key 38), versions 1-3: a token for the user who has logged in. See
+`unsecured.py`.
 
 Version 3 can name another owner.
 """
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import ANONYMOUS, NO_TIME, no_tokens
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.create_delegation_token import CreateDelegationTokenResponse
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _WITH_OWNER: Final = 3
 
 
 async def handle(
-    context: RequestContext, request: CreateDelegationTokenRequest, _: Shape
+    context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
     requester_type, requester_name = ANONYMOUS
     owner_type, owner_name = ANONYMOUS

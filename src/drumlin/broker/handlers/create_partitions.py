@@ -20,7 +20,7 @@ from drumlin.broker.topics.topics import (
 )
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    context: RequestContext, request: CreatePartitionsRequest, _: Shape
+    context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     broker = context.broker
     single, refused = await _sort(request.topics)

@@ -2,7 +2,7 @@
 
 - A name given twice is an error for that name, answered after the others.
 - `validate_only` gives the same answer, but creates nothing.
-- A request whose time is up before it begins is answered REQUEST_TIMED_OUT.
+- A request whose time-out is zero or less is answered REQUEST_TIMED_OUT.
 
 Version notes: 4 allows -1 (the broker's default) for counts; 5 answers with counts and the
 topic's configuration; 7 adds topic ids.
@@ -19,15 +19,15 @@ from drumlin.broker.configs.config_entries import created_topic_entries
 from drumlin.broker.context import RequestContext
 from drumlin.broker.topics.topics import (
     PARTITIONS_PER_REQUEST_MAX,
+    RequestedTopic,
     TopicPlan,
-    TopicWish,
     check_partition_total,
     create_topic,
     plan_topic,
 )
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -40,33 +40,32 @@ if TYPE_CHECKING:
         CreateTopicsRequest,
     )
 
+_CONFIGS_FROM: Final = 5
 #: Keys per topic; only some forty have a meaning.
 _KEYS_MAX: Final = 2_000
 
 
 class _Sorted(NamedTuple):
-    """What a request asks for: topics to create, and names that it gives more than once."""
+    """A request's topics to create, and the names that it gives more than once."""
 
-    wishes: list[TopicWish]
+    requested: list[RequestedTopic]
     duplicates: Sequence[str]
     names: Sequence[str]
 
 
-async def handle(
-    context: RequestContext, request: CreateTopicsRequest, shape: Shape
-) -> CreateTopicsResponse:
+async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     wanted = await _sort(request.topics)
     try:
         if request.timeout <= ZERO:
             raise KafkaError(ErrorCode.request_timed_out)
-        check_partition_total(context.broker, wanted.wishes)
+        check_partition_total(context.broker, wanted.requested)
     except KafkaError as error:
         return await _respond((), wanted.names, error)
     # All are checked against the existing topics only: names within one request may collide.
-    plans = await _plan_all(context, wanted.wishes)
+    plans = await _plan_all(context, wanted.requested)
 
     async def create(planned: tuple[str, TopicPlan | KafkaError]) -> CreatableTopicResult:
-        return await _create(context, shape, *planned, request.validate_only)
+        return await _create(context, *planned, request.validate_only)
 
     results = await side_by_side(create, plans)
     refusal = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
@@ -88,23 +87,23 @@ async def _sort(topics: Sequence[CreatableTopic]) -> _Sorted:
     for topic in topics:
         named[topic.name] += 1
         await give_way()
-    wishes = []
+    requested = []
     for topic in topics:
         if named[topic.name] == 1:
-            wishes.append(_wish(topic))
+            requested.append(_requested(topic))
         await give_way()
     duplicates = []
     for name, count in named.items():
         if count > 1:
             duplicates.append(name)
         await give_way()
-    return _Sorted(wishes, duplicates, list(named))
+    return _Sorted(requested, duplicates, list(named))
 
 
-def _wish(topic: CreatableTopic) -> TopicWish:
+def _requested(topic: CreatableTopic) -> RequestedTopic:
     # One more than the limit is enough for the request to be refused.
     assignments = topic.assignments[: PARTITIONS_PER_REQUEST_MAX + 1]
-    return TopicWish(
+    return RequestedTopic(
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
@@ -114,21 +113,21 @@ def _wish(topic: CreatableTopic) -> TopicWish:
 
 
 async def _plan_all(
-    context: RequestContext, wishes: Sequence[TopicWish]
+    context: RequestContext, requested: Sequence[RequestedTopic]
 ) -> list[tuple[str, TopicPlan | KafkaError]]:
     plans = []
-    for wish in wishes:
-        plans.append((wish.name, _plan(context, wish)))
+    for topic in requested:
+        plans.append((topic.name, _plan(context, topic)))
         await give_way()
     return plans
 
 
-def _plan(context: RequestContext, wish: TopicWish) -> TopicPlan | KafkaError:
+def _plan(context: RequestContext, topic: RequestedTopic) -> TopicPlan | KafkaError:
     try:
-        if len(wish.configs) > _KEYS_MAX:
+        if len(topic.configs) > _KEYS_MAX:
             message = f"{_KEYS_MAX} keys of a topic can be set at once"
             raise KafkaError(ErrorCode.policy_violation, message)
-        return plan_topic(context.broker, wish)
+        return plan_topic(context.broker, topic)
     except KafkaError as error:
         return error.with_traceback(
             None
@@ -137,7 +136,6 @@ def _plan(context: RequestContext, wish: TopicWish) -> TopicPlan | KafkaError:
 
 async def _create(
     context: RequestContext,
-    shape: Shape,
     name: str,
     plan: TopicPlan | KafkaError,
     validate_only: bool,
@@ -157,14 +155,12 @@ async def _create(
         error_message=None,
         num_partitions=len(plan.assignment),
         replication_factor=len(plan.assignment[0]),
-        configs=_configs(context, shape, plan),
+        configs=_configs(context, plan),
     )
 
 
-def _configs(
-    context: RequestContext, shape: Shape, plan: TopicPlan
-) -> tuple[CreatableTopicConfigs, ...]:
-    if not shape.has("CreatableTopicConfigs"):
+def _configs(context: RequestContext, plan: TopicPlan) -> tuple[CreatableTopicConfigs, ...]:
+    if context.version < _CONFIGS_FROM:
         return ()
     return tuple(
         CreatableTopicConfigs(

@@ -10,7 +10,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acl_elements import check_elements
 from drumlin.broker.rights.unsecured import no_acls
 from drumlin.turns import give_way
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
 
 
-async def handle(_: RequestContext, request: DeleteAclsRequest, __: Shape) -> DeleteAclsResponse:
+async def handle(_: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     for each in request.filters:
         check_elements(
             each.resource_type_filter,

@@ -11,7 +11,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 
 if TYPE_CHECKING:
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     )
 
 
-async def handle(
-    context: RequestContext, request: DeleteGroupsRequest, _: Shape
-) -> DeleteGroupsResponse:
+async def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     broker = context.broker
     results = []
     for group_id in await counted(request.groups_names):

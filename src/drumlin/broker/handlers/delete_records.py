@@ -1,8 +1,8 @@
 """DeleteRecords (key 21), versions 0-2: move the log start offset of partitions forward.
 
--1 means the high watermark. Not for internal topics, and not for topics that are only
-compacted. If a partition is named twice, the last offset counts. The answer
-waits until the replicas of all live brokers have deleted the records.
+Offset -1 means the high watermark. Internal topics, and topics that are only compacted, are
+refused. If a partition is named twice, the last offset counts. The answer waits until the replicas
+of all live brokers have deleted the records.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
@@ -33,11 +33,10 @@ _NO_LOW_WATERMARK: Final = -1
 TopicPartition = tuple[str, int]
 
 
-async def handle(
-    context: RequestContext, request: DeleteRecordsRequest, _: Shape
-) -> DeleteRecordsResponse:
+async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
+        await give_way()
         for each in topic.partitions:
             wanted.setdefault(topic.name, {})[each.partition_index] = each.offset
             await give_way()

@@ -8,7 +8,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.coordination.groups.share.messages import Deleted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    context: RequestContext, request: DeleteShareGroupOffsetsRequest, _: Shape
+    context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
     code, message = ErrorCode.none, None
     responses: tuple[DeleteShareGroupOffsetsResponseTopic, ...] = ()

@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.several_apis.share_state_requests import Fields, answer_partitions
-from drumlin.wire.messages import Shape
-from drumlin.wire.protocol.delete_share_group_state import DeleteShareGroupStateResponse
+from drumlin.broker.several_apis.share_state_requests import answer_partitions
+from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.protocol.delete_share_group_state import (
+    DeleteShareGroupStateResponse,
+    DeleteStateResult,
+    PartitionResult,
+)
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.delete_share_group_state import (
@@ -18,13 +22,13 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    context: RequestContext, request: DeleteShareGroupStateRequest, shape: Shape
+    context: RequestContext, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
     share_state = context.broker.share_state
 
-    async def delete(topic_id: UUID, wanted: PartitionData) -> Fields:
+    async def delete(topic_id: UUID, wanted: PartitionData) -> PartitionResult:
         await share_state.delete(request.group_id, topic_id, wanted.partition)
-        return {}
+        return PartitionResult(partition=wanted.partition, error_code=ErrorCode.none)
 
-    results = await answer_partitions(request, shape, "DeleteStateResult", {}, delete)
+    results = await answer_partitions(request, delete, PartitionResult, DeleteStateResult)
     return DeleteShareGroupStateResponse(results=results)

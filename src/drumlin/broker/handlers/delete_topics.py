@@ -16,7 +16,7 @@ from drumlin.distinct import counted
 from drumlin.metadata.image import ClusterImage
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ _UNKNOWN: Final = _Failure(ErrorCode.unknown_topic_or_partition, "there is no to
 _DELETION_DISABLED_FROM: Final = 3
 
 
-async def handle(
-    context: RequestContext, request: DeleteTopicsRequest, _: Shape
-) -> DeleteTopicsResponse:
+async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     image = context.broker.metadata.image
     refused, targets = await _sorted(image, request, _refusal(context, request))
 
@@ -68,7 +66,7 @@ async def handle(
 
 
 def _refusal(context: RequestContext, request: DeleteTopicsRequest) -> _Failure | None:
-    """Why nothing at all is deleted."""
+    """Why the whole request is refused, if it is."""
     if not context.broker.config.delete_topic_enable:
         is_known = context.version >= _DELETION_DISABLED_FROM
         code = ErrorCode.topic_deletion_disabled if is_known else ErrorCode.invalid_request
@@ -87,7 +85,7 @@ def _named(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, UUID | No
 async def _sorted(
     image: ClusterImage, request: DeleteTopicsRequest, refusal: _Failure | None
 ) -> tuple[list[_Target], list[_Target]]:
-    """The topics to refuse, those that the request names wrongly first; and those to delete."""
+    """The topics to refuse, wrongly named ones first, and the topics to delete."""
     refused: list[_Target] = []
     names: list[str] = []
     ids: list[UUID] = []
@@ -152,7 +150,7 @@ async def _delete(context: RequestContext, target: _Target) -> DeletableTopicRes
         await context.broker.metadata.delete_topic(target.topic_id)
     except KafkaError as error:
         failure = _Failure(error.code, error.message)
-        if target.is_named and error.code is ErrorCode.unknown_topic_id:  # another was faster
+        if target.is_named and error.code is ErrorCode.unknown_topic_id:  # deleted meanwhile
             target, failure = _Target(target.name, None), _UNKNOWN
     return _result(target, failure)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acl_elements import check_elements
 from drumlin.broker.rights.unsecured import no_acls
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_acls import DescribeAclsResponse
 
 if TYPE_CHECKING:
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     )
 
 
-async def handle(
-    _: RequestContext, request: DescribeAclsRequest, __: Shape
-) -> DescribeAclsResponse:
+async def handle(_: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
     check_elements(
         request.resource_type_filter,
         request.pattern_type_filter,

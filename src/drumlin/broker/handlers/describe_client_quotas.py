@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.quotas import check_filter
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_client_quotas import DescribeClientQuotasResponse
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    _: RequestContext, request: DescribeClientQuotasRequest, __: Shape
+    _: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     error: KafkaError | None = None
     try:

@@ -15,7 +15,7 @@ from drumlin.broker.parts.cluster_view import (
     visible_brokers,
 )
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 
 if TYPE_CHECKING:
@@ -28,14 +28,13 @@ _CONTROLLERS: Final = 2
 
 
 async def handle(
-    context: RequestContext, request: DescribeClusterRequest, _: Shape
+    context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    wanted = getattr(request, "endpoint_type", _BROKERS)
-    if wanted == _CONTROLLERS:
+    if request.endpoint_type == _CONTROLLERS:
         message = "this endpoint is a broker's, and a controller's is asked for"
         return _refuse(ErrorCode.mismatched_endpoint_type, message)
-    if wanted != _BROKERS:
-        message = f"no endpoints have type {wanted}"
+    if request.endpoint_type != _BROKERS:
+        message = f"no endpoints have type {request.endpoint_type}"
         return _refuse(ErrorCode.unsupported_endpoint_type, message)
     image = context.broker.metadata.image
     return DescribeClusterResponse(

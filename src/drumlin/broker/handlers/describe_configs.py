@@ -34,7 +34,7 @@ from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -49,15 +49,16 @@ if TYPE_CHECKING:
     )
 
 _TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, CLIENT_METRICS})
-#: Otherwise a small request could ask for gigabytes, by naming the broker many times.
+#: Entries of one response: else a small request could get gigabytes by naming the broker many
+#: times.
 _ENTRIES_MAX: Final = 200_000
-#: The least that a resource counts for: even one that shows no entry must be examined.
+#: What a resource counts for at least: even one without matching entries must be examined.
 _ENTRIES_MIN: Final = 4
 _UNKNOWN_TYPE: Final = "the request names a resource of a type that does not exist"
 
 
 async def handle(
-    context: RequestContext, request: DescribeConfigsRequest, _: Shape
+    context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     refusal: KafkaError | None = None
     for each in request.resources:
@@ -140,7 +141,7 @@ def _check_broker(context: RequestContext, name: str) -> None:
 def _config(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     # A logger's documentation is always included, as in Apache Kafka.
-    is_documented = getattr(request, "include_documentation", False) or not entry.type_number
+    is_documented = request.include_documentation or not entry.type_number
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

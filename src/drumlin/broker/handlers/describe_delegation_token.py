@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import no_tokens
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_delegation_token import DescribeDelegationTokenResponse
 
 if TYPE_CHECKING:
@@ -16,6 +16,6 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    _: RequestContext, __: DescribeDelegationTokenRequest, ___: Shape
+    _: RequestContext, __: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
     return DescribeDelegationTokenResponse(throttle_time=ZERO, error_code=no_tokens(), tokens=())

@@ -1,6 +1,6 @@
 """DescribeGroups (key 15), versions 0-6: state and members of groups.
 
-- Metadata of members is shown only in a stable group: that of the chosen protocol.
+- Members' metadata, of the chosen protocol, is shown only in a stable group.
 - A group that does not exist is "Dead" without an error; from version 6 with GROUP_ID_NOT_FOUND.
 - From version 3 the client may ask for its authorized operations; for now, all of them.
 """
@@ -18,7 +18,7 @@ from drumlin.coordination.groups.every_kind.states import GroupState
 from drumlin.distinct import each_once
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -35,9 +35,7 @@ _NOT_FOUND_IS_AN_ERROR: Final = 6
 _TRIES: Final = 3
 
 
-async def handle(
-    context: RequestContext, request: DescribeGroupsRequest, _: Shape
-) -> DescribeGroupsResponse:
+async def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     operations = authorized_operations(request)
     groups = await each_once(
         request.groups, lambda group_id: _describe(context, group_id, operations)
@@ -110,7 +108,7 @@ async def _members(group: Group) -> tuple[DescribedGroupMember, ...]:
 
 
 def _member(group: Group, member: Member) -> DescribedGroupMember:
-    # A member that has left meanwhile need not support the protocol that the group uses now.
+    # A member that has left meanwhile may not support the protocol that the group uses now.
     is_stable = group.state is GroupState.STABLE and member.member_id in group.membership.members
     return DescribedGroupMember(
         member_id=member.member_id,

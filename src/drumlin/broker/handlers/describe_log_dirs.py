@@ -1,8 +1,7 @@
 """DescribeLogDirs (key 35), versions 1-5: the partitions of each log dir, and the space left.
 
-A null list of topics means all. A partition that moves to another dir is in both: there it is a
-"future" one, with the offsets that it is behind by. An offline dir is answered with
-KAFKA_STORAGE_ERROR.
+A null list of topics means all. A partition that moves to another dir is listed in both: in the new
+one as a "future" replica, with its lag. An offline dir has the code KAFKA_STORAGE_ERROR.
 
 Version notes: 3 adds a top-level error code; 4 adds the sizes of the volume (KIP-827); 5 adds
 whether the dir is cordoned, as `cordoned.log.dirs` says (KIP-1066).
@@ -18,7 +17,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.storage.directory.log_directory import LogDirectory
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
@@ -38,7 +37,7 @@ _Wanted = dict[str, set[int]]
 
 
 async def handle(
-    context: RequestContext, request: DescribeLogDirsRequest, _: Shape
+    context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     directories = context.broker.logs.directories
     volumes = [await _volume(context, directory) for directory in directories]

@@ -1,7 +1,7 @@
 """DescribeProducers (key 61), version 0: a partition's producers and their open transactions.
 
-Used to find hanging transactions (kafka-transactions.sh find-hanging). Followers know them, too.
-Each partition named is answered once, in the order in which they are named.
+Used to find hanging transactions (kafka-transactions.sh find-hanging). Followers answer, too. Each
+named partition is answered once, in the order of the request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from drumlin.metadata.names import check_topic_name
 from drumlin.storage.producers.producer_entry import ProducerEntry
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
@@ -30,7 +30,7 @@ _NO_TRANSACTION: Final = -1
 
 
 async def handle(
-    context: RequestContext, request: DescribeProducersRequest, _: Shape
+    context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     topics = []
     answered: set[tuple[str, int]] = set()

@@ -1,12 +1,12 @@
 """DescribeQuorum (key 55), versions 0-2: who decides about the metadata (KIP-595).
 
-No brokers vote here, and there is no log of the metadata: ZooKeeper keeps it, or one process does.
-What programs ask for has an answer all the same: the controller is the leader and the only voter,
-in the epoch of its election, and all other brokers that are alive observe it. How far each has come
-is no offset: those, and times, are -1, by which the protocol says that something is unknown.
+There is no quorum here and no metadata log: ZooKeeper has the metadata, or one process. Programs
+get an answer all the same: the controller is the leader and the only voter, in the epoch of its
+election, and all other live brokers are observers. Offsets and times are -1, which means unknown in
+the protocol.
 
-Version notes: 1 adds times; 2 adds messages, ids of directories, and where to find the voters: they
-have no listeners of their own for that.
+Version notes: 1 adds times; 2 adds messages, directory ids, and the voters' listeners, of which
+there are none here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import NO_LEADER, ClusterImage
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.describe_quorum import (
     DescribeQuorumResponse,
     Node,
@@ -36,9 +35,7 @@ _TOPIC: Final = "__cluster_metadata"
 _UNKNOWN: Final = -1
 
 
-async def handle(
-    context: RequestContext, request: DescribeQuorumRequest, shape: Shape
-) -> DescribeQuorumResponse:
+async def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     image = context.broker.metadata.image
     asked = [
         (each.topic_name, [part.partition_index for part in each.partitions[:2]])
@@ -55,11 +52,7 @@ async def handle(
         topics.append(TopicData(topic_name=topic.topic_name, partitions=tuple(partitions)))
         await give_way()
     has_controller = is_known and image.controller_id != NO_LEADER
-    nodes = (
-        (Node(node_id=image.controller_id, listeners=()),)
-        if has_controller and shape.has("Node")
-        else ()
-    )
+    nodes = (Node(node_id=image.controller_id, listeners=()),) if has_controller else ()
     return DescribeQuorumResponse(
         error_code=ErrorCode.none,
         error_message="",

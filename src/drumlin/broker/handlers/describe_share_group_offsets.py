@@ -15,7 +15,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareState
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
@@ -36,7 +36,7 @@ _NO_TOPIC: Final = UUID(int=0)
 
 
 async def handle(
-    context: RequestContext, request: DescribeShareGroupOffsetsRequest, _: Shape
+    context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
     counts: Counter[str] = Counter()
     for each in request.groups:
@@ -44,7 +44,7 @@ async def handle(
         await give_way()
     named: dict[object, DescribeShareGroupOffsetsRequestGroup] = {}
     for number, each in enumerate(request.groups):
-        # What is said again is answered once. To compare what says very much takes long.
+        # Repeated entries are answered once; long ones are not compared, as that would take long.
         is_compared = counts[each.group_id] > 1 and _says_little(each)
         named[each if is_compared else (each.group_id, number)] = each
         await give_way()

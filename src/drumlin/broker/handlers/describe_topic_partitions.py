@@ -21,7 +21,7 @@ from drumlin.metadata.image import PartitionState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsResponse,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         TopicRequest,
     )
 
-#: How many names are sorted in one step.
+#: Names that are sorted in one step.
 _AT_ONCE: Final = 1000
 
 
@@ -45,7 +45,7 @@ class _Cursor(NamedTuple):
 
 
 async def handle(
-    context: RequestContext, request: DescribeTopicPartitionsRequest, _: Shape
+    context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     image = context.broker.metadata.image
     asked: Iterator[str] = (topic.name for topic in request.topics)
@@ -131,7 +131,7 @@ def _partition(
 ) -> DescribeTopicPartitionsResponsePartition:
     led = leadership(context.broker, topic, state)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.none,  # even for a partition without a leader, unlike in Metadata
+        error_code=ErrorCode.none,  # also for a partition without a leader, unlike in Metadata
         partition_index=state.index,
         leader_id=led.leader,
         leader_epoch=state.leader_epoch,

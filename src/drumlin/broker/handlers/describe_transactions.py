@@ -9,7 +9,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.distinct import each_once
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_transactions import (
     DescribeTransactionsResponse,
     TopicData,
@@ -25,7 +25,7 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 async def handle(
-    context: RequestContext, request: DescribeTransactionsRequest, _: Shape
+    context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     states = await each_once(request.transactional_ids, lambda each: _describe(context, each))
     return DescribeTransactionsResponse(throttle_time=ZERO, transaction_states=tuple(states))

@@ -12,7 +12,7 @@ from drumlin.broker.rights.unsecured import no_credential
 from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    _: RequestContext, request: DescribeUserScramCredentialsRequest, __: Shape
+    _: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     users = await counted(each.name for each in request.users or ())
     results = []

@@ -1,11 +1,11 @@
 """ElectLeaders (key 43), versions 0-2: elect the preferred leaders, or any at all (KIP-460).
 
-Null in place of topics means all partitions; those that need no election are left out then. An
-unclean election takes a replica that is not in sync where no other one is alive: records that
-producers were told of may be lost. Any broker can be asked. What is wrong with the whole request
-is told of each of its partitions as well.
+Null in place of topics means all partitions; then those that need no election are left out. An
+unclean election elects a replica that is not in sync if none that is in sync is alive: acknowledged
+records may be lost. Any broker can be asked. An error of the whole request is repeated for each of
+its partitions.
 
-Version notes: 0 knows the preferred leader only; 1 adds unclean elections, and an error of all.
+Version notes: 1 adds unclean elections, and a top-level error code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import NO_LEADER, PartitionId
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
@@ -33,20 +33,17 @@ if TYPE_CHECKING:
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
-#: Partitions of a topic that are asked for at once: other requests have their turn in between.
+#: Partitions of a topic that are handled between two chances to give way.
 _TOGETHER: Final = 500
 
 
-async def handle(
-    context: RequestContext, request: ElectLeadersRequest, _: Shape
-) -> ElectLeadersResponse:
-    election_type: int = getattr(request, "election_type", _PREFERRED)
-    is_all, is_unclean = request.topic_partitions is None, election_type == _UNCLEAN
+async def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    is_all, is_unclean = request.topic_partitions is None, request.election_type == _UNCLEAN
     refusal = None
     if request.timeout <= ZERO:
         refusal = KafkaError(ErrorCode.request_timed_out)
-    elif election_type not in (_PREFERRED, _UNCLEAN):
-        message = f"there is no type of election {election_type}"
+    elif request.election_type not in (_PREFERRED, _UNCLEAN):
+        message = f"there is no type of election {request.election_type}"
         refusal = KafkaError(ErrorCode.invalid_request, message)
     results = []
     for name, indexes in _wanted(context, request, is_unclean=is_unclean):

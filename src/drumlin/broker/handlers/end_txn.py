@@ -12,13 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.transactions.transaction import (
-    CLASSIC_VERSION,
-    EPOCH_BUMP_VERSION,
-    Producer,
-)
+from drumlin.coordination.shards.state_batches import Producer
+from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.end_txn import EndTxnResponse
 
 if TYPE_CHECKING:
@@ -31,7 +28,7 @@ _EPOCH_BUMP_FROM: Final = 5
 _NOBODY: Final = Producer(-1, -1)
 
 
-async def handle(context: RequestContext, request: EndTxnRequest, _: Shape) -> EndTxnResponse:
+async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     version = EPOCH_BUMP_VERSION if context.version >= _EPOCH_BUMP_FROM else CLASSIC_VERSION
     code, producer = ErrorCode.none, _NOBODY
     try:

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (key 40), versions 1-2: the end of a token. See `unsecured.py`."""
+"""ExpireDelegationToken (key 40), versions 1-2: expire a token. See `unsecured.py`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import NO_TIME, no_tokens
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.expire_delegation_token import ExpireDelegationTokenResponse
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    _: RequestContext, __: ExpireDelegationTokenRequest, ___: Shape
+    _: RequestContext, __: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
     return ExpireDelegationTokenResponse(
         throttle_time=ZERO,

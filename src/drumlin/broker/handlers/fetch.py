@@ -1,7 +1,7 @@
 """Fetch (key 1), versions 4-18: slices of logs, for consumers.
 
-Nothing is copied: an answer names slices of segment files, which the connection sends. How a
-fetch reads, waits and answers: `broker/fetching/`.
+Nothing is copied: a response has slices of segment files, which the connection sends.
+`broker/fetching/` reads, waits and answers.
 
 Version notes: 7 sessions (KIP-227); 9 leader epochs (KIP-320); 12 diverging epochs (KIP-595);
 13 topic ids; 16 current leaders (KIP-951).

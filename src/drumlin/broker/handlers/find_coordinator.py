@@ -18,7 +18,7 @@ from drumlin.coordination.share.state.state import is_coordinator_key
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.find_coordinator import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _SHARE: Final = 2
-#: Where the coordinators of each type of key keep their state.
+#: The topics of the coordinators, by type of key.
 _TOPICS: Final = {
     _GROUP: GROUP_METADATA,
     _TRANSACTION: TRANSACTION_STATE,
@@ -37,7 +37,7 @@ _TOPICS: Final = {
 }
 _FIRST_WITH_SHARE: Final = 6
 _NO_NODE: Final = -1
-_SUCCESS_MESSAGE: Final = "NONE"  # where one key is asked for; several have an empty one
+_SUCCESS_MESSAGE: Final = "NONE"  # in the response for a single key; with several it is empty
 
 
 class _Found(NamedTuple):
@@ -48,9 +48,9 @@ class _Found(NamedTuple):
 
 
 async def handle(
-    context: RequestContext, request: FindCoordinatorRequest, _: Shape
+    context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    key_type = getattr(request, "key_type", _GROUP)
+    key_type = request.key_type
     if request.coordinator_keys is None:
         found = await _find(context, key_type, request.key)
         succeeded = found.code is ErrorCode.none

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.wire.by_hand.heartbeat_response import heartbeat_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import EncodedBody, Shape
+from drumlin.wire.messages import EncodedBody
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.heartbeat import (
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     )
 
 
-async def handle(context: RequestContext, request: HeartbeatRequest, shape: Shape) -> EncodedBody:
+async def handle(context: RequestContext, request: HeartbeatRequest) -> EncodedBody:
     code = ErrorCode.none
     try:
         context.broker.groups.heartbeat(
             request.group_id,
             request.member_id,
-            getattr(request, "group_instance_id", None),
+            request.group_instance_id,
             request.generation_id,
         )
     except KafkaError as error:
         code = error.code
-    return heartbeat_response(shape.version, code)
+    return heartbeat_response(context.version, code)

@@ -23,8 +23,11 @@ from drumlin.broker.configs.config_requests import alter_or_check, answer_each
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop import loggers
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
-from drumlin.wire.protocol.incremental_alter_configs import IncrementalAlterConfigsResponse
+from drumlin.wire.messages import ZERO
+from drumlin.wire.protocol.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.incremental_alter_configs import (
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    context: RequestContext, request: IncrementalAlterConfigsRequest, shape: Shape
+    context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     broker = context.broker
 
@@ -50,7 +53,7 @@ async def handle(
         keys = [each.key for each in changes if each.operation is not Operation.DELETE]
         await alter_or_check(broker, resource, alteration, keys, request.validate_only)
 
-    responses = await answer_each(request.resources, shape, alter)
+    responses = await answer_each(request.resources, AlterConfigsResourceResponse, alter)
     return IncrementalAlterConfigsResponse(throttle_time=ZERO, responses=responses)
 
 

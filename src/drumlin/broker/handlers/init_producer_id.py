@@ -6,7 +6,7 @@
   transaction is aborted first, and the new producer must retry (CONCURRENT_TRANSACTIONS). A
   producer that sends its current id and epoch gets the next epoch, unless it was fenced.
 - Before version 4 clients do not know PRODUCER_FENCED: they get INVALID_PRODUCER_EPOCH.
-- Version 6 (two-phase commit, KIP-939) is not offered: as in Apache Kafka 4.3, it is unstable.
+- Version 6 (two-phase commit, KIP-939) is not served: in Apache Kafka 4.3 it is unstable.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.transactions.transaction import Producer
+from drumlin.coordination.shards.state_batches import Producer
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.init_producer_id import InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ _NOBODY: Final = Producer(_NONE, _NONE)
 _FENCED_FROM: Final = 4
 
 
-async def handle(
-    context: RequestContext, request: InitProducerIdRequest, _: Shape
-) -> InitProducerIdResponse:
+async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     code, producer = ErrorCode.none, _NOBODY
     try:
         producer = await _init(context, request)
@@ -50,9 +48,7 @@ async def handle(
 
 
 async def _init(context: RequestContext, request: InitProducerIdRequest) -> Producer:
-    expected = Producer(
-        getattr(request, "producer_id", _NONE), getattr(request, "producer_epoch", _NONE)
-    )
+    expected = Producer(request.producer_id, request.producer_epoch)
     if (expected.producer_id == _NONE) is not (expected.producer_epoch == _NONE):
         raise KafkaError(ErrorCode.invalid_request)
     if request.transactional_id is None:

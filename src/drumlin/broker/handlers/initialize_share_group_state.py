@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.several_apis.share_state_requests import Fields, answer_partitions
-from drumlin.wire.messages import Shape
-from drumlin.wire.protocol.initialize_share_group_state import InitializeShareGroupStateResponse
+from drumlin.broker.several_apis.share_state_requests import answer_partitions
+from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.protocol.initialize_share_group_state import (
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    PartitionResult,
+)
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.initialize_share_group_state import (
@@ -18,15 +22,15 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    context: RequestContext, request: InitializeShareGroupStateRequest, shape: Shape
+    context: RequestContext, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
     share_state = context.broker.share_state
 
-    async def initialize(topic_id: UUID, wanted: PartitionData) -> Fields:
+    async def initialize(topic_id: UUID, wanted: PartitionData) -> PartitionResult:
         await share_state.initialize(
             request.group_id, topic_id, wanted.partition, wanted.state_epoch, wanted.start_offset
         )
-        return {}
+        return PartitionResult(partition=wanted.partition, error_code=ErrorCode.none)
 
-    results = await answer_partitions(request, shape, "InitializeStateResult", {}, initialize)
+    results = await answer_partitions(request, initialize, PartitionResult, InitializeStateResult)
     return InitializeShareGroupStateResponse(results=results)

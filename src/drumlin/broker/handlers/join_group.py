@@ -19,7 +19,7 @@ from drumlin.coordination.groups.every_kind.messages import NO_MEMBER_ID, JoinAn
 from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
 
 if TYPE_CHECKING:
@@ -37,17 +37,17 @@ _PROTOCOLS_MAX: Final = 100
 
 
 async def handle(
-    context: RequestContext, request: JoinGroupRequest, shape: Shape
+    context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Later[JoinGroupResponse]:
     if len(request.protocols) > _PROTOCOLS_MAX:
         refused = JoinAnswer(ErrorCode.invalid_request, request.member_id)
-        return await _response(shape, refused)
+        return await _response(context.version, refused)
     rebalance_timeout = request.rebalance_timeout
     if context.version < _REBALANCE_TIMEOUT_FROM:
         rebalance_timeout = request.session_timeout
     join = JoinRequest(
         member_id=request.member_id,
-        group_instance_id=getattr(request, "group_instance_id", None),
+        group_instance_id=request.group_instance_id,
         client_id=context.client_id or "",
         client_host=context.client_host,
         rebalance_timeout_ms=rebalance_timeout // _MILLISECOND,
@@ -56,22 +56,22 @@ async def handle(
         protocols=tuple((each.name, each.metadata) for each in request.protocols),
         requires_known_member_id=context.version >= _REQUIRES_KNOWN_MEMBER_ID,
         can_skip_assignment=context.version >= _CAN_SKIP_ASSIGNMENT,
-        reason=getattr(request, "reason", None),
+        reason=request.reason,
     )
     try:
         answer = context.broker.groups.join(request.group_id, join)
     except KafkaError as error:
         is_of_another_kind = error.code is ErrorCode.inconsistent_group_protocol
         member_id = NO_MEMBER_ID if is_of_another_kind else request.member_id
-        return await _response(shape, JoinAnswer(error.code, member_id))
-    return waiting(_respond(shape, answer))
+        return await _response(context.version, JoinAnswer(error.code, member_id))
+    return waiting(_respond(context.version, answer))
 
 
-async def _respond(shape: Shape, answer: Pending[JoinAnswer]) -> JoinGroupResponse:
-    return await _response(shape, await answer)
+async def _respond(version: int, answer: Pending[JoinAnswer]) -> JoinGroupResponse:
+    return await _response(version, await answer)
 
 
-async def _response(shape: Shape, answer: JoinAnswer) -> JoinGroupResponse:
+async def _response(version: int, answer: JoinAnswer) -> JoinGroupResponse:
     members = []
     for member in answer.members:
         members.append(
@@ -83,7 +83,7 @@ async def _response(shape: Shape, answer: JoinAnswer) -> JoinGroupResponse:
         )
         await give_way()
     protocol_name = answer.protocol_name
-    if shape.version < _PROTOCOL_NAME_IS_NULLABLE:
+    if version < _PROTOCOL_NAME_IS_NULLABLE:
         protocol_name = protocol_name or ""
     return JoinGroupResponse(
         throttle_time=ZERO,

@@ -16,7 +16,7 @@ from drumlin.coordination.groups.every_kind.messages import LeavingMember
 from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.leave_group import LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
         MemberIdentity,
     )
 
-#: How many members leave in one turn of the loop. Each may support a hundred protocols.
+_SEVERAL_FROM: Final = 3
+#: Members that leave in one turn of the loop: each may support a hundred protocols.
 _LEAVING_TOGETHER: Final = 50
 
 
 async def handle(
-    context: RequestContext, request: LeaveGroupRequest, shape: Shape
+    context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
     if request.members is None:
         leaving = [LeavingMember(request.member_id)]
@@ -41,8 +42,8 @@ async def handle(
     try:
         answer = context.broker.groups.leave(request.group_id, leaving)
     except KafkaError as error:
-        return _response(shape, leaving, [], error.code)
-    return waiting(_respond(shape, leaving, answer))
+        return _response(context.version, leaving, [], error.code)
+    return waiting(_respond(context.version, leaving, answer))
 
 
 async def _leave_in_pieces(
@@ -62,25 +63,22 @@ async def _leave_in_pieces(
 
 
 async def _respond(
-    shape: Shape, leaving: list[LeavingMember], answer: Pending[list[ErrorCode]]
+    version: int, leaving: list[LeavingMember], answer: Pending[list[ErrorCode]]
 ) -> LeaveGroupResponse:
     try:
-        return _response(shape, leaving, await answer, ErrorCode.none)
+        return _response(version, leaving, await answer, ErrorCode.none)
     except KafkaError as error:
-        return _response(shape, leaving, [], error.code)
+        return _response(version, leaving, [], error.code)
 
 
 def _members(members: Iterable[MemberIdentity]) -> list[LeavingMember]:
-    return [
-        LeavingMember(each.member_id, each.group_instance_id, getattr(each, "reason", None))
-        for each in members
-    ]
+    return [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in members]
 
 
 def _response(
-    shape: Shape, leaving: list[LeavingMember], codes: list[ErrorCode], code: ErrorCode
+    version: int, leaving: list[LeavingMember], codes: list[ErrorCode], code: ErrorCode
 ) -> LeaveGroupResponse:
-    has_several = shape.has("MemberResponse")
+    has_several = version >= _SEVERAL_FROM
     if not has_several and codes:
         code = codes[0]
     members = tuple(_told(leaving, codes)) if has_several else ()

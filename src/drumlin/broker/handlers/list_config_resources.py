@@ -15,7 +15,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import ClusterImage, ResourceType
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.list_config_resources import ConfigResource, ListConfigResourcesResponse
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _TYPES: Final = (*ResourceType, BROKER_LOGGER, CLIENT_METRICS)
 
 
 async def handle(
-    context: RequestContext, request: ListConfigResourcesRequest, _: Shape
+    context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     wanted = request.resource_types
     types = {CLIENT_METRICS} if wanted is None else set(wanted) or set(_TYPES)

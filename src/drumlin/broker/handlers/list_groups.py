@@ -12,7 +12,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.list_groups import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     )
 
 
-async def handle(
-    context: RequestContext, request: ListGroupsRequest, _: Shape
-) -> ListGroupsResponse:
-    states = await counted(each.strip().lower() for each in getattr(request, "states_filter", ()))
-    types = await counted(each.lower() for each in getattr(request, "types_filter", ()))
+async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    states = await counted(each.strip().lower() for each in request.states_filter)
+    types = await counted(each.lower() for each in request.types_filter)
     code, groups = ErrorCode.none, []
     try:
         groups = context.broker.groups.groups()

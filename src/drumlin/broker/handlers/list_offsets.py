@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
 from drumlin.replication.partition import Partition
-from drumlin.replication.replica import NO_LEADER_EPOCH
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.exact_from import EXACT_FROM, EXACT_FROM_VERSION_MIN
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -69,9 +68,7 @@ class _Found(NamedTuple):
 _NOTHING: Final = _Found()
 
 
-async def handle(
-    context: RequestContext, request: ListOffsetsRequest, _: Shape
-) -> ListOffsetsResponse:
+async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     # Each topic and partition is answered once, however often it is named.
     asked: dict[str, dict[int, ListOffsetsPartition | None]] = {}
     is_known = True
@@ -93,7 +90,7 @@ async def handle(
 
 
 def _settle(context: RequestContext, topic: str, index: int) -> None:
-    """Only the loop may do so; what comes after this may run in a thread."""
+    """Do what only the loop may do; what follows may run in a thread."""
     partition = context.broker.partitions.find(topic, index)
     if partition is not None:
         partition.settle_exact_states()
@@ -102,7 +99,6 @@ def _settle(context: RequestContext, topic: str, index: int) -> None:
 async def _respond(
     context: RequestContext, request: ListOffsetsRequest, asked: _Asked
 ) -> ListOffsetsResponse:
-    isolation_level = getattr(request, "isolation_level", 0)
     topics = []
     for name, parts in asked.items():
         answers = []
@@ -110,7 +106,11 @@ async def _respond(
             code, found = ErrorCode.invalid_request, _NOTHING
             if part is not None:
                 code, found = _look_up(
-                    context, name, part, isolation_level, is_follower=request.replica_id >= 0
+                    context,
+                    name,
+                    part,
+                    request.isolation_level,
+                    is_follower=request.replica_id >= 0,
                 )
             answers.append(
                 ListOffsetsPartitionResponse(
@@ -136,8 +136,9 @@ def _look_up(
 ) -> tuple[ErrorCode, _Found]:
     try:
         _check_version(context.version, part.timestamp)
-        known_epoch = getattr(part, "current_leader_epoch", NO_LEADER_EPOCH)
-        partition = context.broker.partitions.get(topic, part.partition_index, known_epoch)
+        partition = context.broker.partitions.get(
+            topic, part.partition_index, part.current_leader_epoch
+        )
         partition.check_readable()
         if is_follower:
             end_offset = partition.log_end_offset
@@ -152,12 +153,12 @@ def _look_up(
 
 
 def _depends_on_end(timestamp: int, found: _Found) -> bool:
-    """Whether the answer is another one, once consumers may read more."""
+    """Whether the answer may change when consumers can read further."""
     return timestamp == _LATEST or (timestamp not in _KNOWN and found == _NOTHING)
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """Clients that send older versions know of no OFFSET_NOT_AVAILABLE (KIP-207)."""
+    """The code for a client: OFFSET_NOT_AVAILABLE is unknown in older versions (KIP-207)."""
     if code is ErrorCode.offset_not_available and version < _SINCE_KIP_207:
         return ErrorCode.leader_not_available
     return code

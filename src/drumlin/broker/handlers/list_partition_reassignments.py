@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    context: RequestContext, request: ListPartitionReassignmentsRequest, _: Shape
+    context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     topics = context.broker.metadata.image.topics
     told: list[OngoingTopicReassignment] = []

@@ -18,7 +18,7 @@ from drumlin.coordination.transactions.transaction import Transaction
 from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.list_transactions import ListTransactionsResponse
 from drumlin.wire.protocol.list_transactions import TransactionState as ToldTransaction
 
@@ -32,7 +32,7 @@ _LONG_MATCHES_S: Final = 10.0
 
 
 async def handle(
-    context: RequestContext, request: ListTransactionsRequest, _: Shape
+    context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     unknown, states = list[str](), set[TransactionState]()
     for each in request.state_filters:
@@ -43,7 +43,7 @@ async def handle(
         await give_way()
     producer_ids = await counted(request.producer_id_filters)
     code, found, left = ErrorCode.none, list[ToldTransaction](), list[Transaction]()
-    pattern = getattr(request, "transactional_id_pattern", None)
+    pattern = request.transactional_id_pattern
     compiled: Any = None
     try:
         wanted = _filter(request, producer_ids, states)
@@ -107,7 +107,7 @@ def _respond(
 def _filter(
     request: ListTransactionsRequest, producer_ids: Container[int], states: set[TransactionState]
 ) -> ListFilter:
-    duration_ms = getattr(request, "duration_filter", -1)
+    duration_ms = request.duration_filter
     return ListFilter(
         producer_ids if request.producer_id_filters else None,
         frozenset(states) if request.state_filters else None,

@@ -32,7 +32,7 @@ from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape, encoded
+from drumlin.wire.messages import ZERO, encoded
 from drumlin.wire.protocol.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -55,7 +55,7 @@ _CREATED_AT_A_TIME: Final = 50
 
 @dataclass(slots=True)
 class _Plan:
-    """What to answer: existing topics, between entries that are only errors."""
+    """What to answer: existing topics, and entries that are only errors."""
 
     topics: Sequence[TopicState] = ()
     unknown_ids: Sequence[UUID] = ()
@@ -63,19 +63,17 @@ class _Plan:
     refusal: ErrorCode | None = None
 
 
-async def handle(
-    context: RequestContext, request: MetadataRequest, shape: Shape
-) -> MetadataResponse:
+async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     wanted = request.topics
     if wanted is None or (context.version == 0 and not wanted):
         topics = list(context.broker.metadata.image.topics.values())
-        return await _respond(context, request, shape, _Plan(topics))
+        return await _respond(context, request, _Plan(topics))
     plan = await _plan(context, wanted)
     if plan.refusal is not None:
         return await _refuse(wanted, plan.refusal)
     if plan.missing and _may_create(context, request):
         await _create(context, plan.missing)
-    return await _respond(context, request, shape, plan)
+    return await _respond(context, request, plan)
 
 
 async def _plan(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> _Plan:
@@ -83,9 +81,8 @@ async def _plan(context: RequestContext, wanted: Sequence[MetadataRequestTopic])
     names: dict[str, None] = {}
     is_nameless = False
     for each in wanted:
-        topic_id = getattr(each, "topic_id", None)
-        if topic_id:
-            ids[topic_id] = None
+        if each.topic_id:
+            ids[each.topic_id] = None
         if each.name is None:
             is_nameless = True
         else:
@@ -150,8 +147,7 @@ async def _refuse(wanted: Sequence[MetadataRequestTopic], code: ErrorCode) -> Me
 
 
 def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
-    allowed: bool = getattr(request, "allow_auto_topic_creation", True)
-    return allowed and context.broker.config.auto_create_topics_enable
+    return request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable
 
 
 async def _create(context: RequestContext, missing: Sequence[str]) -> None:
@@ -177,14 +173,14 @@ def _is_valid(name: str) -> bool:
 
 
 async def _respond(
-    context: RequestContext, request: MetadataRequest, shape: Shape, plan: _Plan
+    context: RequestContext, request: MetadataRequest, plan: _Plan
 ) -> MetadataResponse:
-    image = context.broker.metadata.image
-    with_operations = getattr(request, "include_topic_authorized_operations", False)
-    variant = context.broker.topic_pieces.variant(shape, with_operations=with_operations)
+    version, image = context.version, context.broker.metadata.image
+    with_operations = request.include_topic_authorized_operations
+    variant = context.broker.topic_pieces.variant(version, with_operations=with_operations)
     pieces = []
     for topic_id in plan.unknown_ids:
-        pieces.append(_error(shape, ErrorCode.unknown_topic_id, None, topic_id))
+        pieces.append(_error(version, ErrorCode.unknown_topic_id, None, topic_id))
         await give_way()
     for topic in plan.topics:
         piece = variant.ready(topic)
@@ -196,9 +192,8 @@ async def _respond(
         code = ErrorCode.unknown_topic_or_partition
         if not _is_valid(name):
             code = ErrorCode.invalid_topic_exception
-        pieces.append(_error(shape, code, name, None, with_operations=with_operations))
+        pieces.append(_error(version, code, name, None, with_operations=with_operations))
         await give_way()
-    asked_cluster = getattr(request, "include_cluster_authorized_operations", False)
     return MetadataResponse(
         throttle_time=ZERO,
         brokers=tuple(
@@ -214,14 +209,16 @@ async def _respond(
         controller_id=image.controller_id,
         topics=EncodedItems(pieces),
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if asked_cluster else OPERATIONS_NOT_ASKED
+            CLUSTER_OPERATIONS
+            if request.include_cluster_authorized_operations
+            else OPERATIONS_NOT_ASKED
         ),
         error_code=ErrorCode.none,
     )
 
 
 def _error(
-    shape: Shape,
+    version: int,
     code: ErrorCode,
     name: str | None,
     topic_id: UUID | None,
@@ -237,4 +234,4 @@ def _error(
         partitions=(),
         topic_authorized_operations=TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED,
     )
-    return encoded("metadata", shape.version, topic)
+    return encoded("metadata", version, topic)

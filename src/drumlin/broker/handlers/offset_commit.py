@@ -30,7 +30,7 @@ from drumlin.metadata.image import TopicState
 from drumlin.wire.by_hand.commit_request import read_commit_request
 from drumlin.wire.by_hand.commit_response import commit_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import EncodedBody, Shape
+from drumlin.wire.messages import EncodedBody
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
@@ -40,14 +40,12 @@ _TOPIC_IDS_FROM: Final = 10
 
 
 def parse(_version: int, frame: memoryview, position: int) -> Unread:
-    """`handle` reads it, and gives way."""
+    """Leave the frame to `handle`, which reads it in turns."""
     return Unread(frame, position)
 
 
-async def handle(
-    context: RequestContext, request: Unread, shape: Shape
-) -> EncodedBody | Later[EncodedBody]:
-    return await few_at_a_time(context, request, _commit(context, request, shape.version))
+async def handle(context: RequestContext, request: Unread) -> EncodedBody | Later[EncodedBody]:
+    return await few_at_a_time(context, request, _commit(context, request, context.version))
 
 
 async def _commit(
@@ -95,7 +93,7 @@ def _find_topic(
 
 
 def _failed(version: int, error: KafkaError) -> Iterable[ErrorCode]:
-    """The error's code, once for each position."""
+    """A list with the error's code."""
     code = error.code
     if code is ErrorCode.group_id_not_found and version < _GROUP_ID_NOT_FOUND:
         code = ErrorCode.illegal_generation

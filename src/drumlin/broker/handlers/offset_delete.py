@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         OffsetDeleteRequestTopic,
     )
 
-#: One topic's partitions: index and code.
+#: The partitions of one topic, each with its code.
 _Results = list[tuple[int, ErrorCode]]
 #: By topic and partition.
 _Codes = dict[tuple[str, int], ErrorCode]
@@ -34,9 +34,7 @@ _Codes = dict[tuple[str, int], ErrorCode]
 _Unknown = list[tuple[str, tuple[int, ErrorCode] | None]]
 
 
-async def handle(
-    context: RequestContext, request: OffsetDeleteRequest, _: Shape
-) -> OffsetDeleteResponse:
+async def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     unknown, known = await _sort(context, request.topics)
     try:
         deleting = context.broker.groups.delete_offsets(request.group_id, list(known))
@@ -54,6 +52,7 @@ async def _sort(
     unknown: _Unknown = []
     known: _Codes = {}
     for topic in topics:
+        await give_way()
         state = image.topics.get(topic.name)
         if state is None:  # the topic is answered even if the request names no partition of it
             unknown.append((topic.name, None))
@@ -80,6 +79,7 @@ async def _respond(
         await give_way()
     found = []
     for topic in request.topics:
+        await give_way()
         results = await _results_of(topic, code_of)
         if results:
             found.append((topic.name, results))

@@ -21,7 +21,7 @@ from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET, pack_partitions
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -66,35 +66,33 @@ class _Topic:
         return EncodedItems(self._pieces, self._count)
 
 
-async def handle(
-    context: RequestContext, request: OffsetFetchRequest, shape: Shape
-) -> OffsetFetchResponse:
+async def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     refusal = None
     if context.broker.groups.has_unconfirmed:
         try:
             await context.broker.groups.all_confirmed()
         except KafkaError as error:
             refusal = error
-    return await _respond(context, request, shape, refusal)
+    return await _respond(context, request, refusal)
 
 
 async def _respond(
     context: RequestContext,
     request: OffsetFetchRequest,
-    shape: Shape,
     refusal: KafkaError | None,
 ) -> OffsetFetchResponse:
     """`refusal`: an error that is the answer for all groups."""
     if request.groups is None:
-        return await _one_group(context, request, shape, refusal)
+        return await _one_group(context, request, refusal)
     by_id = context.version >= _TOPIC_IDS
     groups = []
     for group in await _unlike(request.groups):
         if by_id:
-            answer = await _group_by_ids(context, group, shape, refusal, request.require_stable)
+            answer = await _group_by_ids(context, group, refusal, request.require_stable)
         else:
             answer = await _group_by_names(context, group, refusal, request.require_stable)
         groups.append(answer)
+        await give_way()
     return OffsetFetchResponse(throttle_time=ZERO, groups=tuple(groups))
 
 
@@ -104,6 +102,7 @@ async def _unlike(groups: Sequence[Any]) -> list[Any]:
     said_before: set[object] = set()
     found: list[Any] = []
     for group in groups:
+        await give_way()
         if times[group.group_id] > 1:  # what else it says is compared as plain tuples: quick
             topics = []
             for topic in group.topics or ():
@@ -115,7 +114,6 @@ async def _unlike(groups: Sequence[Any]) -> list[Any]:
                 continue
             said_before.add(said)
         found.append(group)
-        await give_way()
     return found
 
 
@@ -149,14 +147,13 @@ async def _committed(
 
 
 async def _one_group(
-    context: RequestContext, request: OffsetFetchRequest, shape: Shape, refusal: KafkaError | None
+    context: RequestContext, request: OffsetFetchRequest, refusal: KafkaError | None
 ) -> OffsetFetchResponse:
     code = ErrorCode.none
     topics: tuple[OffsetFetchResponseTopic, ...] = ()
     asked = await _asked(request)
     try:
-        stable = getattr(request, "require_stable", False)
-        fetched = await _committed(context, request, asked, stable, refusal)
+        fetched = await _committed(context, request, asked, request.require_stable, refusal)
         topics = await _told(
             fetched,
             lambda each: OffsetFetchResponseTopic(name=each.name, partitions=each.partitions()),
@@ -164,7 +161,7 @@ async def _one_group(
     except KafkaError as error:
         code = error.code
         if context.version < _GROUP_ERROR:
-            topics = await _failed_topics(shape, request, code)
+            topics = await _failed_topics(context.version, request, code)
     return OffsetFetchResponse(throttle_time=ZERO, topics=topics, error_code=code)
 
 
@@ -203,7 +200,6 @@ async def _group_by_names(
 async def _group_by_ids(
     context: RequestContext,
     group: OffsetFetchRequestGroup,
-    shape: Shape,
     refusal: KafkaError | None,
     stable: bool,
 ) -> OffsetFetchResponseGroup:
@@ -215,7 +211,7 @@ async def _group_by_ids(
         for topic in group.topics:
             name = image.topic_name(topic.topic_id)
             if name is None:
-                unknown.append(await _unknown_topic(shape, topic))
+                unknown.append(await _unknown_topic(context.version, topic))
             else:
                 asked.append((name, topic.partition_indexes))
             await give_way()
@@ -263,18 +259,18 @@ async def _failed(version: int, partitions: Sequence[int], code: ErrorCode) -> E
 
 
 async def _unknown_topic(
-    shape: Shape, topic: OffsetFetchRequestTopics
+    version: int, topic: OffsetFetchRequestTopics
 ) -> OffsetFetchResponseTopics:
-    partitions = await _failed(shape.version, topic.partition_indexes, ErrorCode.unknown_topic_id)
+    partitions = await _failed(version, topic.partition_indexes, ErrorCode.unknown_topic_id)
     return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions)
 
 
 async def _failed_topics(
-    shape: Shape, request: OffsetFetchRequest, code: ErrorCode
+    version: int, request: OffsetFetchRequest, code: ErrorCode
 ) -> tuple[OffsetFetchResponseTopic, ...]:
     topics = []
     for topic in request.topics or ():
-        partitions = await _failed(shape.version, topic.partition_indexes, code)
+        partitions = await _failed(version, topic.partition_indexes, code)
         topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
         await give_way()
     return tuple(topics)

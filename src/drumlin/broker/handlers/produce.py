@@ -27,7 +27,7 @@ from drumlin.wire.by_hand.produce_request import (
 )
 from drumlin.wire.error_codes import MalformedMessage
 
-#: How many partitions are read and appended in one turn of the loop.
+#: Partitions that are read and appended in one turn of the loop.
 _AT_ONCE_MAX: Final = 200
 #: More partitions than any broker leads.
 _PARTITIONS_MAX: Final = 20_000

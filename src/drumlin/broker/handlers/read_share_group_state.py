@@ -5,16 +5,21 @@ Leaders with an older leader epoch are fenced from then on.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.several_apis.share_state_requests import Fields, answer_partitions
+from drumlin.broker.several_apis.share_state_requests import answer_partitions
 from drumlin.metadata.rules.claims import may_lead
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
-from drumlin.wire.protocol.read_share_group_state import ReadShareGroupStateResponse, StateBatch
+from drumlin.wire.protocol.read_share_group_state import (
+    PartitionResult,
+    ReadShareGroupStateResponse,
+    ReadStateResult,
+    StateBatch,
+)
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.read_share_group_state import (
@@ -22,18 +27,18 @@ if TYPE_CHECKING:
         ReadShareGroupStateRequest,
     )
 
-_BLANK: Final[Fields] = {"state_epoch": 0, "start_offset": 0, "state_batches": ()}
+_refused: Final = partial(PartitionResult, state_epoch=0, start_offset=0, state_batches=())
 
 
 async def handle(
-    context: RequestContext, request: ReadShareGroupStateRequest, shape: Shape
+    context: RequestContext, request: ReadShareGroupStateRequest
 ) -> ReadShareGroupStateResponse:
     share_state = context.broker.share_state
     image = context.broker.metadata.image
 
-    async def read(topic_id: UUID, wanted: PartitionData) -> Fields:
+    async def read(topic_id: UUID, wanted: PartitionData) -> PartitionResult:
         if not may_lead(image, topic_id, wanted.partition, wanted.leader_epoch):
-            # Once noted, it would fence every leader for ever.
+            # Once stored, this epoch would fence every leader for ever.
             raise KafkaError(ErrorCode.coordinator_load_in_progress)
         state = await share_state.read(
             request.group_id, topic_id, wanted.partition, wanted.leader_epoch
@@ -42,11 +47,13 @@ async def handle(
         for batch in state.batches:  # there may be thousands
             batches.append(StateBatch(**batch._asdict()))
             await give_way()
-        return {
-            "state_epoch": state.state_epoch,
-            "start_offset": state.start_offset,
-            "state_batches": tuple(batches),
-        }
+        return PartitionResult(
+            partition=wanted.partition,
+            error_code=ErrorCode.none,
+            state_epoch=state.state_epoch,
+            start_offset=state.start_offset,
+            state_batches=tuple(batches),
+        )
 
-    results = await answer_partitions(request, shape, "ReadStateResult", _BLANK, read)
+    results = await answer_partitions(request, read, _refused, ReadStateResult)
     return ReadShareGroupStateResponse(results=results)

@@ -1,4 +1,5 @@
-"""ReadShareGroupStateSummary (key 87), versions 0-1: how far a share group is in partitions.
+"""ReadShareGroupStateSummary (key 87), versions 0-1: the start offsets of a share group in
+partitions.
 
 The leader epoch of the request is not checked. Version 1 adds how many records are complete
 (KIP-1226).
@@ -6,14 +7,18 @@ The leader epoch of the request is not checked. Version 1 adds how many records 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.several_apis.share_state_requests import Fields, answer_partitions
-from drumlin.coordination.share.state.state import UNKNOWN_COUNT
-from drumlin.wire.messages import Shape
-from drumlin.wire.protocol.read_share_group_state_summary import ReadShareGroupStateSummaryResponse
+from drumlin.broker.several_apis.share_state_requests import answer_partitions
+from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.protocol.read_share_group_state_summary import (
+    PartitionResult,
+    ReadShareGroupStateSummaryResponse,
+    ReadStateSummaryResult,
+)
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.read_share_group_state_summary import (
@@ -21,27 +26,24 @@ if TYPE_CHECKING:
         ReadShareGroupStateSummaryRequest,
     )
 
-_BLANK: Final[Fields] = {
-    "state_epoch": 0,
-    "leader_epoch": 0,
-    "start_offset": 0,
-    "delivery_complete_count": UNKNOWN_COUNT,
-}
+_refused: Final = partial(PartitionResult, state_epoch=0, leader_epoch=0, start_offset=0)
 
 
 async def handle(
-    context: RequestContext, request: ReadShareGroupStateSummaryRequest, shape: Shape
+    context: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
     share_state = context.broker.share_state
 
-    async def read(topic_id: UUID, wanted: PartitionData) -> Fields:
+    async def read(topic_id: UUID, wanted: PartitionData) -> PartitionResult:
         state = await share_state.summary(request.group_id, topic_id, wanted.partition)
-        return {
-            "state_epoch": state.state_epoch,
-            "leader_epoch": state.leader_epoch,
-            "start_offset": state.start_offset,
-            "delivery_complete_count": state.delivery_complete_count,
-        }
+        return PartitionResult(
+            partition=wanted.partition,
+            error_code=ErrorCode.none,
+            state_epoch=state.state_epoch,
+            leader_epoch=state.leader_epoch,
+            start_offset=state.start_offset,
+            delivery_complete_count=state.delivery_complete_count,
+        )
 
-    results = await answer_partitions(request, shape, "ReadStateSummaryResult", _BLANK, read)
+    results = await answer_partitions(request, read, _refused, ReadStateSummaryResult)
     return ReadShareGroupStateSummaryResponse(results=results)

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (key 39), versions 1-2: a later end of a token. See `unsecured.py`."""
+"""RenewDelegationToken (key 39), versions 1-2: a token's new expiry time. See `unsecured.py`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import NO_TIME, no_tokens
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.renew_delegation_token import RenewDelegationTokenResponse
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    _: RequestContext, __: RenewDelegationTokenRequest, ___: Shape
+    _: RequestContext, __: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
     return RenewDelegationTokenResponse(
         throttle_time=ZERO,

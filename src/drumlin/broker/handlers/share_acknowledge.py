@@ -1,13 +1,14 @@
 """ShareAcknowledge (key 79), versions 1-2: a member acknowledges records that it acquired.
 
-It belongs to the member's share session, whose epoch it advances; epoch -1 ends the session, and
-the records that the member still holds become available again. Answered when all is written.
+It advances the epoch of the member's share session. Epoch -1 ends the session, and the records that
+the member has still acquired become available again. Answered when everything is written.
 
 Version notes: 2 adds renewal of acquisition locks (KIP-1222), and their duration.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
@@ -17,25 +18,28 @@ from drumlin.broker.share_fetch.acknowledgements import (
     acknowledgements,
     begin_to_acknowledge,
 )
-from drumlin.broker.share_fetch.answers import current_leader, share_answer
+from drumlin.broker.share_fetch.answers import by_topic, current_leader
 from drumlin.broker.share_fetch.requests import member_of
 from drumlin.broker.share_partitions.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
-from drumlin.wire.protocol.share_acknowledge import PartitionData
+from drumlin.wire.messages import ZERO
+from drumlin.wire.protocol.share_acknowledge import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
 
 if TYPE_CHECKING:
-    from drumlin.wire.protocol.share_acknowledge import (
-        ShareAcknowledgeRequest,
-        ShareAcknowledgeResponse,
-    )
+    from drumlin.wire.protocol.share_acknowledge import ShareAcknowledgeRequest
 
 _RENEW_FROM: Final = 2
 
 
 async def handle(
-    context: RequestContext, request: ShareAcknowledgeRequest, shape: Shape
+    context: RequestContext, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse:
     shares = context.broker.shares
     member = member_of(request)
@@ -52,18 +56,18 @@ async def handle(
         member,
         said,
         knows_renew=context.version >= _RENEW_FROM,
-        says_renew=getattr(request, "is_renew_ack", False),
+        says_renew=request.is_renew_ack,
     )
     answers = await begun.answers()
     lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
     if epoch == FINAL_EPOCH:
         shares.leave(session)
     hints = LeaderHints(context.broker, context.listener)
-    return await _told(shape, answers, lock_duration_s, hints)
+    return await _told(answers, lock_duration_s, hints)
 
 
 async def _told(
-    shape: Shape, answers: Answers, lock_duration_s: float, hints: LeaderHints
+    answers: Answers, lock_duration_s: float, hints: LeaderHints
 ) -> ShareAcknowledgeResponse:
     partitions = []
     for shared, (code, message) in answers.items():
@@ -71,11 +75,14 @@ async def _told(
             partition_index=shared.partition,
             error_code=code,
             error_message=message,
-            current_leader=current_leader(shape, hints, shared, code),
+            current_leader=LeaderIdAndEpoch(**current_leader(hints, shared, code)._asdict()),
         )
         partitions.append((shared, told))
         await give_way()
-    answer: ShareAcknowledgeResponse = await share_answer(
-        shape, "ShareAcknowledgeResponse", lock_duration_s, partitions, hints
+    return ShareAcknowledgeResponse(
+        throttle_time=ZERO,
+        error_code=ErrorCode.none,
+        acquisition_lock_timeout=timedelta(seconds=lock_duration_s),
+        responses=await by_topic(ShareAcknowledgeTopicResponse, partitions),
+        node_endpoints=tuple(NodeEndpoint(**each._asdict()) for each in hints.addresses()),
     )
-    return answer

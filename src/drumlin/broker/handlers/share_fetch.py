@@ -1,7 +1,7 @@
 """ShareFetch (key 78), versions 1-2: records for a member of a share group (KIP-932).
 
 - A member opens a share session with epoch 0 and ends it with -1: `share_partitions/sessions.py`.
-- It may acknowledge records that it acquired before; these are answered when they are written.
+- It may acknowledge records that it acquired before; it is answered when that is written.
 - Acquired records are locked for `acquisition_lock_timeout`; they are sent as slices of the log.
 - If there is no room for a session, it is refused after `max_wait`, not at once.
 
@@ -11,6 +11,7 @@ Version notes: 2 strict limits (KIP-1206) and renewal of locks (KIP-1222), which
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from drumlin.broker.context import RequestContext
@@ -23,7 +24,7 @@ from drumlin.broker.share_fetch.acknowledgements import (
     acknowledgements,
     begin_to_acknowledge,
 )
-from drumlin.broker.share_fetch.answers import current_leader, share_answer
+from drumlin.broker.share_fetch.answers import by_topic, current_leader
 from drumlin.broker.share_fetch.fetch import ShareFetch
 from drumlin.broker.share_fetch.requests import member_of
 from drumlin.broker.share_partitions.sessions import (
@@ -35,24 +36,27 @@ from drumlin.broker.share_partitions.sessions import (
 from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Limits
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
-from drumlin.wire.protocol.share_fetch import AcquiredRecords, PartitionData
+from drumlin.wire.messages import ZERO
+from drumlin.wire.protocol.share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchResponse,
+)
 
 if TYPE_CHECKING:
-    from drumlin.wire.protocol.share_fetch import (
-        ShareFetchRequest,
-        ShareFetchResponse,
-    )
+    from drumlin.wire.protocol.share_fetch import ShareFetchRequest
 
 _RENEW_FROM: Final = 2
 
 
 async def handle(
-    context: RequestContext, request: ShareFetchRequest, shape: Shape
+    context: RequestContext, request: ShareFetchRequest
 ) -> ShareFetchResponse | Later[ShareFetchResponse]:
     member = member_of(request)
-    says_renew = getattr(request, "is_renew_ack", False)
-    if says_renew and (
+    if request.is_renew_ack and (
         request.max_bytes or request.min_bytes or request.max_records or request.max_wait
     ):
         raise KafkaError(ErrorCode.invalid_request, "a request that renews fetches nothing")
@@ -73,18 +77,18 @@ async def handle(
         member,
         said,
         knows_renew=context.version >= _RENEW_FROM,
-        says_renew=says_renew,
+        says_renew=request.is_renew_ack,
     )
     fetch = ShareFetch(
         context.broker,
         member,
-        [] if says_renew else partitions,
+        [] if request.is_renew_ack else partitions,
         Limits(request.max_records, max(request.batch_size, 1), mode),
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
         max_wait_s=request.max_wait.total_seconds(),
     )
-    return waiting(_respond(context, request, shape, member, fetch, begun))
+    return waiting(_respond(context, request, member, fetch, begun))
 
 
 async def _named(
@@ -102,7 +106,7 @@ async def _named(
 
 def _acquire_mode(request: ShareFetchRequest) -> AcquireMode:
     try:
-        return AcquireMode(getattr(request, "share_acquire_mode", AcquireMode.BATCH_OPTIMIZED))
+        return AcquireMode(request.share_acquire_mode)
     except ValueError:
         raise KafkaError(ErrorCode.invalid_request, "no such acquire mode") from None
 
@@ -139,7 +143,6 @@ async def _refuse_later(context: RequestContext, error: KafkaError, delay_s: flo
 async def _respond(
     context: RequestContext,
     request: ShareFetchRequest,
-    shape: Shape,
     member: Member,
     fetch: ShareFetch,
     begun: Acknowledging,
@@ -154,11 +157,10 @@ async def _respond(
     if request.share_session_epoch == INITIAL_EPOCH and not fetch.given:
         named += fetch.partitions  # the first answer names all partitions of the session
     hints = LeaderHints(context.broker, context.listener)
-    return await _told(shape, named, fetch, acknowledged, lock_duration_s, hints)
+    return await _told(named, fetch, acknowledged, lock_duration_s, hints)
 
 
 async def _told(
-    shape: Shape,
     named: list[SessionPartition],
     fetch: ShareFetch,
     acknowledged: Answers,
@@ -168,16 +170,18 @@ async def _told(
     partitions: dict[SessionPartition, PartitionData] = {}
     for shared in named:
         if shared not in partitions:
-            partitions[shared] = _partition(shape, shared, fetch, acknowledged, hints)
+            partitions[shared] = _partition(shared, fetch, acknowledged, hints)
         await give_way()
-    answer: ShareFetchResponse = await share_answer(
-        shape, "ShareFetchResponse", lock_duration_s, partitions.items(), hints
+    return ShareFetchResponse(
+        throttle_time=ZERO,
+        error_code=ErrorCode.none,
+        acquisition_lock_timeout=timedelta(seconds=lock_duration_s),
+        responses=await by_topic(ShareFetchableTopicResponse, partitions.items()),
+        node_endpoints=tuple(NodeEndpoint(**each._asdict()) for each in hints.addresses()),
     )
-    return answer
 
 
 def _partition(
-    shape: Shape,
     shared: SessionPartition,
     fetch: ShareFetch,
     acknowledged: Answers,
@@ -191,7 +195,7 @@ def _partition(
         error_code=refusal,
         acknowledge_error_code=code.value,
         acknowledge_error_message=message,
-        current_leader=current_leader(shape, hints, shared, refusal, code),
+        current_leader=LeaderIdAndEpoch(**current_leader(hints, shared, refusal, code)._asdict()),
         records=b"" if given is None else given.records,
         acquired_records=tuple(
             AcquiredRecords(

@@ -10,7 +10,7 @@ from drumlin.coordination.groups.share.messages import DescribedMember
 from drumlin.distinct import each_once
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.share_group_describe import (
     Assignment,
     DescribedGroup,
@@ -28,25 +28,22 @@ _ASSIGNOR: Final = "simple"
 
 
 async def handle(
-    context: RequestContext, request: ShareGroupDescribeRequest, shape: Shape
+    context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
     operations = authorized_operations(request)
     groups = await each_once(
-        request.group_ids, lambda group_id: _describe(context, shape, group_id, operations)
+        request.group_ids, lambda group_id: _describe(context, group_id, operations)
     )
     return ShareGroupDescribeResponse(throttle_time=ZERO, groups=tuple(groups))
 
 
-async def _describe(
-    context: RequestContext, shape: Shape, group_id: str, operations: int
-) -> DescribedGroup:
+async def _describe(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
     try:
         group = context.broker.share_groups.group(group_id)
     except KafkaError as error:
         if error.code is ErrorCode.not_coordinator:  # the only one with a message in Apache Kafka
             error = KafkaError(error.code, "the group is coordinated by another broker")
-        refusal: DescribedGroup = refused_group(shape, group_id, error)
-        return refusal
+        return refused_group(DescribedGroup, group_id, error)
     described = group.describe()
     state_name, epoch, assignment_epoch = group.state_name, group.epoch, group.target.epoch
     members = []

@@ -19,7 +19,7 @@ from drumlin.coordination.groups.share.messages import (
 from drumlin.coordination.groups.share.records import Assignment
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.share_group_heartbeat import Assignment as ToldAssignment
 from drumlin.wire.protocol.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
@@ -35,7 +35,7 @@ _NOTHING: Final = ShareHeartbeatAnswer("", 0)
 
 
 async def handle(
-    context: RequestContext, request: ShareGroupHeartbeatRequest, _: Shape
+    context: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse:
     topics = request.subscribed_topic_names
     try:

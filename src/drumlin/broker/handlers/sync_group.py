@@ -1,9 +1,9 @@
-"""SyncGroup (key 14), versions 0-5: hand in the assignment, as leader, and fetch one's own.
+"""SyncGroup (key 14), versions 0-5: the leader sends the assignment, and each member gets its own.
 
 - Answered when the leader's assignment is in the log: the next request of the connection may
   start meanwhile.
-- From version 3 there are static members; from version 5 the protocol's type and name must
-  be given, and are compared with the group's.
+- From version 3 there are static members; from version 5 the protocol's type and name must be
+  given, and must be the group's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from drumlin.broker.loop.later import Later, waiting
 from drumlin.coordination.groups.every_kind.messages import SyncAnswer, SyncRequest
 from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
@@ -27,18 +27,17 @@ _PROTOCOL_IS_MANDATORY: Final = 5
 
 
 async def handle(
-    context: RequestContext, request: SyncGroupRequest, _: Shape
+    context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Later[SyncGroupResponse]:
-    protocol_type = getattr(request, "protocol_type", None)
-    protocol_name = getattr(request, "protocol_name", None)
-    if context.version >= _PROTOCOL_IS_MANDATORY and None in (protocol_type, protocol_name):
+    protocol = request.protocol_type, request.protocol_name
+    if context.version >= _PROTOCOL_IS_MANDATORY and None in protocol:
         return _response(SyncAnswer(ErrorCode.inconsistent_group_protocol))
     sync = SyncRequest(
         member_id=request.member_id,
-        group_instance_id=getattr(request, "group_instance_id", None),
+        group_instance_id=request.group_instance_id,
         generation_id=request.generation_id,
-        protocol_type=protocol_type,
-        protocol_name=protocol_name,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
         assignments=((each.member_id, each.assignment) for each in request.assignments),
     )
     try:

@@ -34,7 +34,7 @@ from drumlin.turns import give_way
 from drumlin.wire.by_hand.commit_request import TxnCommitRequest, read_txn_commit_request
 from drumlin.wire.by_hand.commit_response import TopicResult, txn_commit_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import EncodedBody, Shape
+from drumlin.wire.messages import EncodedBody
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
@@ -56,12 +56,12 @@ _TOLD: Final = {
 
 
 def parse(_version: int, frame: memoryview, position: int) -> Unread:
-    """`handle` reads it, and gives way."""
+    """Leave the frame to `handle`, which reads it in turns."""
     return Unread(frame, position)
 
 
-async def handle(context: RequestContext, request: Unread, shape: Shape) -> EncodedBody:
-    return await few_at_a_time(context, request, _work(context, request, shape.version))
+async def handle(context: RequestContext, request: Unread) -> EncodedBody:
+    return await few_at_a_time(context, request, _work(context, request, context.version))
 
 
 async def _work(context: RequestContext, request: Unread, version: int) -> EncodedBody:

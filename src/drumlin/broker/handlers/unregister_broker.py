@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.unregister_broker import UnregisterBrokerResponse
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    context: RequestContext, request: UnregisterBrokerRequest, _: Shape
+    context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
     code, message = ErrorCode.none, None
     try:

@@ -1,20 +1,21 @@
-"""UpdateFeatures (key 57), versions 0-2: other levels of features (KIP-584). See `features.py`.
+"""UpdateFeatures (key 57), versions 0-2: change the levels of features (KIP-584). See
+`features.py`.
 
-All updates succeed, or the first that does not is told of, and none counts.
+All updates succeed, or the first error is returned and none takes effect.
 
-Version notes: 1 says how an update may lower a level, in place of whether it may, and can only
-validate; 2 answers no more for each feature.
+Version notes: 1 replaces `allow_downgrade` by a type of update, and adds `validate_only`; 2 has no
+results for single features any more.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.apis.features import UPGRADE, check_update
+from drumlin.broker.apis.features import check_update
 from drumlin.broker.context import RequestContext
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
     )
 
 _SAFE_DOWNGRADE: Final = 2
+_RESULTS_UP_TO: Final = 1
 
 
-async def handle(
-    _: RequestContext, request: UpdateFeaturesRequest, shape: Shape
-) -> UpdateFeaturesResponse:
+async def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     code, message = ErrorCode.none, None
     for each in request.feature_updates:
         try:
@@ -38,7 +38,7 @@ async def handle(
             break
         await give_way()
     results = []
-    if code is ErrorCode.none and shape.has("UpdatableFeatureResult"):
+    if code is ErrorCode.none and context.version <= _RESULTS_UP_TO:
         for each in request.feature_updates:
             name = each.feature
             result = UpdatableFeatureResult(feature=name, error_code=code, error_message="NONE")
@@ -53,7 +53,4 @@ async def handle(
 
 
 def _type_of(update: FeatureUpdateKey) -> int:
-    if getattr(update, "allow_downgrade", False):
-        return _SAFE_DOWNGRADE
-    upgrade_type: int = getattr(update, "upgrade_type", UPGRADE)
-    return upgrade_type
+    return _SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.several_apis.share_state_requests import Fields, answer_partitions
+from drumlin.broker.several_apis.share_state_requests import answer_partitions
 from drumlin.coordination.share.state.state import UNKNOWN_COUNT, ShareState, StateBatch
 from drumlin.turns import give_way
-from drumlin.wire.messages import Shape
-from drumlin.wire.protocol.write_share_group_state import WriteShareGroupStateResponse
+from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.protocol.write_share_group_state import (
+    PartitionResult,
+    WriteShareGroupStateResponse,
+    WriteStateResult,
+)
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.write_share_group_state import (
@@ -25,16 +29,16 @@ if TYPE_CHECKING:
         StateBatch as StateBatchData,
     )
 
-#: Batches that are converted before other work gets its turn.
+#: Batches that are converted between two chances to give way.
 _AT_ONCE: Final = 100
 
 
 async def handle(
-    context: RequestContext, request: WriteShareGroupStateRequest, shape: Shape
+    context: RequestContext, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
     share_state = context.broker.share_state
 
-    async def write(topic_id: UUID, wanted: PartitionData) -> Fields:
+    async def write(topic_id: UUID, wanted: PartitionData) -> PartitionResult:
         state = ShareState(
             wanted.state_epoch,
             wanted.leader_epoch,
@@ -43,9 +47,9 @@ async def handle(
             await _batches(wanted.state_batches),
         )
         await share_state.write(request.group_id, topic_id, wanted.partition, state)
-        return {}
+        return PartitionResult(partition=wanted.partition, error_code=ErrorCode.none)
 
-    results = await answer_partitions(request, shape, "WriteStateResult", {}, write)
+    results = await answer_partitions(request, write, PartitionResult, WriteStateResult)
     return WriteShareGroupStateResponse(results=results)
 
 

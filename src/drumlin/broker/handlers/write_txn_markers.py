@@ -1,12 +1,12 @@
-"""WriteTxnMarkers (key 27), versions 1-2: the ends of transactions, into their partitions.
+"""WriteTxnMarkers (key 27), versions 1-2: write transaction markers into partitions.
 
-It comes from transaction coordinators of other brokers, and from administrators that end a
-transaction that its coordinator does not know (kafka-transactions.sh --abort).
+It is sent by transaction coordinators of other brokers, and by administrators to end a transaction
+that its coordinator does not know (kafka-transactions.sh abort).
 
-- Every partition is answered by itself; producers are answered once, however often they stand
-  in the request, and not at all without partitions.
-- A second marker of a request is written when the first one is.
-- A coordinator epoch that is later than any in which coordinators can be is not believed.
+- Each partition has its own code. A producer that occurs several times in the request is answered
+  once, and one without partitions not at all.
+- A producer's second marker in a request is written after the first one.
+- A coordinator epoch higher than any that a coordinator can have is not believed.
 
 Version notes: 2 adds the transaction version of the marker (KIP-890).
 """
@@ -26,7 +26,6 @@ from drumlin.distinct import counted
 from drumlin.metadata.rules.claims import may_coordinate
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
         WriteTxnMarkersRequest,
     )
 
-#: Partitions of a marker that are written to before the answer about them is put together.
+#: Partitions of a marker that are written to before their results are collected.
 _WRITTEN_TOGETHER: Final = 1000
 
 #: Markers of different producers that are written side by side.
@@ -50,7 +49,7 @@ Codes = dict[TopicPartition, ErrorCode]
 
 
 async def handle(
-    context: RequestContext, request: WriteTxnMarkersRequest, _: Shape
+    context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     by_producer: dict[int, Codes] = {}
     first = 0
@@ -92,7 +91,7 @@ async def _write(context: RequestContext, marker: WritableTxnMarker) -> Codes:
             marker.coordinator_epoch,
             marker.transaction_result,
             some,
-            getattr(marker, "transaction_version", 0),
+            marker.transaction_version,
         )
         written = await write_markers(context.broker, part, is_believed=is_believed)
         codes |= written

@@ -1,7 +1,7 @@
-"""Adopting the logs that an Apache Kafka broker left in the log dirs of a new metadata store.
+"""Adoption of the logs that an Apache Kafka broker left in the log dirs of a new metadata store.
 
-For those that come without Kafka's metadata log, which `metadata.kraft` reads: topics, epochs and
-producer ids are found in the logs.
+For log dirs without Kafka's metadata log (with it, `metadata.kraft` reads that): topics, epochs and
+producer ids are taken from the logs.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ _COMPACTED_TOPICS: Final = INTERNAL_TOPICS - {SHARE_GROUP_STATE}
 
 
 async def adopt_logs(broker: BrokerData, adoption: Adoption) -> None:
-    """Make topics of the logs that lie in the log dirs of a new metadata store.
+    """Create topics for the logs in the log dirs of a new metadata store.
 
-    The logs are those of an Apache Kafka broker whose data dir we were given without its metadata:
-    topics keep their names, ids and records, but not their configuration. So that nothing is lost
-    by that, they keep records for ever until they are configured. Producer ids that occur in the
-    logs are not given out again.
+    The logs are those of an Apache Kafka broker whose metadata is missing: topics keep their names,
+    ids and records, but not their configuration. So that no record is lost, they are created
+    without retention limits. Producer ids that occur in the logs are not allocated again.
     """
     found: dict[str, list[PartitionLog]] = {}
     for log in broker.logs:
@@ -67,10 +66,11 @@ async def adopt_logs(broker: BrokerData, adoption: Adoption) -> None:
 
 
 def _first_free_producer_id(logs: Iterable[PartitionLog]) -> int:
-    """A producer id above all in the logs. Blocks: it reads the whole of `__transaction_state`.
+    """A producer id above all that occur in the logs. Blocks: reads the whole of
+    `__transaction_state`.
 
-    The last ids given out may not be in any log. Brokers take ids in blocks, so another block is
-    skipped.
+    The ids allocated last may not be in any log. Brokers allocate ids in blocks, so another block
+    is skipped.
     """
     highest = max((each for log in logs for each in _producer_ids_in(log)), default=None)
     if highest is None:

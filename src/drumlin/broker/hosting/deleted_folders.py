@@ -1,4 +1,4 @@
-"""Folders of deleted topics that are left in log dirs, and who still has to know of them.
+"""Folders of deleted topics that are left in log dirs: their deletion, and the notes about them.
 
 A crash, or a log dir that was offline, may leave some. Nothing else is ever removed: a folder
 without a topic may have been restored from a backup.
@@ -31,12 +31,12 @@ class DeletedFolders:
         self._metadata = metadata
         self._logs = logs
         self._partitions = partitions
-        #: Of which that could not be noted.
+        #: Topics for which the note could not be stored yet.
         self._to_note: set[UUID] = set()
 
     async def finish(self) -> None:
         """Delete what is left of deleted topics."""
-        served = self._partitions.topic_ids()  # their turn comes
+        served = self._partitions.topic_ids()  # these are still to be deleted as topics
         deleted = {
             topic_id: log_dirs
             for topic_id, log_dirs in self._metadata.deleted_topics.items()
@@ -50,10 +50,10 @@ class DeletedFolders:
         await self.note(deleted)
 
     async def note(self, topic_ids: Iterable[UUID]) -> None:
-        """Note that only some log dirs can still have a folder of these topics.
+        """Note in the metadata which log dirs may still have a folder of these topics.
 
-        Those that are offline, or have a folder that could not be loaded. And of those of which it
-        could not be noted before.
+        These are the offline ones, and those with a folder that could not be loaded. Notes that
+        failed before are repeated.
         """
         self._to_note.update(topic_ids)
         noting = list(self._to_note)
@@ -66,7 +66,7 @@ class DeletedFolders:
             log_dirs = [path for path in offline if known is None or path in known]
             if known is None or len(log_dirs) < len(known):
                 left[topic_id] = log_dirs
-        with contextlib.suppress(KafkaError):  # said by the store; it is tried again
+        with contextlib.suppress(KafkaError):  # logged by the store; it is tried again
             if left:
                 await self._metadata.note_folders_left(left)
             self._to_note.difference_update(noting)

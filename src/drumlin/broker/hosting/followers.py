@@ -1,6 +1,6 @@
-"""The partitions that this broker follows: who leads them, and what fetches them.
+"""The partitions that this broker follows: their leaders, and the fetchers that copy them.
 
-Brings registry and fetchers in step with what `hosted_partitions.py` finds in the metadata.
+Keeps the registry and the fetchers in step with the roles that `hosted_partitions.py` assigns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Followers:
         self._fetchers = fetchers
 
     def follow(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
-        """Follow the leader that a partition has now; without one, wait for the next."""
+        """Follow the current leader of a partition; if it has none, wait for one."""
         known = self._partitions.find_followed(topic.name, state.index)
         if (
             known is not None
@@ -47,11 +47,11 @@ class Followers:
             self._fetchers.follow(followed)
 
     def pause_while_offline(self, topic: str, index: int) -> None:
-        """Its log dir has failed: its leader must not take it for one that is about to catch up."""
+        """Stop fetching, as its log dir has failed: its leader must not wait for it to catch up."""
         self._fetchers.pause_while_offline(topic, index)
 
     def forget(self, topic: str, index: int) -> None:
-        """Follow nobody: this broker leads the partition, or has no replica of it."""
+        """Stop following: this broker leads the partition, or has no replica of it."""
         followed = self._partitions.find_followed(topic, index)
         if followed is not None:
             self._fetchers.forget(topic, index)

@@ -1,4 +1,4 @@
-"""What this broker hosts: applies changes of the metadata to logs and partitions.
+"""The partitions of this broker: applies changes of the metadata to logs and partitions.
 
 The metadata says which brokers have a partition and which of them leads it; this module makes it so
 on this broker: it leads a partition, or follows its leader. It is the only place where logs are
@@ -55,16 +55,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _NO_ID: Final = UUID(int=0)
-#: Logs that are created before others get their turn.
+#: Logs that are created before other work gets its turn.
 _LOGS_PER_STEP: Final = 50
 
 Blocking = Callable[..., Awaitable[Any]]
 
 
 def log_end_at(log: PartitionLog, end_offset: int) -> LogEnd:
-    """Where a log ends, as it is told after an unclean stop.
+    """The end of a log as it is reported after an unclean stop.
 
-    Without records it tells no epoch: which one is noted of an offset that is gone depends on what
+    Of an empty log no epoch is reported: which epoch is known for a deleted offset depends on what
     was flushed.
     """
     has_records = log.log_start_offset < end_offset
@@ -96,13 +96,14 @@ class HostedPartitions:
         self._deleted = DeletedFolders(metadata, logs, partitions)
         self._blocking = blocking
         self._turn = asyncio.Lock()
-        #: A change could not be followed, for want of something: `host_all` makes up for it.
+        #: A change could not be applied, as some resource was short: `host_all` makes up for it.
         self.is_behind = False
-        #: Deletions that could not be followed: nothing else is, before they are.
+        #: Deletions that could not be applied: they come before any other change.
         self._missed: list[TopicDeleted] = []
 
     async def host_all(self) -> None:
-        """Serve every partition that the metadata gives us and that we do not serve yet.
+        """Serve every partition that the metadata assigns to this broker and that it does not serve
+        yet.
 
         At the start of a broker, and when a log dir has come back.
         """
@@ -121,10 +122,10 @@ class HostedPartitions:
                 _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
 
     async def lacking(self) -> dict[PartitionId, Returned]:
-        """The partitions with replicas elsewhere of which the log here may not be what it was.
+        """Replicated partitions whose log here may lack records that it had.
 
-        Before this broker registers: it is not to lead them. Also where the ISR is not known to
-        have it, as it may have come in since that was read.
+        Asked before this broker registers: it must not lead them. Partitions whose ISR does not
+        include it count, too, as it may have joined since the ISR was read.
         """
         found = {}
         for topic in list(self._image.topics.values()):
@@ -137,7 +138,7 @@ class HostedPartitions:
         return found
 
     def _returned(self, topic: TopicState, index: int) -> Returned | None:
-        """What there is of a partition's log; None: all that there was."""
+        """What is left of a partition's log; None if it is complete."""
         log = self._logs.get(topic.name, index)
         if log is None or log.topic_id not in (topic.topic_id, _NO_ID):
             is_gone = all(
@@ -149,12 +150,12 @@ class HostedPartitions:
         if directory.is_current and log.epoch_due_at is None:
             return None
         end_offset = log.log_end_offset
-        if log.epoch_due_at is not None:  # from there on some of it is missing
+        if log.epoch_due_at is not None:  # some records may be missing
             end_offset = min(end_offset, log.epoch_due_at)
         return Returned(log_end_at(log, end_offset), is_copy=directory.is_copy)
 
     async def give_up(self, directory: LogDirectory) -> None:
-        """Have others lead what is in a log dir that has failed, where they can."""
+        """Have other brokers lead the partitions of a failed log dir, where possible."""
         replicated = []
         for log in self._logs.in_directory(directory):
             self._followers.pause_while_offline(log.topic, log.partition)
@@ -174,7 +175,7 @@ class HostedPartitions:
         """
         if not await self._blocking(self._logs.repair, directory):
             return False
-        if not directory.is_readable:  # asked now, as it may have come to be worse than full
+        if not directory.is_readable:  # checked now: the disk may have failed since
             async with self._turn:
                 try:
                     await self._begin_epochs_in(directory)
@@ -204,7 +205,7 @@ class HostedPartitions:
         await self._blocking(close_losses, lossy)
 
     async def on_change(self, change: Change) -> None:
-        """Follow one change of the metadata."""
+        """Apply one change of the metadata."""
         async with self._turn:
             try:
                 await self._follow_missed()
@@ -218,7 +219,8 @@ class HostedPartitions:
             await self._deleted.note([change.topic.topic_id])
 
     async def _follow_missed(self) -> None:
-        """Another topic may have the name of a deleted one: it must not get its logs."""
+        """Apply missed deletions first: a new topic of the same name must not get the logs of the
+        deleted one."""
         while self._missed:
             topic, keeps_records = self._missed[0].topic, self._missed[0].keeps_records
             await self._drop(topic, keeps_records=keeps_records)
@@ -286,7 +288,8 @@ class HostedPartitions:
         while log is not None:
             if log.topic_id == topic.topic_id or (log.topic_id == _NO_ID and not is_new):
                 return log
-            # A topic of the same name: deleted while its folder could not be, or put back since.
+            # The log of another topic of this name: deleted while its folder could not be, or
+            # restored since.
             self._logs.move_aside(topic.name, state.index)
             log = self._logs.get(topic.name, state.index)
         return None
@@ -327,7 +330,7 @@ class HostedPartitions:
             )
             current = self._image.topics_by_id.get(topic.topic_id)
             if current is None:
-                return  # deleted meanwhile, which is followed next
+                return  # deleted meanwhile; that change is applied next
             lossy = {index: log for index, log in logs.items() if log.epoch_due_at is not None}
             for index, log in lossy.items():
                 log.start_leader_epoch(current.partitions[index].leader_epoch)
@@ -346,7 +349,7 @@ class HostedPartitions:
     # -- roles -------------------------------------------------------------------------
 
     def _assume(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
-        """Lead or follow, with a log that has no role yet, or follows."""
+        """Lead or follow the partition; its log has no role yet, or follows."""
         log.is_unserved = False
         try:
             if log.topic_id == _NO_ID:
@@ -368,10 +371,10 @@ class HostedPartitions:
             partition.begin_leader_epoch(state)
         else:
             partition.agreed(state)
-        self._tell_coordinator(topic, state)  # where it could not load before, it tries again
+        self._tell_coordinator(topic, state)  # a coordinator that could not load before tries again
 
     def _follow(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
-        # What it has lost its leader has, if there is one: else this one may come to lead.
+        # A leader has what this log may have lost; without one, this broker may become leader.
         if log.epoch_due_at is not None and state.leader != NO_LEADER:
             log.truncate_to(log.epoch_due_at)
             log.epoch_due_at = None
@@ -386,10 +389,10 @@ class HostedPartitions:
         self._partitions.remove(topic, index)
 
     def _delete_moved(self, topic: TopicState, state: PartitionState) -> None:
-        """Delete the log of a partition of which other brokers have the replicas now.
+        """Delete the log of a partition whose replicas are on other brokers now.
 
-        That ends with a new leader epoch. Metadata that is not later than our log may be an older
-        copy; and while nobody leads the partition, this log may be the last one.
+        Only if the metadata has a later leader epoch than the log: else it may be an older copy of
+        the metadata. And not while nobody leads the partition: this log may be the last one.
         """
         log = self._logs.get(topic.name, state.index)
         if (

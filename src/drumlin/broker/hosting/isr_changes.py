@@ -1,8 +1,8 @@
-"""Changes of in-sync replicas, from the leaders that ask for them to the metadata and back.
+"""Changes of in-sync replicas: requested by leaders, made by the metadata, and reported back.
 
-What several partitions ask for meanwhile goes together: when a follower comes back, it joins
-thousands of ISRs at once. What cannot be told to the metadata is asked for again ever more slowly,
-and holds up no others. Decides nothing: see `replication/isr.py`.
+Requests of several partitions are sent together: a follower that comes back joins thousands of ISRs
+at once. A request that fails is repeated at growing intervals, and does not hold up others. Who
+belongs to an ISR is decided in `replication/isr.py`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: After a refusal: the reason for it is mostly news that has not come yet.
+#: Pause after a refusal: usually a change of the metadata has not arrived here yet.
 _AGAIN_S: Final = 0.2
-#: While nobody can be asked: doubled from the former to this.
+#: Longest pause while the controller cannot be asked; it doubles from the one above.
 _AGAIN_MAX_S: Final = 2.0
 #: The metadata has a later state of the partition than its leader.
 _OUTDATED: Final = (ErrorCode.fenced_leader_epoch, ErrorCode.invalid_update_version)
-#: An attempt may have been made whose answer was lost.
+#: The change may have been made although there was no answer.
 _UNKNOWN: Final = (ErrorCode.kafka_storage_error, ErrorCode.not_controller)
 
 
@@ -42,18 +42,18 @@ class IsrChanges:
 
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
-        self._wishes: dict[Partition, IsrRequest] = {}
+        self._requests: dict[Partition, IsrRequest] = {}
         self._task: asyncio.Task[None] | None = None
-        #: Those of which it is not known whether they were made, and what was said of them.
+        #: Changes that may have been made or not, each with the message that was logged.
         self._unknown: dict[Partition, tuple[IsrRequest, str]] = {}
         self._pause_s = _AGAIN_S
         self._timer: asyncio.TimerHandle | None = None
         self._lines = RepeatedLines(_log)
-        #: Since the start: by how many members ISRs have grown and shrunk, for the metrics.
+        #: Members that ISRs have gained and lost since the start, for metrics.
         self.grown = self.shrunk = 0
 
-    def ask_for(self, partition: Partition, wish: IsrRequest) -> None:
-        self._wishes[partition] = wish
+    def ask_for(self, partition: Partition, request: IsrRequest) -> None:
+        self._requests[partition] = request
         self._begin()
 
     def _begin(self) -> None:
@@ -75,34 +75,35 @@ class IsrChanges:
 
     async def _run(self) -> None:
         try:
-            while self._wishes:
-                asked, self._wishes = self._wishes, {}
+            while self._requests:
+                asked, self._requests = self._requests, {}
                 if await self._ask_all(asked):
                     await asyncio.sleep(_AGAIN_S)
         finally:
-            # In the turn that found no more: a wish that comes before `_ended` begins anew.
+            # Cleared in the turn that found no more requests: one that comes before `_ended` starts
+            # a new task.
             self._task = None
 
     async def _ask_all(self, asked: Mapping[Partition, IsrRequest]) -> bool:
-        """Whether any was refused."""
+        """Send all requests; whether any was refused."""
         ids = {PartitionId(each.topic_id, each.index): each for each in asked}
-        wishes = {key: asked[partition] for key, partition in ids.items()}
+        requests = {key: asked[partition] for key, partition in ids.items()}
         before = {key: partition.isr_size for key, partition in ids.items()}
         try:
-            answers = await self._metadata.alter_isrs(wishes)
+            answers = await self._metadata.alter_isrs(requests)
         except KafkaError as error:
-            answers = dict.fromkeys(wishes, error)
+            answers = dict.fromkeys(requests, error)
         is_refused = False
         for key, answer in answers.items():
             if not isinstance(answer, KafkaError):
                 self._count(before[key], len(answer.isr))
-            is_refused |= self._take(ids[key], wishes[key], answer)
+            is_refused |= self._take(ids[key], requests[key], answer)
             await give_way()
         self._wait_if_unknown()
         return is_refused
 
     def _wait_if_unknown(self) -> None:
-        """Ask again for what is not known, later; or say that it is known now."""
+        """Wait, and request the unknown changes again; or log that nothing is unknown any more."""
         if self._unknown and self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._pause_s, self._ask_again)
@@ -114,43 +115,44 @@ class IsrChanges:
     def _ask_again(self) -> None:
         self._timer = None
         self._unknown = {each: known for each, known in self._unknown.items() if each.is_led}
-        for partition, (wish, _) in self._unknown.items():
-            self._wishes.setdefault(partition, wish)
+        for partition, (request, _) in self._unknown.items():
+            self._requests.setdefault(partition, request)
         if self._unknown:
             self._begin()
         else:
             self._wait_if_unknown()
 
     def _count(self, before: int, now: int) -> None:
-        """The partition knows of the change already: it was told before the answer came."""
+        """Count a change. The partition knows of it already, from the metadata."""
         self.grown += max(now - before, 0)
         self.shrunk += max(before - now, 0)
 
     def _take(
-        self, partition: Partition, wish: IsrRequest, answer: PartitionState | KafkaError
+        self, partition: Partition, request: IsrRequest, answer: PartitionState | KafkaError
     ) -> bool:
         """Whether it was refused."""
-        said = self._unknown.pop(partition, (wish, ""))[1]
+        said = self._unknown.pop(partition, (request, ""))[1]
         if not isinstance(answer, KafkaError):
             if answer.leader_epoch == partition.leader_epoch:
                 partition.agreed(answer)
-                partition.refused(wish)  # unless it was made: then nothing is pending any more
+                partition.refused(request)  # if it was made, none is pending
             _log.info("%s: in-sync replicas are %s", partition.name, list(answer.isr))
             return False
         if answer.code in _OUTDATED:
-            # There is news of the partition. Until that has come to it, both ISRs count.
+            # The metadata has a newer state of the partition. Until it arrives here, both ISRs
+            # count.
             text = f"in-sync replicas have changed otherwise: {answer}"
             self._lines.write(logging.INFO, partition.name, text)
         elif answer.code in _UNKNOWN:
-            # It may have been made, now or before: both ISRs count until that is known.
+            # The change may have been made: until that is known, both ISRs count.
             text = f"in-sync replicas are not changed yet: {answer}"
             if text != said:
                 self._lines.write(logging.WARNING, partition.name, text)
-            if partition.is_led and partition not in self._wishes:
-                self._unknown[partition] = wish, text
+            if partition.is_led and partition not in self._requests:
+                self._unknown[partition] = request, text
             return False
         else:
             text = f"in-sync replicas stay, {answer}"
             self._lines.write(logging.INFO, partition.name, text)
-            partition.refused(wish)
+            partition.refused(request)
         return True

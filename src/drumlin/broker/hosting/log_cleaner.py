@@ -44,13 +44,13 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 Rows = list[dict[str, Any]]
 
-#: Requested cleanings and simulations that run at a time; others wait for their turn.
+#: Requested cleanings and simulations that run at the same time; others wait.
 _REQUESTS_AT_ONCE: Final = 2
 #: A requested cleaning may take as long as it takes.
 _RUN_S: Final = 7 * 24 * 3600.0
 _LOOK_S: Final = 1.0
 _AGAIN_S: Final = 1.0
-#: Kafka sets no limits to these; a cleaner needs some.
+#: Kafka does not limit these settings; a cleaner needs limits.
 _LOAD_FACTOR_LEAST: Final = 0.01
 _LOAD_FACTOR_MOST: Final = 0.99
 _RATE_LEAST: Final = 1.0
@@ -93,7 +93,8 @@ class LoopCalls:
         self._pending.clear()
 
     def __call__(self, function: Callable[[], T], /) -> T:
-        """Call `function` on the loop; returns or raises what it does. Never call this on the loop.
+        """Call `function` on the loop, and return or raise what it does. Never called on the loop
+        itself.
 
         Raises:
             CleaningStopped: the loop takes no more calls; `function` was not called.
@@ -144,7 +145,7 @@ class Cleaning:
         self._reconfiguring: set[asyncio.Task[None]] = set()
         self._requests = ready_threads(_REQUESTS_AT_ONCE, "cleaning-request")
 
-    # -- with the broker ---------------------------------------------------------------
+    # -- start and stop ---------------------------------------------------------------
 
     def start(self) -> None:
         """Start the cleaner, unless it is disabled."""
@@ -153,7 +154,7 @@ class Cleaning:
             self.pool.start()
 
     async def on_change(self, change: Change) -> None:
-        """Follow a change of the metadata. To be called after the configuration has applied it."""
+        """Apply a change of the metadata; called after the configuration has taken it over."""
         match change:
             case TopicDeleted(topic):
                 for state in topic.partitions:
@@ -198,7 +199,7 @@ class Cleaning:
         self._calls.close()
         await asyncio.to_thread(self._requests.shutdown, cancel_futures=True)
 
-    # -- questions ---------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------
 
     def report(self, topic: str | None = None, partition: int | None = None) -> Rows:
         """The status of the compacted logs, or some of them. Blocks; never call it on the loop.

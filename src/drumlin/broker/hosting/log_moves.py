@@ -1,8 +1,8 @@
-"""Logs on their way to other log dirs of this broker (KIP-113): some at a time, the rest waits.
+"""Moves of logs to other log dirs of this broker (KIP-113): a few at a time, the rest wait.
 
-What a move does to files is in `storage/replacement/log_move.py`. Here is when: it copies as fast
-as the throttle lets it, and changes over once there is little left (`change_overs.py`). What goes
-wrong ends the move, and nothing else: the log stays where it is.
+What a move does to files is in `storage/replacement/log_move.py`; this module decides when. A move
+copies as fast as the throttle allows, and changes over once little is left (`change_overs.py`). A
+failure ends the move and nothing else: the log stays where it is.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Copied at once, in a thread.
+#: Bytes that are copied in one call in a thread.
 _STEP_BYTES: Final = 8 << 20
-#: So little is copied while the log takes no batches.
+#: At most this is left to be copied while the log takes no batches.
 _REST_BYTES: Final = 1 << 20
-#: The rate may change meanwhile.
+#: Longest wait for the throttle, whose rate may change.
 _WAIT_MAX_S: Final = 1.0
-#: Before it is tried again to change over, while the log is being cut.
+#: Pause before another attempt to change over, while the log is being truncated.
 _BUSY_S: Final = 0.05
 
 
 class _GivenUp(Exception):
-    """The log is to stay, or is to go elsewhere."""
+    """The move was cancelled: the log is to stay, or to go to another log dir."""
 
 
 class _UnderWay(NamedTuple):
@@ -45,7 +45,7 @@ class _UnderWay(NamedTuple):
 
 
 class LogMoves:
-    """Of one broker."""
+    """The moves of one broker."""
 
     def __init__(self, broker: BrokerData) -> None:
         self._broker = broker
@@ -63,7 +63,8 @@ class LogMoves:
         return iter([each.move for each in self._moves.values()])
 
     def begin(self, log: PartitionLog, directory: LogDirectory) -> None:
-        """Move a log, or leave it where it is; a move to somewhere else is given up."""
+        """Move a log to `directory`; if it is there already, only cancel its move to another
+        one."""
         key = log.topic, log.partition
         known = self._moves.get(key)
         if known is not None:
@@ -83,7 +84,7 @@ class LogMoves:
         known.task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel all moves."""
         for key in list(self._moves):
             self._give_up(key)
         if self._ending:
@@ -111,7 +112,7 @@ class LogMoves:
             del self._moves[log.topic, log.partition]
 
     async def _copy(self, move: LogMove, is_given_up: asyncio.Event) -> None:
-        """Return when there is little left."""
+        """Copy until little is left."""
         while True:
             wait_s = min(self._quota.wait_s(), _WAIT_MAX_S)
             if wait_s <= 0:
@@ -130,7 +131,7 @@ class LogMoves:
                 raise _GivenUp
 
     async def _change_over(self, move: LogMove) -> bool:
-        """From here on it is not given up any more. False: the log is being cut."""
+        """Change over, which cannot be cancelled any more; False if the log is being truncated."""
         log = move.log
         if log.is_being_cut:
             return False
@@ -141,7 +142,7 @@ class LogMoves:
         return True
 
     async def _end(self, move: LogMove) -> None:
-        """Leave one folder of the log."""
+        """End a move: one folder of the log is left."""
         try:
             if move.left_path is None:
                 await self._blocking(move.abandon)

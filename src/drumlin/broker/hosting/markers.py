@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from drumlin.replication.partition import Partition
 
 
-#: For what part of `request.timeout.ms` replicas are waited for.
+#: The part of `request.timeout.ms` that it waits for replicas.
 _PATIENCE: Final = 0.8
 
 
@@ -29,11 +29,12 @@ async def write_markers(
 ) -> dict[TopicPartition, ErrorCode]:
     """Write one marker to all of its partitions; returns a code for each, NONE on success.
 
-    If it is not believed that a coordinator is in its epoch, it must not be the first one in that.
+    If a marker's coordinator epoch is not believed, a coordinator of that epoch must be known
+    already.
 
     Gives way in between, as a transaction may have thousands of partitions. At the end it waits for
-    the in-sync replicas, and for the disk, if a topic has `flush.messages`; but not so long that
-    another broker that has asked for the markers gives up.
+    in-sync replicas, and for the disk if a topic has `flush.messages`, but less long than a broker
+    that sent the request waits for its response.
     """
     codes: dict[TopicPartition, ErrorCode] = {}
     confirming: dict[TopicPartition, asyncio.Future[None]] = {}

@@ -1,7 +1,7 @@
-"""Replication on this broker: what its leaders have to know, and what its followers fetch with.
+"""Replication on this broker: the parts that its leaders and its followers need.
 
-Puts the parts together, starts and ends them. Which partition has which role is up to
-`hosted_partitions.py`; who is in sync, to `replication/isr.py`.
+Creates, starts and ends them. `hosted_partitions.py` decides which partition has which role, and
+`replication/isr.py` who is in sync.
 """
 
 from __future__ import annotations
@@ -76,10 +76,11 @@ class Replicas:
         )
 
     async def review_in_sync(self) -> None:
-        """Have leaders look for followers that lag, and followers say that they have caught up.
+        """Have leaders look for followers that lag, and followers report that they have caught up.
 
-        Who has asked to be in sync may have been refused, as the news of its broker was not there.
-        Where no records come, as too few are in sync, it would not fetch again by itself.
+        A follower that asked to join the ISR may have been refused, as the leader did not know yet
+        that its broker is alive. Where no records come, as too few replicas are in sync, it would
+        not fetch again by itself.
         """
         partitions = self._broker.partitions
         for partition in partitions:
@@ -93,7 +94,7 @@ class Replicas:
             await give_way()
 
     async def balance_leaders(self) -> None:
-        """As the controller, have preferred replicas lead where leaders have become uneven."""
+        """As the controller, elect preferred replicas where leaders are unevenly spread."""
         broker, image = self._broker, self._image
         if not broker.config.auto_leader_rebalance_enable or image.controller_id != broker.node_id:
             return
@@ -105,12 +106,12 @@ class Replicas:
             await broker.metadata.elect_leaders(partitions, is_unclean=False)
 
     def on_change(self, change: Change) -> None:
-        """Follow the configuration: there may be more fetchers now, or fewer."""
+        """Apply the configuration: the number of fetchers may have changed."""
         if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
             self._fetchers.rearrange()
 
     async def close(self) -> None:
-        """Fetch nothing any more, and ask for nothing."""
+        """Stop all fetchers, and request no more ISR changes."""
         await self._fetchers.close()
         await self.isr_changes.close()
 
@@ -144,5 +145,5 @@ class Replicas:
 
 
 def _await_news(partition: FollowedPartition) -> None:
-    """The metadata is about to say who leads it now; until then the fetcher tries now and then."""
+    """Wait for the metadata to name the new leader; meanwhile the fetcher retries at intervals."""
     del partition

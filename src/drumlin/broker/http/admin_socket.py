@@ -1,4 +1,4 @@
-"""The address of a broker that only its operator reaches: a Unix socket in the first log dir.
+"""The admin socket, which only the broker's operator can reach: a Unix socket in the first log dir.
 
 Other users cannot connect, nor can a process that may not enter the dir. The dir is locked by its
 broker, so a socket that is found at start-up was left by a broker that is gone.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 FILE_NAME: Final = "drumlin-admin.sock"
-#: What fits into a socket's address, with the zero at its end.
+#: The longest path in a socket's address, without the zero at its end.
 _PATH_BYTES_MAX: Final = 107
 
 

@@ -43,7 +43,7 @@ _Act = Callable[["PartitionLog"], Awaitable[dict[str, Any]]]
 
 
 class Operated(BrokerData, Protocol):
-    """What of the broker can be inspected, and what an operator can trigger."""
+    """What can be inspected in a broker, and what its operator can trigger."""
 
     cleaning: Cleaning
     replicas: Replicas
@@ -78,12 +78,12 @@ class Endpoints:
         """Serve metrics to everyone on a bound socket.
 
         Raises:
-            OSError: it is impossible to listen on it.
+            OSError: listening on it fails.
         """
         await self._serve(self._looking, sock)
 
     async def serve_operator(self) -> None:
-        """Serve the operator, through a socket in the first log dir. A broker can do without."""
+        """Serve the operator through a socket in the first log dir; a failure is only logged."""
         directory = Path(self._broker.config.log_dirs[0])
         try:
             sock = bind_admin_socket(directory)
@@ -99,7 +99,7 @@ class Endpoints:
         self._servers.append(server)
 
     async def answer(self, request: Request) -> Response:
-        """What the operator is answered that has asked for all brokers of the machine."""
+        """This broker's part of the answer to an operator who asked all brokers of the machine."""
         return await answer({**self._looking, **self._acting}, request)
 
     async def measures(self) -> list[Measure]:
@@ -147,7 +147,7 @@ class Endpoints:
         return Response.of_json({"results": [told]})
 
     async def _look(self, function: Callable[[], T]) -> T:
-        """Gather something in a thread: one at a time, however many requests there are."""
+        """Call a function that gathers values in a thread, for one request at a time."""
         async with self._turn:
             try:
                 return await self._broker.threads.administering(function)

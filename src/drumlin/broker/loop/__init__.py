@@ -1,4 +1,5 @@
-"""The event loop's surroundings: threads, periodic work, later answers, garbage, long turns.
+"""What the event loop runs with: threads, periodic work, pending answers, garbage collection, and
+the watch for long turns.
 
 Knows neither requests nor partitions.
 """

@@ -1,6 +1,6 @@
 """Periodic background work of a broker.
 
-A cycle that fails is logged and tried again soon: mostly something was short for a moment. It
+A cycle that fails is logged and tried again soon: usually a resource was short for a moment. It
 never ends the broker.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 
 _log = logging.getLogger(__name__)
 
-#: After a failure; sooner where the interval is shorter.
+#: Pause after a failure; shorter if the interval is.
 _AGAIN_S: Final = 5.0
 
 Work = Callable[[], Awaitable[None] | None]

@@ -1,22 +1,21 @@
 """When Python collects cyclic garbage, and which objects it examines.
 
-Whichever thread begins a full collection, all threads wait for it, a quarter of a millisecond for
-each thousand objects: with 5,000 partitions that is a hundred milliseconds. But what has survived
-one mostly lives on. So it is frozen, that is, left out of later collections, and each examines
-only the objects made since the last one. Frozen objects go as all others do when nothing refers to
-them; only cycles among them would stay. All objects are examined, too, once much more memory is in
-use than when all of it was known to be needed, and has been for minutes: what one large request
-takes for a moment is no reason to stop the broker. That takes a hundred milliseconds with
-thousands of partitions, and seconds with tens of millions of objects. So as long as a client is
-connected it is a last resort, before memory runs out: no cycles are known that live long. Memory
-is counted in the allocator's blocks, as to count the objects, Python walks along all of them: 40
-ms for each million.
+A full collection stops all threads, a quarter of a millisecond for each thousand objects: with
+5,000 partitions, a hundred milliseconds. But what has survived one usually lives on. So it is
+frozen, that is, left out of later collections, and each examines only objects made since the last
+one. Frozen objects are freed as all others when nothing refers to them; only cycles among them
+would stay. Therefore all objects are examined when, for minutes, far more memory has been in use
+than after the last such collection; what one large request takes for a moment does not count. That
+takes a hundred milliseconds with thousands of partitions, and seconds with tens of millions of
+objects. So while a client is connected it is a last resort, before memory runs out: no long-lived
+cycles are known. Memory is counted in the allocator's blocks: to count objects, Python walks
+through all of them, 40 ms for each million.
 
-A thread that reads a large request makes very many objects, none of which are in cycles. Python
-examines all of them at once if they are made while it calls our callback of a collection, as that
-is Python code, during which other threads run: a hundred milliseconds. So while a thread is
+A thread that parses a large request makes very many objects, none of which are in cycles. If they
+are made while our callback of a collection runs, which is Python code, during which other threads
+run, this collection examines all of them: a hundred milliseconds. So while a thread is
 `making_many`, all objects are frozen without being examined. The same is done if the event loop ran
-meanwhile: then far more objects are new than begin a collection.
+meanwhile: then far more objects are new than usually trigger a collection.
 
 All of this concerns the whole process; an application that embeds a broker need not use it.
 """
@@ -33,17 +32,19 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 _log = logging.getLogger(__name__)
-#: Objects that have come, and then collections of the young ones, and then of the less young: at
-#: most some 6,500 objects are new to a full collection, which makes 1.5 ms. As each is looked at
-#: once in a generation, more collections cost no more.
+#: For `gc.set_threshold`: new objects that trigger a collection of the youngest generation, and
+#: collections of a generation that trigger one of the next. At most some 6,500 objects are new to a
+#: full collection, which takes 1.5 ms. As each object is examined once in a generation, more
+#: collections cost no more.
 _THRESHOLDS: Final = (700, 2, 1)
-#: Of those that have come; more are not looked at.
+#: New objects that a collection examines; if there are more, they are frozen unexamined.
 _NEW_MAX: Final = 10 * _THRESHOLDS[0]
-#: Collections of the less young since the last full one. Python puts that off as long as few are
-#: new beside those that the one before has looked at, which may have been very many.
+#: Collections of the second generation after which a full one is forced. Python puts it off while
+#: few objects are new compared with those that the last one examined, which may have been very
+#: many.
 _PUT_OFF_MAX: Final = 4
 _LOOK_INTERVAL_S: Final = 60.0
-#: Blocks; an object that may be part of a circle has two or more.
+#: Blocks: an object that may be part of a cycle has two or more.
 _BLOCKS_TIMES: Final = 2
 _BLOCKS_MORE: Final = 400_000
 #: While a client is connected: some 2.5 GB.
@@ -53,9 +54,9 @@ _PATIENCE: Final = 3
 
 Made = TypeVar("Made", bound=Sized)
 
-#: An entry for each that is `making_many`.
+#: An entry for each thread that is `making_many`.
 _makers: Final[list[None]] = []
-#: Whether any of this was asked for in this process: else it is the user's own.
+#: Whether any of this was begun in this process: else its garbage collection is left alone.
 _has_begun = threading.Event()
 
 
@@ -76,7 +77,7 @@ def making_many() -> Iterator[None]:
 def settled(made: Made) -> Made:
     """Return `made`, very many new objects, frozen: no collection is to examine them.
 
-    The next three would, as they are young: 10 to 30 ns for each object, three times.
+    The next three collections would, at 10 to 30 ns for each object.
     """
     if len(made) > _NEW_MAX and _has_begun.is_set():
         gc.freeze()
@@ -84,7 +85,7 @@ def settled(made: Made) -> Made:
 
 
 class GarbageCollection:
-    """`begin` it when what lives as long as the process is there; `keep_looking` from then on."""
+    """`begin` it once the long-lived objects have been made; then `keep_looking`."""
 
     def __init__(self) -> None:
         self._in_use = 0
@@ -105,7 +106,8 @@ class GarbageCollection:
             self.look(is_serving=is_serving())
 
     def look(self, *, is_serving: bool) -> None:
-        """Collect among all objects if there may be much to find, and was the last times."""
+        """Collect among all objects if memory has grown much, and had grown at the last looks,
+        too."""
         blocks = sys.getallocatedblocks()
         more = _BLOCKS_MORE_SERVING if is_serving else _BLOCKS_MORE
         if blocks <= _BLOCKS_TIMES * self._in_use + more:
@@ -128,11 +130,11 @@ class GarbageCollection:
 
 
 def _collect_all() -> int:
-    """Collect, and freeze what lives; how many objects were in circles.
+    """Collect among all objects, and freeze what survives; how many were in cycles.
 
     Python puts off a full collection until a quarter as many objects are new to it as survived the
-    one before: after one of everything, until there are tens of thousands, which would be ten
-    milliseconds. So another one follows, which nothing is left for.
+    one before: after one of all objects, until there are tens of thousands, which would take ten
+    milliseconds. So another collection follows at once, which finds none and resets that count.
     """
     found = gc.collect()
     gc.collect()

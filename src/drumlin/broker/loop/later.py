@@ -1,15 +1,14 @@
-"""An answer that comes later: the one form of it that handlers and connections know.
+"""`Later`, an answer that is still pending: the one form of it for handlers and connections.
 
-The code that owes the answer keeps the `Later` and settles it, once. The connection takes the
-result at that moment, without a turn of the loop in between, unless it has given up: so a state
-machine in the midst of a change leaves it to `Wakeups`. From then on
-the `Later` refers to neither of them: in a reference cycle all three might stay for hours
-(`broker/loop/garbage.py`).
+The code that owes the answer keeps the `Later` and settles it once. The connection takes the result
+in that very call, unless it has closed; a state machine in the middle of a change therefore settles
+it through `Wakeups`. Once settled, a `Later` refers neither to that code nor to the connection: a
+reference cycle might stay for hours (`broker/loop/garbage.py`).
 
-Most answers are not later: `begun` takes the first step of a coroutine at once, as the eager tasks
-of Python 3.12 do, and only what waits for something goes on in a task. In the first step there is
-no task yet, or it is somebody else's: what handlers call uses `asyncio.wait`, and neither
-`asyncio.timeout` nor `wait_for`, which would cancel it.
+Most answers are never pending: `begun` takes the first step of a coroutine at once, as the eager
+tasks of Python 3.12 do, and a task continues only one that waits for something. In the first step
+the current task is none, or one of other code: so what handlers call uses `asyncio.wait`, and
+neither `asyncio.timeout` nor `wait_for`, which would cancel that task.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ _GIVEN_UP_PER_TURN: Final = 32
 class Later(Generic[T]):
     """Settled with an answer or with an exception.
 
-    A connection's are `Later[Parts | None]`: None if no answer is wanted; after an exception the
-    connection ends. A handler returns one that is settled with its response, which the router
-    encodes at that moment.
+    Connections take `Later[Parts | None]`: None if the request has no response; an exception closes
+    the connection. A handler returns one that is settled with its response, which the router
+    encodes in that call.
     """
 
     __slots__ = (
@@ -62,7 +61,7 @@ class Later(Generic[T]):
         self._give_up = give_up
         self._encode: Callable[[Later[T]], Any] | None = None
         self._take: Callable[[Later[T]], object] | None = None
-        #: What will settle it, if that is a task: a loop keeps none alive.
+        #: The task that will settle it, if there is one: the event loop does not keep tasks alive.
         self.task: asyncio.Task[None] | None = None
         self._is_settled = self._is_unwanted = False
         self._answer: T | None = None
@@ -77,7 +76,7 @@ class Later(Generic[T]):
             except Exception as failure:  # noqa: BLE001  it is the connection's to tell
                 self._answer, self._error = None, failure
             else:
-                if isinstance(encoded, Later):  # that takes longer
+                if isinstance(encoded, Later):  # encoding takes a thread
                     encoded.when_settled(self.settled_by)
                     return
                 self._answer, self._error = encoded, None
@@ -95,11 +94,12 @@ class Later(Generic[T]):
         self._give_up = give_up
 
     def settled_by(self, other: Later[Any]) -> None:
-        """Settle this as `other` is settled."""
+        """Settle this with the outcome of `other`."""
         self.settle(other._answer, other._error)
 
     def encoded_by(self, encode: Callable[[Later[T]], Any]) -> Later[Any]:
-        """The same, settled with what `encode` makes of this once it is settled, or raises."""
+        """A `Later` that is settled with what `encode` returns or raises once this one is
+        settled."""
         if self._is_settled:
             self._is_settled = False
             self._encode = encode
@@ -113,7 +113,7 @@ class Later(Generic[T]):
         return self._is_settled
 
     def when_settled(self, take: Callable[[Later[T]], object]) -> None:
-        """Have `take` called with this once it is settled: at once if it is."""
+        """Have `take` called with this once it is settled, which may be now."""
         if self._is_settled:
             take(self)
         else:
@@ -131,10 +131,10 @@ class Later(Generic[T]):
         try:
             raise error
         finally:
-            del error  # it knows this frame
+            del error  # its traceback refers to this frame
 
     async def until_settled(self) -> None:
-        """Wait; it stays settled for whoever takes it then."""
+        """Wait until it is settled, without taking the result."""
         settled = asyncio.get_running_loop().create_future()
         self.when_settled(settled.set_result)
         await settled
@@ -146,20 +146,20 @@ class Later(Generic[T]):
             give_up()
 
     def unwanted(self) -> Callable[[], object] | None:
-        """Like `cancel`, but the work of giving up is left to the function returned."""
+        """Like `cancel`, but the function returned is left to do the work of it."""
         give_up, self._give_up = self._give_up, None
         self._is_unwanted, self._take = True, None
         return give_up
 
 
-#: As connections take it; None: no answer is wanted.
+#: As connections take it; None: the request has no response.
 LaterParts: TypeAlias = Later[Parts | None]
 
 
 class GivingUp:
-    """Gives up unwanted answers; if they are very many, some in each turn of the loop.
+    """Cancels unwanted answers, a limited number in each turn of the loop.
 
-    What ends because of that takes its time too, in the next turn.
+    Tasks that end because of it take time, too, in the next turn.
     """
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class GivingUp:
         self._goes_on = False
 
     def add(self, later: Later[Any]) -> None:
-        """Give up `later` soon."""
+        """Cancel `later` soon."""
         give_up = later.unwanted()
         if give_up is None:
             return
@@ -194,7 +194,7 @@ class GivingUp:
 
 
 def begun(answer: Coroutine[Any, Any, T | Later[T]], *, lets_pass: bool = False) -> T | Later[T]:
-    """What `answer` returns, if it waits for nothing; else it goes on in a task.
+    """What `answer` returns, if it waits for nothing; else a `Later`, as it continues in a task.
 
     Raises:
         Exception: what it raises before it waits for anything.
@@ -212,7 +212,7 @@ def begun(answer: Coroutine[Any, Any, T | Later[T]], *, lets_pass: bool = False)
 
 
 def waiting(answer: Coroutine[Any, Any, T | Later[T]]) -> T | Later[T]:
-    """What a handler returns that has made its changes, and awaits nothing but `answer`.
+    """What a handler returns that has made its changes and only awaits `answer`.
 
     The connection may start its next request meanwhile, and cancels it when the peer is gone.
     """
@@ -222,7 +222,8 @@ def waiting(answer: Coroutine[Any, Any, T | Later[T]]) -> T | Later[T]:
 class _Rest(Coroutine[Any, Any, None]):
     """The rest of an answer after its first step: it waits for `awaited`, and settles `later`.
 
-    A coroutine that awaits the other would not do: cancelled before it begins, it drops the other.
+    A coroutine that awaits the rest would not do: cancelled before its first step, it would drop
+    it.
     """
 
     __slots__ = ("_answer", "_awaited", "_is_begun", "_later")
@@ -241,14 +242,14 @@ class _Rest(Coroutine[Any, Any, None]):
         return self._begin()  # the task waits for it
 
     def throw(self, error: Any, *_: Any) -> Any:
-        if not self._is_begun:  # as a task does that is cancelled while it waits
+        if not self._is_begun:  # as a task that is cancelled while it waits does
             awaited = self._begin()
             if awaited is not None:
                 awaited.cancel()
         try:
             return self._go_on(self._answer.throw, error)
         finally:
-            del error  # it is going to know this frame
+            del error  # its traceback will refer to this frame
 
     def close(self) -> None:
         self._answer.close()

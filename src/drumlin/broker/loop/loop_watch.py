@@ -1,9 +1,9 @@
-"""Watches how long the event loop's turns take, and logs which code made one long.
+"""A watch on the event loop: measures its turns, and logs which code made one long.
 
-Everything a broker does for its clients happens on one loop, turn by turn: code that holds a turn
-up holds up all clients. The loop's own selector measures each turn with two clock reads, and after
-a long one returns fewer of the ready connections. A separate thread checks now and then whether a
-turn is lasting, and notes where it is then. It stops no thread.
+Everything a broker does for its clients happens on one loop, turn by turn: code that makes a turn
+long makes all clients wait. The loop's selector measures each turn with two clock reads, and after
+a long one returns fewer of the ready connections. A separate thread looks at intervals whether a
+turn has lasted long, and notes where the loop's thread is then. It never pauses that thread.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from drumlin.broker.loop.measures import Kind, Measure, Sample
 
 _log = logging.getLogger(__name__)
 
-#: A turn that takes longer is logged with its culprit.
+#: A turn that takes longer is logged with the code that it was in.
 SLOW_S: Final = 0.05
 #: Turns are counted by the longest of these that they exceed.
 _STEPS_S: Final = (0.01, SLOW_S, 0.25, 1.0)
-#: Of a thousand connections that all have sent something, at most this many are served per turn:
-#: fewer the longer the last turn took, as each may work for as long as it likes.
+#: Ready connections that are served in one turn, at most; fewer after a long turn, as the work for
+#: one has no bound.
 _EVENTS_PER_TURN: Final = 32
 _EVENTS_PER_LONG_TURN: Final = 4
 _LONG_S: Final = 0.002
 _Epoll: Final = getattr(selectors, "EpollSelector", ())
 _LOOK_INTERVAL_S: Final = 0.025
-#: When a turn has lasted so long, its place is noted: it may become a slow one.
+#: After this time the place of a running turn is noted: it may become a slow one.
 _SUSPECT_S: Final = 0.03
-#: A turn that has lasted no longer than that has had next to no processor time yet.
+#: A turn that has lasted no longer has had hardly any processor time yet.
 _YOUNG_S: Final = 0.003
 _LOG_INTERVAL_S: Final = 1.0
-#: Of a machine that is too busy it is enough to be told now and then.
+#: Pause between two warnings that the machine is too busy.
 _STARVED_INTERVAL_S: Final = 60.0
 _LONGEST_WITHIN_S: Final = 60.0
 _FRAMES_SHOWN: Final = 12
@@ -62,7 +62,7 @@ class LoopWatch:
         return _WatchedLoop(self._selector)
 
     def begin(self) -> None:
-        """Report turns, and look for culprits, from the next turn on. Call it on the loop."""
+        """Report turns, and watch for slow ones, from the next turn on. Call it on the loop."""
         self._selector.counts_from = time.monotonic()
         self._selector.queued_s = _RunQueue(threading.get_native_id()).waited_s
         loop_thread = threading.get_ident()
@@ -139,7 +139,7 @@ class _WatchedLoop(asyncio.SelectorEventLoop):
 
 
 class _RunQueue:
-    """How long a thread has been ready to run, and no processor was there for it."""
+    """How long a thread has been ready to run without getting a processor."""
 
     def __init__(self, thread_id: int) -> None:
         self._path = Path(f"/proc/self/task/{thread_id}/schedstat")
@@ -161,11 +161,11 @@ class _TimingSelector(selectors.DefaultSelector):
         self.turns = 0
         self.busy_s = 0.0
         self.slow_turns = [0] * len(_STEPS_S)
-        self.counts_from = math.inf  # before that no client waits for a turn
-        self.place: tuple[float, str] | None = None  # of the turn that began then
-        self.worked_s: float | None = None  # the loop's processor time, looked at between turns
+        self.counts_from = math.inf  # before then no client waits for a turn
+        self.place: tuple[float, str] | None = None  # seen in the turn that began then
+        self.worked_s: float | None = None  # the loop's processor time, read between turns
         self.queued_s: Callable[[], float | None] = lambda: None
-        self.queued_before_s: float | None = None  # looked at between turns, too
+        self.queued_before_s: float | None = None  # likewise
         self._longest_s = [0.0, 0.0]  # of this minute, and of the one before
         self._minute = 0.0
         self._events_max = _EVENTS_PER_TURN
@@ -270,7 +270,7 @@ def place_of(frame: FrameType | None) -> str:
     while frame is not None and len(shown) < _FRAMES_SHOWN:
         code = frame.f_code
         path = Path(code.co_filename)
-        if path.name == "base_events.py":  # asyncio's own: what is below it says nothing
+        if path.name == "base_events.py":  # asyncio's own; frames below it do not matter
             break
         if path.is_relative_to(_SOURCES):
             path = path.relative_to(_SOURCES)

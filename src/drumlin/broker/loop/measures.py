@@ -1,4 +1,4 @@
-"""A measure as plain values, and where all of them come from. Knows no format."""
+"""Measures as plain values, and the registry of their sources. Knows no format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Sample(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """Named as Prometheus wants it: base units last, counters without their `_total`."""
+    """One measure, named by Prometheus's rules: base unit last, counters without their `_total`."""
 
     name: str
     kind: Kind

@@ -1,10 +1,10 @@
 """The threads for a broker's blocking or long work, separate for each kind.
 
-Waiting for a slow disk must not keep threads from computations, nor consumers of old data from the
-fsyncs that producers wait for. So each kind has threads of its own, which are all there
-from the beginning. Nothing in here may wait for something of its own kind.
+A slow disk must not take threads from computations, nor consumers of old data take them from fsyncs
+that producers wait for. So each kind of work has threads of its own, which are all started at once.
+Work must not wait for other work of its kind: all threads could wait like that.
 
-What is done in a thread comes back as a value: only the event loop changes the broker's state.
+A thread returns a value: only the event loop changes the broker's state.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Threads:
         return await _run(self._administering, function, *args)
 
     def make_later(self, function: Callable[..., object], *args: Any) -> None:
-        """Like `making`, for work that is not awaited and may be left undone at the end."""
+        """Like `making`, for work that is not awaited and may be dropped when the broker stops."""
         with contextlib.suppress(RuntimeError):  # it was closed
             self._computing.submit(_make, function, *args)
 

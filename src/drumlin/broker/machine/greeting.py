@@ -1,7 +1,8 @@
-"""What the process of a broker and the one that starts it say to each other, beside the metadata.
+"""Messages between a broker's process and the process that starts it, besides those of the
+metadata.
 
-The first thing that a broker is told comes over the connection that it has inherited; what comes
-after it are messages (`metadata/shared/channel.py`).
+The first one, the greeting, comes over the connection that the broker's process inherits; the
+channel's messages follow (`metadata/shared/channel.py`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
-#: Told when a broker serves: its addresses.
+#: Sent by a broker when it serves, with its addresses.
 READY: Final = "ready"
-#: Asked of a broker: what its operator is answered, and what it measures.
+#: Sent to a broker: asks for its part of an answer to the operator, or for its measures.
 INSPECT: Final = "inspect"
 MEASURE: Final = "measure"
-#: Of a broker that has said why it gives up.
+#: The exit code of a broker that has said why it could not start.
 EXIT_FAILED: Final = 1
 
 _LENGTH: Final = struct.Struct(">I")
@@ -26,7 +27,7 @@ _LENGTH: Final = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What a broker starts with. `brokers` counts all of the machine."""
+    """What a broker starts with. `brokers`: the number of brokers on the machine."""
 
     properties: Mapping[str, str]
     brokers: int

@@ -1,4 +1,4 @@
-"""What several brokers say, as one answer: metrics and reports of compaction. Pure."""
+"""Answers of several brokers merged into one: metrics and reports of compaction. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Final
 from drumlin.broker.loop.measures import Kind, Measure, Sample
 
 _LABEL: Final = "broker"
-#: What one broker answers: its status, and what the JSON holds.
+#: One broker's answer: its HTTP status, and the content of its JSON.
 Answer = tuple[int, dict[str, Any]]
 
 
 def merged_measures(measures: Mapping[int, Iterable[Sequence[Any]]]) -> list[Measure]:
-    """The measures of all brokers, each value with the broker that it is of."""
+    """The measures of all brokers, each value labelled with its broker."""
     found: dict[str, Measure] = {}
     for node_id, rows in measures.items():
         for name, kind, documentation, labels, samples in rows:
@@ -31,7 +31,7 @@ def merged_measures(measures: Mapping[int, Iterable[Sequence[Any]]]) -> list[Mea
 
 
 def merged_report(reports: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-    """The reports of compaction: totals are added up, each partition is with its broker."""
+    """One report of compaction: totals are summed, and each partition names its broker."""
     totals: dict[str, Any] = {}
     for report in reports.values():
         for key, value in report["totals"].items():
@@ -44,7 +44,7 @@ def merged_report(reports: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
 
 
 def merged_results(answers: Mapping[int, Answer]) -> Answer:
-    """What was done, or said, by each; brokers without any of the partitions do not count."""
+    """The results of all brokers, without those that have none of the partitions."""
     done = {node_id: body for node_id, (status, body) in answers.items() if status == HTTPStatus.OK}
     if done:
         return HTTPStatus.OK, {"results": _rows(done, "results")}

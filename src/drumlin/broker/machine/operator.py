@@ -1,7 +1,7 @@
 """The HTTP of a server of several brokers: one address for metrics, one socket for the operator.
 
-The paths are those of a single broker (`broker/http/endpoints.py`). Brokers are asked, and what
-they say is put together.
+The paths are those of a single broker (`broker/http/endpoints.py`). Each request is passed to all
+brokers, and their answers are merged.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class Operator:
     # -- answers -----------------------------------------------------------------------
 
     async def _metrics(self, _: Request) -> Response:
-        """Of the brokers that are ready, and of this process, which is their controller."""
+        """The measures of the brokers that are ready, and of this process, which is their
+        controller."""
         ready = {
             node_id: worker.channel
             for node_id, worker in self._workers.items()

@@ -1,7 +1,7 @@
 """The server of several brokers: starts their processes, owns their metadata, stops them.
 
-It serves no client. What it is told at the command line is for all of them; an error at start is
-one line on standard error, and the end of all.
+It serves no client. The command line's settings apply to all brokers; an error at start is one line
+on standard error, and ends all of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _EXIT_FAILED: Final = 1
 
 
 def run(properties: Mapping[str, str], brokers: int, log_level: str = "INFO") -> int:
-    """Run so many brokers until SIGTERM, SIGINT or SIGHUP; the exit code of the process."""
+    """Run this many brokers until SIGTERM, SIGINT or SIGHUP; returns the exit code of the
+    process."""
     prepare_process(log_level, "server")
     try:
         config = BrokerConfig.load(properties, brokers)
@@ -50,7 +51,7 @@ def run(properties: Mapping[str, str], brokers: int, log_level: str = "INFO") ->
         configs = [BrokerConfig.load(own, brokers) for own in each]
         return asyncio.run(_Server(config, configs, each, log_level).run())
     except (ConfigError, StartFailed, NotStarted, KafkaError) as error:
-        if str(error):  # else the broker has said it
+        if str(error):  # else the broker has logged it
             print(f"drumlin server: {error}", file=sys.stderr)  # noqa: T201
         return _EXIT_FAILED
 
@@ -165,8 +166,7 @@ class _Server:
 
 
 async def _addresses(workers: Iterable[Worker]) -> list[list[str]]:
-    """Where each is reached, when all are ready. As a task it may be given up; a gathered future
-    that nobody awaits would complain."""
+    """The addresses of all brokers. For a gathered future that nobody awaits asyncio would warn."""
     return [await each.addresses for each in workers]
 
 

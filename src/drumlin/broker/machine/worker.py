@@ -2,8 +2,8 @@
 
     python -m drumlin.broker.machine.worker NODE-ID DESCRIPTOR
 
-Everything else it is told through the connection that the descriptor is of. An error at start is
-one line on standard error, as of a broker that is alone.
+It gets everything else through the inherited connection with that descriptor. An error at start is
+one line on standard error, as for a single broker.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from drumlin.broker.machine.greeting import (
     Greeting,
     receive_greeting,
 )
-from drumlin.broker.start.company import Company
 from drumlin.broker.start.process import run_broker
 from drumlin.broker.start.process_setup import prepare_process
+from drumlin.broker.start.shared_machine import SharedMachine
 from drumlin.broker.start.startup import StartFailed
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
@@ -42,7 +42,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 def main(node_id: int, descriptor: int) -> int:
     """Run the broker until SIGTERM, or the end of the process that has started it."""
-    # Whoever presses Ctrl-C stops all of them through that process, in order.
+    # Ctrl-C reaches all processes: the starting one stops the brokers, in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sock = socket.socket(fileno=descriptor)
@@ -56,7 +56,7 @@ def main(node_id: int, descriptor: int) -> int:
     try:
         config = BrokerConfig.load(greeting.properties, greeting.brokers)
         member = _Member(config, sock, greeting)
-        run_broker(config, member.tell_ready, member.company, [signal.SIGTERM])
+        run_broker(config, member.tell_ready, member.machine, [signal.SIGTERM])
     except (ConfigError, StartFailed) as error:
         print(f"drumlin server: broker {node_id}: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_FAILED
@@ -64,7 +64,8 @@ def main(node_id: int, descriptor: int) -> int:
 
 
 def _die_with(parent: int) -> None:
-    """Have the system kill this process when its parent ends; the channel would do it a bit later.
+    """Have the kernel kill this process when its parent ends; the channel's end would do so a bit
+    later.
 
     (The signal comes when the thread ends that has started us: that is the parent's main thread.)
     """
@@ -76,14 +77,14 @@ def _die_with(parent: int) -> None:
 
 
 class _Member:
-    """A broker among those of its machine, as the process that has started them sees it."""
+    """This broker towards the process that has started it: the other end of its channel."""
 
     def __init__(self, config: BrokerConfig, sock: socket.socket, greeting: Greeting) -> None:
         self._config = config
         self._sock = sock
         self._channel: Channel | None = None
         self._broker: Broker | None = None
-        self.company = Company(self._open_metadata, greeting.locks)
+        self.machine = SharedMachine(self._open_metadata, greeting.locks)
 
     async def _open_metadata(self) -> SharedMetadata:
         self._channel = await Channel.open(self._sock)
@@ -102,7 +103,7 @@ class _Member:
         self._channel.tell(READY, addresses)
 
     async def _inspect(self, body: Any) -> list[Any]:
-        """What the operator is answered: status, and text that is JSON."""
+        """The answer to the operator: HTTP status, and JSON."""
         method, path, query, text = body
         assert self._broker is not None
         request = Request(method, path, query, {}, text.encode())
@@ -115,7 +116,7 @@ class _Member:
 
 
 def _end() -> None:
-    """Nothing that is acknowledged now would count: there is no metadata any more."""
+    """End at once: without the metadata nothing that is acknowledged now would count."""
     os._exit(EXIT_FAILED)
 
 

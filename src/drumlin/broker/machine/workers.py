@@ -1,4 +1,4 @@
-"""The process of one broker, seen by the process that starts it: watched, and started again.
+"""The process of one broker, as managed by the process that starts it: watched, and restarted.
 
 Owns the process and the channel to it. Decides nothing about the others.
 
@@ -31,15 +31,16 @@ _log = logging.getLogger(__name__)
 #: Between the end of a process and the next start, doubled each time up to the last.
 _FIRST_PAUSE_S: Final = 0.1
 _LAST_PAUSE_S: Final = 15.0
-#: A process that has run for so long had a good start.
+#: A process that has run this long resets the pause.
 _GOOD_S: Final = 60.0
-#: How long a process may take to end when it has let go of its channel.
+#: How long a process may take to end after it has closed its channel.
 _END_S: Final = 5.0
 _MODULE: Final = "drumlin.broker.machine.worker"
 
 
 class NotStarted(Exception):
-    """A broker has ended before it was ready for the first time; without a message, it said why."""
+    """A broker has ended before it was ready for the first time; without a message, it has logged
+    why."""
 
 
 class Worker:
@@ -55,14 +56,14 @@ class Worker:
         authority: Authority,
         silent_after_s: float,
     ) -> None:
-        """`silent_after_s`: a broker that is not heard for so long is taken for dead."""
+        """`silent_after_s`: a broker from which nothing is heard for so long is considered dead."""
         self.node_id = node_id
         self._greeting = Greeting(dict(properties), brokers, log_level, os.getpid(), dict(locks))
         self._authority = authority
         self._silent_after_s = silent_after_s
         self._process: asyncio.subprocess.Process | None = None
         self._stop = asyncio.Event()
-        #: Where it is reached; there is no result before it is ready for the first time.
+        #: Its addresses; pending until it is ready for the first time.
         self.addresses: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         #: To the process that is ready now.
         self.channel: Channel | None = None
@@ -114,13 +115,13 @@ class Worker:
                 pass_fds=(theirs.fileno(), *self._greeting.locks.values()),
             )
             theirs.close()
-            with contextlib.suppress(OSError):  # it has ended, as is seen next
+            with contextlib.suppress(OSError):  # it has ended, which is noticed next
                 await asyncio.to_thread(greet, ours, self._greeting)
             channel = await Channel.open(ours.dup())
         return await self._attend(process, channel)
 
     async def _attend(self, process: asyncio.subprocess.Process, channel: Channel) -> int:
-        """Have it follow, and wait for the end of the channel or the process, then of both."""
+        """Serve its channel until that or the process ends, then wait until both have ended."""
         if self._stop.is_set():
             self.terminate()
         channel.take(READY, lambda addresses: self._is_ready(channel, addresses))
@@ -151,7 +152,7 @@ class Worker:
                 self.node_id,
                 self._silent_after_s,
             )
-            self.kill()  # from here on it acknowledges nothing, whoever leads
+            self.kill()  # so that it acknowledges nothing after others have taken over
             has_ended.set()
 
     def _is_ready(self, channel: Channel, addresses: Any) -> None:
@@ -179,7 +180,7 @@ class Worker:
 
 
 def _isolation() -> list[str]:
-    """Modules of the working directory are none of ours, unless this process was started so."""
+    """Options against imports from the working directory, unless this process makes them, too."""
     return [] if sys.path[0] in ("", str(Path.cwd())) else ["-P"]
 
 

@@ -1,1 +1,2 @@
-"""Connections of clients: frames in, answers out, bounded memory. Knows no API."""
+"""Connections of clients: they receive requests and send answers in bounded memory. Knows no
+API."""

@@ -1,7 +1,7 @@
-"""How a connection's bytes get to its peer and from it.
+"""The byte channel between a connection and its peer.
 
-This is all that `Connection` and `Outbox` know of the network. Nothing here blocks: what can't be
-done now raises `BlockingIOError`, and the caller waits for the socket to become ready.
+`Connection` and `Outbox` know nothing else of the network. Nothing here blocks: a call that would
+raises `BlockingIOError`, and the caller waits for the socket to become ready.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Channel(Protocol):
         """Receive into the buffers in turn; returns how many bytes, 0 when the peer has ended."""
 
     def unread_bytes(self) -> int:
-        """The number of bytes that arrived and were not received yet, as far as known."""
+        """The number of bytes that have arrived and were not received yet, as far as known."""
 
     def send(self, parts: Sequence[Any], *, more: bool) -> int:
         """Send bytes in memory; returns how many were sent. `more`: others follow at once."""

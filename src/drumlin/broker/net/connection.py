@@ -1,12 +1,12 @@
-"""One client's connection: frames in, responses out, in the order of the requests.
+"""One client's connection: receives requests, and sends responses in the same order.
 
 Works on a channel with the loop's readiness callbacks, not on an asyncio transport: requests
 are received into their final memory, and slices of log files go out by `sendfile` as soon as the
 socket takes them.
 
-What bounds it:
+Its bounds:
 - the memory of large requests is counted in `RequestMemory`, shared by all connections;
-- answers that wait for earlier ones: with a megabyte of them no further request is started;
+- while a megabyte of answers waits for earlier ones, no further request is started;
 - at most `_IN_FLIGHT_MAX` requests that are started and not yet answered on the wire; then
   nothing more is read, and TCP makes the client wait;
 - a request that still changes something holds the next ones back until it is answered,
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _IN_FLIGHT_MAX: Final = 64
-#: Requests up to this size, all of one connection together, are not worth counting.
+#: The requests of a connection are not counted while they are no larger than this together.
 _COUNTED_FROM_BYTES: Final = 64 * 1024
-#: With more bytes of answers that wait for a slow one, no further request is started.
+#: While more bytes of answers wait for a slow one, no further request is started.
 _ANSWERED_BYTES_MAX: Final = 1 << 20
 _READS_PER_TURN: Final = 8
-#: A peer that has sent this much more than we have read is not slow.
+#: A peer that has sent this much more than was read is not slow.
 _SENT_AHEAD_BYTES: Final = 16 * 1024
 
 
 class Dispatcher(Protocol):
-    """What starts the requests of connections: the router."""
+    """Starts the requests of connections: the router."""
 
     #: Where connections wait that have more requests than they may start in one turn.
     rounds: Rounds
@@ -91,7 +91,7 @@ class _Slot:
         self.request_bytes = request_bytes
         self.done = False
         self.parts: Parts | None = None
-        self.answer_bytes = 0  # of the parts that are in memory
+        self.answer_bytes = 0  # without slices of files
 
 
 class Connection:
@@ -119,10 +119,10 @@ class Connection:
         )
         self._outbox = Outbox(channel)
         self._memory = memory
-        self._in_flight_bytes = 0  # of requests started and not answered
-        self._answered_bytes = 0  # of answers that wait for those before them
+        self._in_flight_bytes = 0  # of requests that are started and not answered
+        self._answered_bytes = 0  # of answers that wait for earlier ones
         self._received_bytes = 0
-        self._counted = False  # whether the shared budget knows of us
+        self._counted = False  # whether the shared budget counts this connection
         self._backlog: deque[memoryview] = deque()  # frames received and not yet started
         self._slots: deque[_Slot] = deque()  # started and not yet handed to the outbox
         self._on_close = on_close
@@ -131,7 +131,7 @@ class Connection:
         self._is_finishing = False
         self._will_go_on = False
         self._will_send = False
-        self._awaits_preparation = False  # of what answers the next request
+        self._awaits_preparation = False  # for the code of the next request to be loaded
         self.listener_name = listener_name
         self.closed = False
         self.last_active = self._loop.time()
@@ -142,7 +142,7 @@ class Connection:
     # -- receiving ---------------------------------------------------------------------
 
     def resume_reading(self) -> None:
-        """Read again, unless what was read has to be started first."""
+        """Read again, unless requests that were read have to be started first."""
         if self._reading or self.closed or self._is_finishing:
             return
         if not self._backlog and len(self._slots) < _IN_FLIGHT_MAX:
@@ -178,7 +178,8 @@ class Connection:
             self._pause_reading()
 
     def _within_budget(self) -> bool:
-        """Report what we hold to the shared budget; False if we must wait for other connections."""
+        """Report to the shared budget what this connection holds; False if it must wait for
+        others."""
         reader = self._reader
         if not (self._counted or self._backlog or self._in_flight_bytes or reader.held_bytes):
             return True
@@ -193,12 +194,12 @@ class Connection:
 
     @property
     def moved_bytes(self) -> int:
-        """Received from the peer and sent to it, since the connection began."""
+        """Bytes received from the peer and sent to it since the connection began."""
         return self._received_bytes + self._outbox.sent_bytes
 
     @property
     def awaits_peer(self) -> bool:
-        """Whether we can't free what we hold before the peer sends or takes something."""
+        """Whether the peer must send or take something before what is held can be freed."""
         if self._backlog:
             slots = self._slots
             if self._awaits_preparation:
@@ -208,7 +209,7 @@ class Connection:
         return missing > 0 and self._sent_ahead() < min(missing, _SENT_AHEAD_BYTES)
 
     def _sent_ahead(self) -> int:
-        """Bytes that arrived but were not read, as others have to free memory first."""
+        """Bytes that have arrived but are not read until other connections free memory."""
         return self._channel.unread_bytes()
 
     # -- requests ----------------------------------------------------------------------
@@ -227,14 +228,14 @@ class Connection:
                     self._await(answer, frame)
                 elif self._slots:
                     self._answered(self._new_slot(None, frame), answer)
-                elif answer:  # it is there, and no answer comes before it
+                elif answer:  # it is ready, and no answer comes before it
                     self._outbox.put(answer)
             self._router.finish_woken()
             self._send()
             if not self.closed:
                 self._read_on_or_pause()
         except MalformedMessage as error:
-            self._send(is_our_turn=True)  # what came before it is answered
+            self._send(is_our_turn=True)  # what was answered before it
             self.close(error)
         except Exception as error:  # noqa: BLE001  a peer that waits for ever would be worse
             self._fail(error)
@@ -246,8 +247,8 @@ class Connection:
         else:
             self.resume_reading()
         if self._backlog and self._may_start() and not self._will_go_on:
-            # Nothing else would call us again: other connections had their turn first, or the
-            # outbox was full and no longer is.
+            # Nothing else would call this again: other connections have their turn first, or the
+            # outbox was full and is not any more.
             self._will_go_on = True
             self._router.rounds.add(self._go_on)
 
@@ -273,7 +274,7 @@ class Connection:
         return len(slots) < _IN_FLIGHT_MAX and (slots[-1].lets_pass or slots[-1].done)
 
     def _new_slot(self, later: LaterParts | None, frame: memoryview) -> _Slot:
-        """A place for an answer that is not ready, or whose turn has not come."""
+        """A place for an answer that is not ready, or that has to wait for earlier ones."""
         slot = _Slot(later, len(frame))
         self._in_flight_bytes += len(frame)
         self._slots.append(slot)
@@ -283,7 +284,7 @@ class Connection:
         later.when_settled(partial(self._settled, self._new_slot(later, frame)))
 
     def _settled(self, slot: _Slot, later: LaterParts) -> None:
-        """A pending answer is ready: perhaps in the midst of another connection's turn."""
+        """A pending answer was settled, perhaps while another connection is being served."""
         try:
             parts = later.result()
         except MalformedMessage as error:
@@ -295,7 +296,7 @@ class Connection:
             self._start_requests()
 
     def _answered(self, slot: _Slot, parts: Parts | None) -> None:
-        """Keep an answer until its turn to be sent comes."""
+        """Keep an answer until those before it are sent."""
         slot.parts = parts
         slot.done = True
         slot.answer_bytes = sum(len(part) for part in parts or () if not hasattr(part, "fileno"))
@@ -317,7 +318,7 @@ class Connection:
         if self._will_send and not is_our_turn:
             return
         if not is_our_turn and is_long_turn(self._loop) and self._outbox.holds_much:
-            # Very many connections may be ready to send at once: each waits for its turn.
+            # Very many connections may be ready to send at the same time: each waits for its turn.
             self._will_send = True
             self._wait_until_writable(False)
             self._router.rounds.add(self._send_in_turn)
@@ -350,9 +351,9 @@ class Connection:
         self._writing = waits
 
     async def _bring(self, cold: Wanted) -> None:
-        """Read bytes of a file in a thread: those that left the page cache while they waited.
+        """Read bytes of a file in a thread, as they left the page cache while they waited.
 
-        Or those that could not be sent: then this finds out whether their device has failed.
+        Or as they could not be sent: then reading them shows whether their device has failed.
         """
         try:
             await self._router.reading(cold.bring)
@@ -380,9 +381,9 @@ class Connection:
     # -- the end -----------------------------------------------------------------------
 
     def tell_when_closed(self, told: Callable[[], None]) -> None:
-        """Have `told` called for what ends with the connection: at once if that has ended.
+        """Have `told` called when the connection ends, or at once if it has ended.
 
-        It may end while a handler works for it, and gives way.
+        It may end while a handler gives way.
         """
         if self.closed:
             told()
@@ -395,7 +396,7 @@ class Connection:
         return bool(self._slots) or self._awaits_preparation
 
     def finish(self) -> None:
-        """Start no more requests; close when all started ones are answered."""
+        """Start no more requests, and close when all started ones are answered."""
         self._is_finishing = True
         self._backlog.clear()
         self._pause_reading()
@@ -406,7 +407,7 @@ class Connection:
         return Address(self.peer_host, self.peer_port)
 
     def _fail(self, error: Exception) -> None:
-        """Close after an unforeseen error: there is no answer to give."""
+        """Close after an unforeseen error, to which there is no answer."""
         _log.error("a request of %s failed", self._peer, exc_info=error)
         self.close(None)
 

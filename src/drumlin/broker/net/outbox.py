@@ -1,17 +1,17 @@
 """Bytes and file slices on their way into a non-blocking socket.
 
-Consecutive bytes go out in one `sendmsg`. A slice of a log file goes out by `sendfile`, from
-page cache to socket without passing through here, unless it is so small that reading it and
-sending it together with its neighbours costs less.
+Consecutive bytes are sent by one `sendmsg`. A slice of a log file is sent by `sendfile`, from page
+cache to socket without a copy in this process, unless it is so small that to read it and send it
+together with its neighbours costs less.
 
-An answer may have thousands of small slices: they are read when it is their turn to be sent, and no
-more of them than a turn of the loop allows.
+An answer may have thousands of small slices: they are read just before they are sent, and no more
+of them than a turn of the loop allows.
 
 Bytes that a slow peer did not take at once may have left the page cache when it does. The outbox
 does not wait for them: it says which bytes it needs, and continues when they are in memory.
 
-An error of `sendfile` may be the socket's or the file's: it says which bytes to read once more, and
-reading them tells.
+An error of `sendfile` may be the socket's or the file's: the outbox says which bytes were to be
+sent, and reading them shows whose it is.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from drumlin.broker.net.channel import Channel
     from drumlin.storage.segment.file_slice import FileSlice
 
-#: Smaller slices are read and sent with what surrounds them. On loopback both cost about the same
-#: at 16 KiB; at 64 KiB `sendfile` costs a third less, or half.
+#: Smaller slices are read, and sent with their neighbours. On loopback both cost about the same at
+#: 16 KiB; at 64 KiB `sendfile` costs a third less, or half.
 SENDFILE_MIN_BYTES: Final = 32 * 1024
-#: More than this waiting in memory, and the connection starts no further request.
+#: While more than this waits in memory, the connection starts no further request.
 _FULL_BYTES: Final = 1 << 20
-#: A turn of the loop sends no more than this for one connection, so that all get theirs.
+#: The most that is sent for one connection in a turn of the loop.
 _BYTES_PER_TURN: Final = 4 << 20
 _SENDFILE_STEP: Final = 1 << 20
 _IOV_MAX: Final = 256
 
 
 class Wanted(NamedTuple):
-    """Bytes of a slice that are not in memory."""
+    """Bytes of a slice that are not in memory, to be read in a thread."""
 
     part: FileSlice
     start: int
@@ -62,8 +62,8 @@ class Outbox:
         self._parts: deque[Any] = deque()  # bytes-like, or a file slice
         self._slice_sent = 0  # bytes of the first part, where that is a file slice
         self._memory_bytes = 0
-        self._has_waited = False  # for the peer to take the first part, a file slice
-        self._lent = False  # the first part: a thread brings it into memory
+        self._has_waited = False  # the peer did not take all of the first part, a file slice
+        self._lent = False  # a thread has the first part, to read it into memory
         self._is_brought = False
         self._is_closed = False
         self.sent_bytes = 0
@@ -80,7 +80,7 @@ class Outbox:
 
     @property
     def awaits_disk(self) -> bool:
-        """Nothing can be sent until what was lent is taken back."""
+        """Whether a thread has the first part, so that nothing can be sent."""
         return self._lent
 
     def put(self, parts: list[Any]) -> None:
@@ -95,13 +95,13 @@ class Outbox:
             self._parts.append(part)
 
     def flush(self) -> bool:
-        """Send what the channel takes now, for a turn; True when nothing is left.
+        """Send what the channel takes now, up to a turn's worth; True when nothing is left.
 
         Raises:
-            OSError: the connection is broken; or a file has become shorter, or cannot be read,
-                which `lend_suspect` is to tell.
-            KafkaError: a file cannot be read. It cannot be told to the peer, which knows by now
-                how many bytes come.
+            OSError: the connection is broken; or a file has become shorter, or cannot be read: see
+                `lend_suspect`.
+            KafkaError: a file cannot be read. The peer cannot be told, as the response's length was
+                sent.
         """
         if len(self._parts) == 1 and type(self._parts[0]) is bytes:
             return self._flush_only(self._parts[0])
@@ -117,7 +117,7 @@ class Outbox:
         return not self._parts
 
     def _flush_only(self, part: bytes) -> bool:
-        """Like `flush`, for a single answer in memory (the usual case); the unsent rest waits."""
+        """Like `flush`, for a single answer in memory, the usual case; what is not sent is kept."""
         try:
             sent = self._channel.send((part,), more=False)
         except (BlockingIOError, InterruptedError):
@@ -127,7 +127,7 @@ class Outbox:
         return not self._has_waited
 
     def lend_cold(self) -> Wanted | None:
-        """What has to be brought into memory before anything more is sent, if it has to be.
+        """The bytes that a thread must read before anything more is sent, if there are any.
 
         Nothing is sent until `take_back`.
         """
@@ -140,9 +140,10 @@ class Outbox:
         return Wanted(part, self._slice_sent, self._step(part))
 
     def lend_suspect(self) -> Wanted | None:
-        """After an error of `flush`: what to read to know whether it was the file's, if it can be.
+        """After an error of `flush`: the bytes to read to know whether it was the file's, if it can
+        be.
 
-        Nothing is sent any more; it is kept until `take_back`.
+        Nothing is sent any more; the slice is kept until `take_back`.
         """
         if not self._parts or not hasattr(self._parts[0], "fileno"):
             return None
@@ -150,14 +151,14 @@ class Outbox:
         return Wanted(self._parts[0], self._slice_sent, self._step(self._parts[0]))
 
     def take_back(self) -> None:
-        """What was lent is in memory now; or the channel is closed, and it may go."""
+        """Take back the part that was lent: it is in memory now, or the channel is closed."""
         self._lent = False
-        self._is_brought = True  # or was: whatever became of it, it is not asked for again
+        self._is_brought = True  # even if it was evicted again: it is not lent twice
         if self._is_closed:
             self.close()
 
     def _batch(self) -> list[Any]:
-        """The first parts, as far as they are bytes; small slices among them are read."""
+        """The first parts that are bytes in memory; small slices among them are read."""
         parts, batch, size = self._parts, list[Any](), 0
         for number, part in enumerate(parts):
             if type(part) is not bytes and hasattr(part, "fileno"):
@@ -180,7 +181,7 @@ class Outbox:
         return self._sent(self._channel.send(batch, more=more))
 
     def _sent(self, sent: int) -> int:
-        """The socket has taken `sent` bytes of what is in memory."""
+        """Drop `sent` bytes, which the socket has taken, of what is in memory."""
         self._memory_bytes -= sent
         self.sent_bytes += sent
         left, parts = sent, self._parts
@@ -196,7 +197,7 @@ class Outbox:
     def _send_slice(self) -> int:
         part = self._parts[0]
         remaining = len(part) - self._slice_sent
-        # Small ones are here because they were cold.
+        # Small slices come here only if they were not in memory.
         if (self._has_waited or len(part) < SENDFILE_MIN_BYTES) and self._is_cold(part):
             raise BlockingIOError
         sent = self._channel.send_file(
@@ -221,7 +222,7 @@ class Outbox:
         return not self._is_brought and not part.is_resident(self._slice_sent, self._step(part))
 
     def close(self) -> None:
-        """Nothing more is sent. A part that is lent is let go when it comes back."""
+        """Release everything, as nothing more is sent; a part that is lent when it comes back."""
         self._is_closed = True
         for part in list(self._parts)[self._lent :]:
             if hasattr(part, "fileno"):

@@ -1,15 +1,15 @@
-"""A budget for the memory of requests: those that are arriving and those not answered yet.
+"""A budget for the memory of requests that are arriving or not answered yet.
 
 One frame may be 100 MB, and there may be thousands of connections. Together they may hold
-`limit_bytes`; beyond that a connection is not read from until others have let go, and TCP makes
-its peer wait. One connection at a time may exceed the budget, or a large request could block
-itself. Requests of ordinary size have a reserve of their own, so that they pass by large ones
-that wait.
+`limit_bytes`; beyond that a connection is not read from until others have freed memory, and TCP
+makes its peer wait. One connection at a time may exceed the budget, or a large request could block
+itself. Requests of ordinary size have a reserve of their own, so that they overtake large ones that
+wait.
 
-Where memory is short, no connection may hold it and let others wait: one whose peer has sent and
-taken next to nothing for some seconds is closed, the largest first. If that is the one that was
-allowed to exceed the budget, the others may be no better, and each would take as long: those that
-hold most of the rest are closed with it, so that the remaining ones can continue together.
+While memory is short, a connection whose peer has sent and taken next to nothing for some seconds
+is closed, the largest first, as others wait for what it holds. If that is the one that was allowed
+to exceed the budget, others may be as slow, and each would take as long to be found out: those that
+hold most of the rest are closed with it, so that the remaining ones can continue.
 
 Small requests are not counted: their buffers are part of what a connection costs.
 """
@@ -21,15 +21,15 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 _STALL_S: Final = 10.0
-#: For the one connection that may exceed the budget, at the same pace.
+#: Likewise, for the one connection that may exceed the budget.
 _EXEMPT_STALL_S: Final = 3.0
-#: In `_STALL_S` at least this part of a request has to come: 100 MB within eleven minutes.
+#: In `_STALL_S` at least this fraction of a request has to arrive: 100 MB within eleven minutes.
 _LEAST_PART: Final = 64
 #: Requests up to this size, all of one connection together, may use the reserve.
 _ORDINARY_BYTES: Final = 1 << 20
-#: Of the limit, and in addition to it, whatever the large ones hold.
+#: The reserve, as a fraction of the limit and in addition to it.
 _RESERVE_PART: Final = 8
-#: Between two looks. More means that we have not looked, or read, for longer.
+#: The longest time between two checks that counts: after a longer one the broker itself was slow.
 _LOOK_S_MAX: Final = 2.0
 
 
@@ -42,7 +42,7 @@ class Holder(Protocol):
 
     @property
     def awaits_peer(self) -> bool:
-        """What is held can be let go only once the peer sends, or takes, something."""
+        """Whether the peer must send or take something before what is held can be freed."""
 
     def resume_reading(self) -> None: ...
 
@@ -51,7 +51,7 @@ class Holder(Protocol):
 
 @dataclass(slots=True)
 class _Held:
-    """What one connection holds, and since when it has hardly moved any bytes."""
+    """What one connection holds, and since when its peer has hardly sent or taken any bytes."""
 
     held_bytes: int
     wanted_bytes: int
@@ -64,7 +64,7 @@ class _Held:
 
 
 class RequestMemory:
-    """How much each connection holds, and which ones wait for memory."""
+    """The memory that each connection holds, and the connections that wait for memory."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
@@ -82,9 +82,9 @@ class RequestMemory:
         return self._total
 
     def hold(self, holder: Holder, held_bytes: int, wanted_bytes: int = 0) -> bool:
-        """Say that `holder` holds this much now; False: it must not read until resumed.
+        """Report that `holder` holds this much now; False: it must not read until it is resumed.
 
-        `wanted_bytes`: what it will hold when all that was announced has arrived.
+        `wanted_bytes`: what it will hold when everything announced has arrived.
         """
         wanted_bytes = max(wanted_bytes, held_bytes)
         self._note(holder, held_bytes, wanted_bytes)
@@ -125,7 +125,7 @@ class RequestMemory:
         self._resume_one()
 
     def has_plenty(self) -> bool:
-        """Whether memory may be given to frames that are only announced."""
+        """Whether memory may be allocated for frames that are only announced."""
         return self._total <= self._limit // 2
 
     def _resume_one(self) -> None:
@@ -138,7 +138,7 @@ class RequestMemory:
                 return
 
     def look_after(self, now: float) -> None:
-        """Called every second, so that no connection waits for one whose peer is stalled."""
+        """Called every second: resume connections, and close those with stalled peers."""
         elapsed_s = min(now - self._looked_at, _LOOK_S_MAX)
         self._looked_at = now
         if self._waiting or self._waiting_ordinary:
@@ -160,7 +160,7 @@ class RequestMemory:
             holder.resume_reading()
 
     def _close_slow(self, elapsed_s: float) -> None:
-        """Close connections with stalled peers, as long as memory is short."""
+        """Close connections with stalled peers while memory is short."""
         slow: dict[Holder, float] = {}
         for holder, held in self._held.items():
             moved = holder.moved_bytes

@@ -1,4 +1,4 @@
-"""How large a request of each API may be.
+"""Size limits of requests, by API.
 
 Apache Kafka has one limit for all APIs, `socket.request.max.bytes`, 100 MB by default: room for
 records. No other request of an honest client comes near it. A parsed request takes ten or more

@@ -1,1 +1,1 @@
-"""What a part of the broker may use of the whole, so that none has to know `Broker`."""
+"""Protocols of what parts of the broker use of each other, so that none has to import `Broker`."""

@@ -1,9 +1,9 @@
-"""Logs that take no batches for the moment in which they change their log dir, and who waits.
+"""Logs that take no batches while they change over to another log dir, and the requests that wait.
 
-To refuse a batch in this moment would change the order of a producer's records: those behind it,
-which are on their way already, come when the moment has passed, and it is sent again after them. So
-requests wait before they append, and with them whatever their connection has sent behind them.
-Nobody waits for long: a disk that hangs is told as it is.
+A batch that was refused meanwhile would be sent again after later ones of its producer, which are
+on their way already: their order would change. So requests wait before they append, and with them
+everything that their connection has sent after them. They do not wait for long: if a disk hangs,
+they are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from drumlin.replication.partition import Partition
     from drumlin.storage.log.partition_log import PartitionLog
 
-#: Less than clients wait for an answer.
+#: Shorter than clients wait for a response.
 _PATIENCE_S: Final = 10.0
 #: Requests that a coordinator answers by a record, and its topic.
 _WRITING: Final = {
@@ -63,7 +63,7 @@ _WRITING: Final = {
 
 class _ChangeOver(NamedTuple):
     over: asyncio.Future[None]
-    waited_for_until: float  # by the loop's time
+    waited_for_until: float  # in the loop's time
 
 
 class ChangeOvers:
@@ -86,7 +86,7 @@ class ChangeOvers:
             under_way.over.set_result(None)
 
     async def over(self, partition: Partition) -> None:
-        """Return when a partition takes batches, or has taken none for too long."""
+        """Wait until a partition takes batches, or has taken none for too long."""
         under_way = self._under_way.get(partition.log)
         if under_way is not None:
             timeout_s = under_way.waited_for_until - asyncio.get_running_loop().time()
@@ -95,7 +95,8 @@ class ChangeOvers:
     def let_begin(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
         """Whether a request may begin; if not, `go_on` is called when it may.
 
-        A coordinator decides, writes and takes over in one step: it cannot wait in its midst.
+        Asked before: a coordinator decides, writes and applies in one step, in which it cannot
+        wait.
         """
         if not self._under_way:
             return True

@@ -27,9 +27,10 @@ class Leadership(NamedTuple):
     error: ErrorCode
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
-    #: Not in sync, but they have all committed records (KIP-966).
+    #: Replicas that are not in sync but have all committed records (KIP-966).
     eligible_replicas: tuple[int, ...]
-    #: Who led a partition that nobody leads, and who has come back from an unclean stop.
+    #: The last leader of a partition without a leader, if it is back after an unclean stop
+    #: (KIP-966).
     last_known_replicas: tuple[int, ...]
 
 
@@ -42,7 +43,7 @@ def visible_brokers(broker: BrokerData, listener: str) -> Iterator[tuple[BrokerS
 
 
 class Reachable(NamedTuple):
-    """What `leadership` depends on beside the partition itself."""
+    """What `leadership` depends on besides the partition itself."""
 
     brokers: tuple[int, ...]
     log_dirs: tuple[bool, ...]

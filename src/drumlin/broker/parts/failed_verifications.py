@@ -1,4 +1,4 @@
-"""Verifications that the coordinator did not confirm, in the order in which they failed.
+"""Verifications that the transaction coordinator did not confirm, oldest first.
 
 They are kept for a while: a producer that retries is held to the lowest sequence that was to be
 verified, so that none of its batches overtakes another. But a client can name any producer, so
@@ -26,7 +26,8 @@ class FailedVerifications:
         return len(self._failed)
 
     def keep(self, withdraw: Callable[[], None]) -> None:
-        """Have it withdrawn later: that does nothing if its transaction has begun by then."""
+        """Have a verification withdrawn later, which has no effect if its transaction has begun by
+        then."""
         self._failed.append(withdraw)
         while len(self._failed) > self._kept_max:
             self._failed.popleft()()

@@ -1,4 +1,5 @@
-"""What acknowledgements wait for: the disk, where a topic asks for that, and in-sync replicas.
+"""What acknowledgements wait for: in-sync replicas, and fsyncs where a topic's settings require
+them.
 
 Group commit: many requests that wait for the same fsync share one.
 
@@ -27,7 +28,7 @@ class Flushes:
         self._busy: set[Partition] = set()
 
     def flush(self, partition: Partition) -> asyncio.Future[None]:
-        """Done once everything appended to the partition by now is on disk.
+        """A future that is done once everything appended to the partition by now is on disk.
 
         The future fails with the OSError or KafkaError of the flush.
         """
@@ -42,7 +43,8 @@ class Flushes:
         return _shared(waiting)
 
     def confirm(self, partition: Partition) -> asyncio.Future[None]:
-        """Done once all in-sync replicas have what is appended by now, and a flush that is due.
+        """A future that is done once all in-sync replicas have what is appended by now, and a due
+        flush is done.
 
         The future fails as that of `flush`, or with a KafkaError of `Partition.replicated`.
         """
@@ -68,14 +70,14 @@ class Flushes:
 
 
 def _shared(future: asyncio.Future[None]) -> asyncio.Future[None]:
-    """What one of those who wait may give up, or not look at."""
+    """A future of its own for each caller, who may cancel or ignore it."""
     own = asyncio.shield(future)
     own.add_done_callback(_look_at)
     return own
 
 
 def _look_at(confirmed: asyncio.Future[None]) -> None:
-    """Maybe nobody waits any more: asyncio would warn of an error that nobody looks at."""
+    """Retrieve the error: asyncio would warn if nobody waits any more."""
     if not confirmed.cancelled():
         confirmed.exception()
 

@@ -1,4 +1,4 @@
-"""What the coordinator of groups sees of the metadata: topics, and each group's configuration."""
+"""The group coordinator's view of the metadata: topics, and the configuration of each group."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _broker_attribute(key: str) -> str:
 
 
 def tell_groups(groups: GroupCoordinator, change: Change) -> None:
-    """Tell the coordinator of changes that may lead to other assignments."""
+    """Notify the coordinator of changes that may lead to other assignments."""
     if isinstance(change, TopicCreated | TopicDeleted | PartitionsAdded):
         groups.topic_changed(change.topic.name, is_new=isinstance(change, TopicCreated))
 

@@ -1,6 +1,6 @@
-"""Who leads a partition that a client has asked for in vain (KIP-951).
+"""The current leader of a partition, for a client that has asked another broker (KIP-951).
 
-With it in the answer, the client goes there at once, without asking for metadata before.
+With it in the response, the client asks that broker at once, without a Metadata request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNKNOWN: Final = CurrentLeader(NO_LEADER, -1)
 def current_leader(
     broker: BrokerData, topic: bytes, index: int, *, by_id: bool, is_hosted: bool = False
 ) -> CurrentLeader | None:
-    """The leader as it is known here, of a partition named as in a request.
+    """The leader, as this broker knows it, of a partition named as in a request.
 
     It may be this broker, for a client with an old epoch, where the partition `is_hosted` already.
     """
@@ -38,14 +38,14 @@ def current_leader(
         found = image.topics.get(topic.decode(errors="replace"))
     state = None if found is None else found.partition(index)
     if state is None or (state.leader == broker.node_id and not is_hosted):
-        return None  # or it is about to be led here
+        return None  # unknown, or about to be led here
     return CurrentLeader(state.leader, state.leader_epoch)
 
 
 def endpoints_of(
     broker: BrokerData, leaders: Iterable[CurrentLeader], listener: str
 ) -> list[NodeEndpoint]:
-    """Where clients of the listener find these leaders, each named once."""
+    """The addresses of these leaders on the listener, each once."""
     found = []
     for node_id in sorted({each.leader_id for each in leaders}):
         known = broker.metadata.image.brokers.get(node_id)
@@ -56,7 +56,7 @@ def endpoints_of(
 
 
 class LeaderHints:
-    """The hints of one answer, of an API that tells them with every error of `MISLED`."""
+    """The hints in one response, of an API that gives one with every error in `MISLED`."""
 
     def __init__(self, broker: BrokerData, listener: str) -> None:
         self._broker = broker
@@ -64,7 +64,7 @@ class LeaderHints:
         self._leaders: set[CurrentLeader] = set()
 
     def hint(self, code: ErrorCode, topic_id: UUID | None, index: int) -> CurrentLeader | None:
-        """The leader of the partition, if this code says that the client has gone astray."""
+        """The leader of the partition, if the code is one of `MISLED`."""
         if code not in MISLED:
             return None
         image = self._broker.metadata.image
@@ -77,5 +77,6 @@ class LeaderHints:
         return leader
 
     def addresses(self) -> list[NodeEndpoint]:
-        """Of the leaders that were named, where they are alive and have this listener."""
+        """The addresses of the leaders that were named, if they are alive and have this
+        listener."""
         return endpoints_of(self._broker, self._leaders, self._listener)

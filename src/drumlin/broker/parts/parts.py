@@ -1,7 +1,7 @@
 """What a part of the broker may use of the whole: protocols, so that no part imports the whole.
 
-`Broker` puts the parts together, and is of all of these kinds. What handlers may ask besides is in
-`context.py`. A part takes the first of them that does.
+`Broker` puts the parts together, and implements all of these protocols; each part takes the
+smallest that is enough for it. `context.py` adds what only handlers use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Requests woken by an append, until they are answered.
+"""Requests that an append has woken and that are still to be answered.
 
-They are answered after the append that woke them, never in the middle of it, and before its
-producer is: a consumer of a new record waits for no acknowledgement. If they are more than fit into
-a turn of the loop, the rest follow in the next turns.
+They are answered after the append, never in the middle of it, and before its producer: a consumer
+of a new record does not wait for acknowledgements. If they are more than fit into a turn of the
+loop, the rest follow in the next turns.
 """
 
 from __future__ import annotations

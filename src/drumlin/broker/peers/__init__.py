@@ -1,1 +1,1 @@
-"""Connections to the other brokers, and asking the coordinators of transactions there."""
+"""Connections to other brokers, and requests to the transaction coordinators there."""

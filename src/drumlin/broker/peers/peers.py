@@ -1,9 +1,9 @@
 """Connections to the other brokers of the cluster: one for each broker and purpose.
 
-Owns them. They are opened when they are needed, and closed when the broker is another process, is
-elsewhere, or is gone, and with this broker. Requests are never retried here: that is up to those
-who ask. But a broker that could not be reached is left alone for a moment. Those who fetch as
-replicas have connections of their own, and pauses of their own.
+Owns them. They are opened when they are needed, and closed when the other broker has restarted,
+moved or gone, and with this broker. Requests are never retried here: that is up to the callers. But
+after a failed attempt a broker is not contacted for a moment. Replica fetchers have connections and
+pauses of their own.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _log = logging.getLogger(__name__)
 #: A broker answers each connection in order: what may wait for long has a connection of its own.
 Purpose = Literal["markers", "offsets", "share state", "transactions"]
 
-#: What every connection begins with.
+#: The first request of every connection.
 _FIRST: Final = ("api_versions", schema_versions("api_versions")[1])
-#: After an attempt that has failed, as of Kafka's clients; doubled up to the last.
+#: Pause after a failed attempt, as in Kafka's clients; it doubles up to the second value.
 _FIRST_PAUSE_S: Final = 0.05
 _LAST_PAUSE_S: Final = 1.0
 
@@ -88,9 +88,9 @@ class Peers:
         return await link.connection()
 
     async def open_to_fetch(self, node_id: int) -> BrokerConnection:
-        """A new connection to the broker with this id, for one that fetches as a replica.
+        """A new connection to the broker with this id, for a replica fetcher.
 
-        The caller closes it, unless the broker is another one before.
+        The caller closes it; it is closed here if the broker restarts, moves or goes before.
 
         Raises:
             KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
@@ -109,7 +109,8 @@ class Peers:
         return connection
 
     def on_change(self, change: Change) -> None:
-        """Drop what leads to brokers that are others now: whoever waits there need not wait."""
+        """Close connections to brokers that have restarted, moved or gone: callers need not wait
+        for them."""
         if not isinstance(change, BrokersChanged):
             return
         for (node_id, purpose), link in list(self._links.items()):
@@ -121,7 +122,7 @@ class Peers:
                 connection.close()
 
     def close(self) -> None:
-        """Close all connections; who waits for an answer gets `ConnectionLost`."""
+        """Close all connections; callers that wait for an answer get `ConnectionLost`."""
         self._is_closed = True
         for link in self._links.values():
             link.close()
@@ -161,7 +162,7 @@ class Peers:
 
 
 class _BrokerLink(Link):
-    """To one process of one broker."""
+    """The link to one process of one broker."""
 
     def __init__(self, broker: BrokerState, open_: Open) -> None:
         super().__init__(f"broker {broker.node_id}", open_, _pauses)
@@ -169,7 +170,7 @@ class _BrokerLink(Link):
 
 
 def not_asked() -> ConnectionLost:
-    """The error of who has a question to others that was not asked yet."""
+    """The error for callers whose question was not sent yet."""
     return ConnectionLost("not asked, as this broker stops")
 
 

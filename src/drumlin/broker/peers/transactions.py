@@ -1,7 +1,7 @@
-"""Asking transaction coordinators on other brokers about partitions, by AddPartitionsToTxn (v4+).
+"""AddPartitionsToTxn (v4+) to the transaction coordinators on other brokers.
 
-As with Apache Kafka, one request to a broker is under way at a time, and holds what has been asked
-meanwhile. It is not sent again: the producer that waits is told to.
+As in Apache Kafka, one request to a broker is in flight at a time, and the next one holds all that
+has been asked meanwhile. A request is never sent again: the producer that waits is told to retry.
 """
 
 from __future__ import annotations

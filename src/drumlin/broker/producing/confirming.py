@@ -1,7 +1,8 @@
 """What the answer to one produce request waits for: in-sync replicas, and fsyncs that are due.
 
-The last of them settles the answer in its own turn of the loop, without a task: replicas confirm in
-the midst of a change of their partition, so the answer is made right after that, by `Wakeups`.
+The last confirmation settles the answer in the same turn of the loop, without a task. Replicas
+confirm in the middle of a change of their partition, so the answer is made right after it, by
+`Wakeups`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Answer = Callable[[dict[int, KafkaError]], "Parts | LaterParts | None"]
 
 
 class Confirming:
-    """Of batches that are appended, by the place of their partition in the request."""
+    """The confirmations of appended batches, by the place of their partition in the request."""
 
     __slots__ = (
         "_answer",
@@ -56,9 +57,9 @@ class Confirming:
         flushed.add_done_callback(partial(self._flushed, place))
 
     def answered(self, timeout_s: float, answer: Answer) -> Parts | LaterParts | None:
-        """What `answer` makes of the failures, once it is known what has failed.
+        """What `answer` makes of the failures, once every batch is confirmed or has failed.
 
-        Replicas have so much time; it takes as long as it takes until all is on disk.
+        `timeout_s` limits the wait for replicas, not that for the disk.
         """
         if not (self._unreplicated or self._unflushed):
             return answer(self._failures)
@@ -71,7 +72,7 @@ class Confirming:
 
     def _replicated(self, place: int, error: KafkaError | None) -> None:
         if place not in self._unreplicated:
-            return  # that was too late
+            return  # the time was up
         self._unreplicated.remove(place)
         if error is not None:
             self._failures.setdefault(place, error)
@@ -82,7 +83,7 @@ class Confirming:
         error = None if flushed.cancelled() else flushed.exception()
         if isinstance(error, KafkaError):
             self._failures[place] = error
-        elif error is not None:  # whatever it is, the batch is not on disk
+        elif error is not None:  # whatever the error, the batch may not be on disk
             self._failures[place] = KafkaError(ErrorCode.kafka_storage_error, str(error))
         self._look()
 
@@ -93,7 +94,8 @@ class Confirming:
         self._look()
 
     def _look(self) -> None:
-        """Answer soon, if that is all; in the midst of a change nothing else may happen."""
+        """Answer soon if nothing else is waited for; not now, as this may be in the middle of a
+        change."""
         if not self._unreplicated and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -104,7 +106,7 @@ class Confirming:
         answer, self._answer = self._answer, None
         later, self._later = self._later, None
         if answer is None or later is None:
-            return  # given up meanwhile
+            return  # the peer has gone meanwhile
         try:
             parts = answer(self._failures)
         except Exception as error:  # noqa: BLE001  it is the connection's to tell
@@ -116,7 +118,7 @@ class Confirming:
                 later.settle(parts)
 
     def _give_up(self) -> None:
-        """The peer is gone: nobody wants the answer."""
+        """The peer has gone: drop everything."""
         self._answer = self._later = None
         if self._timer is not None:
             self._timer.cancel()

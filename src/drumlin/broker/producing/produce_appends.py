@@ -48,9 +48,9 @@ _ADMIN_CLIENT_ID: Final = "__admin_client"
 _ZSTD_FROM: Final = 7
 _NULL_ID: Final = bytes(16)
 _ACKS: Final = (-1, 0, 1)
-#: So many partitions and bad records are written down in a turn of the loop.
+#: Partitions and record errors that are written into a response in one turn of the loop.
 _TOLD_AT_ONCE_MAX: Final = 1000
-#: Errors that Apache Kafka tells without the log start offset, although it knows it.
+#: Errors with which Apache Kafka does not tell the log start offset, although it knows it.
 _WITHOUT_START_OFFSET: Final = frozenset(
     {
         ErrorCode.corrupt_message,
@@ -94,9 +94,9 @@ class ProduceAppends:
             for index, records in partitions
         ]
         self._outcomes: list[Outcome] = []  # in the order of the parts
-        self._leaders: set[CurrentLeader] = set()  # of which clients are told
-        self._confirming: Confirming | None = None  # where something must be waited for
-        #: None where no batch says that it is transactional.
+        self._leaders: set[CurrentLeader] = set()  # leaders to be named in the answer
+        self._confirming: Confirming | None = None  # if something must be waited for
+        #: None if no batch is transactional.
         self._transactional: list[TransactionalPart] | None = None
         for _, _, records in self._parts:
             if records and is_transactional(records):
@@ -105,7 +105,8 @@ class ProduceAppends:
         self._verified: Verified | None = None  # likewise
 
     def start(self) -> Parts | LaterParts | None:
-        """Append all batches; later what takes longer than a turn, or has to wait for something."""
+        """Append all batches; a `Later` if that takes longer than a turn, or has to wait for
+        something."""
         if self._transactional is not None or self._request.acks not in _ACKS:
             refusal = to_end(self._refusal())
             if refusal is not None:
@@ -133,7 +134,7 @@ class ProduceAppends:
         return await self._append_rest()
 
     async def _refusal(self) -> Refused | None:
-        """Why nothing of the request is appended; looks at what is transactional in it."""
+        """Why the whole request is refused, if it is; finds its transactional batches."""
         request, transactional = self._request, self._transactional
         if request.acks not in _ACKS:
             return Refused(ErrorCode.invalid_required_acks)
@@ -150,7 +151,7 @@ class ProduceAppends:
             try:
                 partition = self._find((topic, index, records))
             except KafkaError:
-                continue  # it is told when the batch is to be appended
+                continue  # refused when it is to be appended
             producers.add((header.producer_id, header.producer_epoch))
             transactional.append(TransactionalPart((topic, index), partition, header))
         if len(producers) > 1:
@@ -180,9 +181,9 @@ class ProduceAppends:
         return self._confirmed_answer()
 
     def _append_at_once(self, part: Part, now_ms: int) -> Outcome | None:
-        """Append one batch; None, and nothing done, if that has to wait.
+        """Append one batch; None, without having done anything, if that has to wait.
 
-        Checking it may need a thread, or the log may be changing its dir.
+        Its check may need a thread, or the log may be changing over to another log dir.
         """
         partition = None
         try:
@@ -252,7 +253,8 @@ class ProduceAppends:
         return partition
 
     def _look_for(self, topic: bytes, index: int) -> Partition:
-        """Find a partition that the registry lacks under this name or id; mostly raises why."""
+        """Find a partition that the registry does not have under this name or id; usually raises
+        the error."""
         broker = self._broker
         if self._context.version < TOPIC_IDS_FROM:
             return broker.partitions.get(topic.decode(errors="replace"), index)
@@ -281,7 +283,7 @@ class ProduceAppends:
     # -- answering ---------------------------------------------------------------------
 
     def _confirmed_answer(self) -> Parts | LaterParts | None:
-        """The answer, once all batches are where they must be."""
+        """The answer, once all batches are replicated and flushed as they must be."""
         if self._confirming is None:
             return begun(self._answer_with({}))
         return self._confirming.answered(
@@ -289,7 +291,7 @@ class ProduceAppends:
         )
 
     async def _answer_with(self, failures: Mapping[int, KafkaError]) -> Parts | None:
-        """The answer, with what has become of batches after they were appended."""
+        """The answer, with the failures of batches after they were appended."""
         for place, failure in failures.items():
             await give_way()
             self._outcomes[place] = self._refused(failure, None, self._parts[place])
@@ -300,7 +302,8 @@ class ProduceAppends:
         return self._answer()
 
     def _refuse_all(self, refusal: Refused) -> Parts | None:
-        """Also tells clients that want no answer, if only of what they ask in vain."""
+        """Refuse the whole request; with acks=0, which has no response, the connection is
+        closed."""
         self._outcomes = [refusal] * len(self._parts)
         acks_are_wrong = refusal.code is ErrorCode.invalid_required_acks
         return self._encoded() if acks_are_wrong else self._answer()
@@ -332,8 +335,7 @@ def _refused(error: KafkaError, partition: Partition | None) -> Refused:
         partition is None or isinstance(error, UnfitRecords) or error.code in _WITHOUT_START_OFFSET
     ):
         start_offset = partition.log_start_offset
-    # What is wrong with records or their transaction is told in words; other codes speak for
-    # themselves.
+    # Only errors of records or of their transaction have a message, as in Apache Kafka.
     record_errors = error.record_errors if isinstance(error, InvalidBatch) else ()
     message = error.message if isinstance(error, InvalidBatch | Unverified) else None
     return Refused(error.code, start_offset, record_errors, message)

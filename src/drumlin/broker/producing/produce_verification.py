@@ -1,9 +1,9 @@
-"""Verifying transactional batches before they enter a log (KIP-890).
+"""Verification of transactional batches before they enter a log (KIP-890).
 
 The first batch of a transaction in a partition is held back until the transaction coordinator has
 confirmed that the partition is part of it (or, in transactions v2, has added it). So no transaction
-is opened in a log that would never be ended there. The `Verification` that was begun before the
-coordinator was asked notices what happens to the log meanwhile.
+is opened in a log that would never be ended there. The `Verification` is begun before the
+coordinator is asked, and notices what happens to the log meanwhile.
 
 Later batches find the transaction open in the log, and need no verification.
 """
@@ -38,8 +38,8 @@ _ABORTABLE_FROM: Final = 11
 #: From this version on, partitions join their transaction with their first batch (KIP-890).
 _ADDS_FROM: Final = 12
 
-#: Codes for which the client is to retry, and the code that makes it do so: it neither gives the
-#: transaction up, nor asks for new metadata.
+#: Codes after which the client is to retry, and the code that makes it do so without aborting the
+#: transaction or refreshing its metadata.
 _TO_BE_RETRIED: Final = frozenset(
     {
         ErrorCode.network_exception,
@@ -54,11 +54,11 @@ PartKey = tuple[bytes, int]
 
 
 class Unverified(KafkaError):
-    """The coordinator did not confirm the transaction; the client gets the message too."""
+    """The coordinator did not confirm the transaction; the client gets the message, too."""
 
 
 class TransactionalPart(NamedTuple):
-    """One transactional batch of a request, and where it is to go."""
+    """One transactional batch of a request, and its partition."""
 
     key: PartKey
     partition: Partition
@@ -74,7 +74,7 @@ class Verified:
     is_required: bool = True
 
     def check(self, key: PartKey) -> Verification | None:
-        """The verification to append the batch with.
+        """The verification with which to append the batch.
 
         Raises:
             KafkaError: the batch must not be appended.

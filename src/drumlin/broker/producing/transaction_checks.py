@@ -1,7 +1,7 @@
-"""Asking the transaction coordinator whether a partition is part of a transaction.
+"""Requests to the transaction coordinator, whether a partition is part of a transaction.
 
-It may be here or on another broker, by the image; nothing is sent again if that is out of date, as
-its clients retry. Its answers are translated where clients expect another code.
+It may be this broker or another one, by the image; a request is not sent again if the image is out
+of date, as clients retry. Its error codes are translated where clients expect others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from drumlin.broker.parts.parts import Coordinators
 
 
-#: Answers that mean that there is no such transactional id, or none of this producer.
+#: Codes that mean that there is no such transactional id, or that another producer has it.
 _NO_SUCH_PRODUCER: Final = frozenset(
     {ErrorCode.invalid_producer_id_mapping, ErrorCode.invalid_request}
 )
@@ -49,7 +49,7 @@ async def ask_coordinator(
         is_ending = ErrorCode.concurrent_transactions in codes.values()
         if not adds or not is_ending or loop.time() >= gives_up_at:
             break
-        # The transaction before is about to end, which clients of v2 do not wait for.
+        # The previous transaction is about to end, for which clients of v2 do not wait.
         await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
     return {key: _translated(codes[key], knows_abortable) for key in partitions}
 
@@ -75,9 +75,9 @@ async def _ask_once(
 
 
 def not_confirmed(broker: Coordinators, code: ErrorCode, withdraw: Callable[[], None]) -> None:
-    """The coordinator has answered with an error: have the verification withdrawn.
+    """Have the verification withdrawn, as the coordinator has answered with an error.
 
-    At once if no batch of that producer can ever be accepted; else later, as it may retry.
+    At once if no batch of that producer can be accepted any more; else later, as it may retry.
     """
     has_ids = TRANSACTION_STATE in broker.metadata.image.topics
     if code in _NO_SUCH_PRODUCER or not has_ids:
@@ -88,11 +88,11 @@ def not_confirmed(broker: Coordinators, code: ErrorCode, withdraw: Callable[[], 
 
 def _translated(code: ErrorCode, knows_abortable: bool) -> ErrorCode:
     if code is ErrorCode.producer_fenced:
-        return ErrorCode.invalid_producer_epoch  # which does not end a producer for good
+        return ErrorCode.invalid_producer_epoch  # which is not fatal for a producer
     if code is ErrorCode.transaction_abortable and not knows_abortable:
         return ErrorCode.invalid_txn_state
     if code is ErrorCode.cluster_authorization_failed:
-        return ErrorCode.invalid_txn_state  # the broker's own right, no concern of a client
+        return ErrorCode.invalid_txn_state  # about the broker's own right, not the client's
     if code is ErrorCode.broker_not_available:
         return ErrorCode.coordinator_not_available
     return code

@@ -1,1 +1,1 @@
-"""What this broker asks of others: markers, share states, ends of logs that are led elsewhere."""
+"""Requests to other brokers: markers, share states, ends of logs."""

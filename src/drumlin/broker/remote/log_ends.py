@@ -1,6 +1,6 @@
-"""Where the logs of partitions end, whoever leads them: by ListOffsets, once.
+"""High watermarks of partitions, whichever broker leads them: by ListOffsets, without retries.
 
-What is asked of one broker meanwhile goes together.
+Questions for one broker are batched.
 """
 
 from __future__ import annotations

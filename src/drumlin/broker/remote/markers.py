@@ -1,7 +1,7 @@
-"""The end of a transaction, told to the leaders of all of its partitions, wherever they are.
+"""Transaction markers, sent to the leaders of all partitions of a transaction.
 
-Owns the way to them: WriteTxnMarkers to other brokers, side by side. Who leads a partition is asked
-of the image each time, and nothing is sent again: the coordinator retries what has failed.
+Sends WriteTxnMarkers to other brokers in parallel. Leaders are looked up in the image each time,
+and nothing is sent again: the coordinator retries what has failed.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _Codes = dict[TopicPartition, ErrorCode]
 
 
 class MarkerRoutes:
-    """The ways of one transaction coordinator's markers."""
+    """Writes the markers of this broker's transaction coordinator."""
 
     def __init__(self, broker: Coordinators) -> None:
         self._broker = broker
         self._markers = Together(
             self._send,
-            lambda each: each.producer_id,  # answers go by it
+            lambda each: each.producer_id,  # responses are keyed by it
             lambda each: len(each.partitions),
             _PARTITIONS_MAX,
             not_asked,

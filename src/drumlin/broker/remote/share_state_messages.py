@@ -1,4 +1,4 @@
-"""What is asked of share coordinators, as requests say it. Pure."""
+"""Requests to share coordinators, and what their responses say. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from drumlin.wire.protocol import read_share_group_state_summary as summarize
 from drumlin.wire.protocol import write_share_group_state as write
 from drumlin.wire.schema.declaration import Message
 
-#: Batches that are converted before other work gets its turn.
+#: Batches that are converted between two chances to give way.
 _AT_ONCE: Final = 100
 
 
@@ -34,7 +34,7 @@ class Call(Protocol):
     def key(self) -> SharePartitionKey: ...
 
     def part(self) -> object:
-        """Its part of a request."""
+        """The partition's entry in a request."""
 
 
 class Initialize(NamedTuple):
@@ -89,7 +89,7 @@ class Write(NamedTuple):
 
 
 class _Messages(NamedTuple):
-    """An API, and what its requests are made of."""
+    """An API, and the classes of its requests."""
 
     api: str
     request: Callable[..., Message]
@@ -118,7 +118,7 @@ _MESSAGES: Final[dict[type, _Messages]] = {
 
 
 def size_of(call: Call) -> int:
-    """Entries of its part of a request."""
+    """Entries of the call in a request."""
     return 1 + len(call.state.batches) if isinstance(call, Write) else 1
 
 
@@ -127,7 +127,7 @@ def api_of(call: Call) -> str:
 
 
 def request(calls: Sequence[Call]) -> Message:
-    """One request for questions of the same kind about the same group."""
+    """One request for calls of the same kind about the same group."""
     by_topic: dict[UUID, list[object]] = {}
     for each in calls:
         by_topic.setdefault(each.key.topic_id, []).append(each.part())
@@ -140,10 +140,10 @@ def request(calls: Sequence[Call]) -> Message:
 
 
 def answers(calls: Iterable[Call], response: Any) -> list[Any]:
-    """What the response says of each.
+    """The results of the calls in a response.
 
     Raises:
-        InvalidResponse: it says nothing of one of them.
+        InvalidResponse: a result is missing.
     """
     told = {
         (topic.topic_id, each.partition): each
@@ -157,7 +157,7 @@ def answers(calls: Iterable[Call], response: Any) -> list[Any]:
 
 
 async def state_in(answer: Any) -> ShareState:
-    """The state that an answer holds, or as much as it does.
+    """The state in a result, as far as its API gives it.
 
     Raises:
         KafkaError: it holds an error instead.

@@ -1,8 +1,8 @@
-"""The states of share partitions, wherever their share coordinator is in the cluster.
+"""The states of share partitions, whichever broker is their share coordinator.
 
-Owns the way to it: where it is here, a call; else requests. Both are repeated as long as nobody
-coordinates, or who does cannot be asked: all of them may be made twice. What is asked of one broker
-about one group meanwhile goes together.
+On this broker they are a call away, on others a request. Both are repeated while there is no
+coordinator or it cannot be reached, so all of them must be safe to repeat. Calls to one broker
+about one group are batched.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 #: Entries of a request: partitions, and batches of their states.
 _SIZE_MAX: Final = 1000
-#: Another answer may come later, maybe from another broker.
+#: Errors after which the call is repeated, maybe to another broker.
 _TRANSIENT: Final = frozenset(
     {
         ErrorCode.coordinator_load_in_progress,
@@ -59,7 +59,7 @@ _LAST_PAUSE_S: Final = 1.0
 
 
 class _Lane(NamedTuple):
-    """What may share a request."""
+    """Calls of one lane may share a request."""
 
     node_id: int
     api_name: str
@@ -69,9 +69,9 @@ class _Lane(NamedTuple):
 class ShareStateRoutes:
     """See the module; methods are those of `ShareCoordinator`.
 
-    Their errors are `KafkaError`s as there; COORDINATOR_NOT_AVAILABLE and the like only once
-    `patience_s` are over: about as long as with Apache Kafka, and mostly enough for another broker
-    to have taken over.
+    They raise the same `KafkaError`s. COORDINATOR_NOT_AVAILABLE and the like are raised only after
+    `patience_s`: about as long as in Apache Kafka, and usually enough for another broker to take
+    over.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ShareStateRoutes:
         self._is_stopping = False
 
     def finish(self) -> None:
-        """The broker stops: nothing is asked twice any more."""
+        """The broker stops: repeat nothing any more."""
         self._is_stopping = True
 
     async def close(self) -> None:
@@ -95,7 +95,7 @@ class ShareStateRoutes:
     async def initialize(
         self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, start_offset: int
     ) -> None:
-        """As `ShareCoordinator.initialize`; the topic is created if there is none yet."""
+        """Like `ShareCoordinator.initialize`; the topic is created if there is none yet."""
         key = SharePartitionKey(group_id, topic_id, partition)
         await self._ask(
             Initialize(key, state_epoch, start_offset),
@@ -132,14 +132,14 @@ class ShareStateRoutes:
         state: ShareState = await self._ask(Summarize(key), partial(self._here.summary, *key))
         return state
 
-    # -- the way -------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------
 
     def _coordinator(self, key: SharePartitionKey) -> int | None:
         image = self._broker.metadata.image
         return coordinator_of(image, SHARE_GROUP_STATE, key.coordinator_key)
 
     async def _ask(self, call: Call, here: Callable[[], Awaitable[Any]]) -> Any:
-        """The state that is answered, if any."""
+        """Make a call; returns the state in the answer, if any."""
         loop = asyncio.get_running_loop()
         gives_up_at, pause_s = loop.time() + self._patience_s, _FIRST_PAUSE_S
         while True:
@@ -158,7 +158,10 @@ class ShareStateRoutes:
         if node_id is None and isinstance(call, Initialize):
             await self._here.find_partition(call.key.coordinator_key)
             node_id = self._coordinator(call.key)
-        if node_id in (None, self._broker.node_id):  # without a topic, all of them answer alike
+        if node_id in (
+            None,
+            self._broker.node_id,
+        ):  # without a topic, any broker can answer
             return await here()
         if node_id == NO_LEADER:
             raise KafkaError(ErrorCode.coordinator_not_available)

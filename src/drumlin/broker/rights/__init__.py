@@ -1,1 +1,1 @@
-"""What a broker without security says of rights, users, tokens and quotas."""
+"""Answers of a broker without security about ACLs, users, tokens and quotas."""

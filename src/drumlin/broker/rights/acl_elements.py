@@ -1,4 +1,4 @@
-"""The numbers in ACLs and their filters: which of them no client may send."""
+"""Checks of the enumerated fields in ACLs and their filters."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Final
 
 from drumlin.wire.error_codes import MalformedMessage
 
-#: A type of resource or pattern, an operation or a permission that the sender itself does not know.
+#: UNKNOWN, in all four enumerations: what the sender itself does not know.
 _UNKNOWN: Final = 0
 
 
 def check_elements(*elements: int) -> None:
-    """Of one ACL or filter.
+    """Check the fields of one ACL or filter.
 
     Raises:
         MalformedMessage: one is unknown; Apache Kafka, too, closes the connection then.

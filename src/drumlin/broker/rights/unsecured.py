@@ -1,9 +1,9 @@
-"""A broker without security: what it says of rights, users and tokens to those who ask.
+"""A broker without security: its answers about ACLs, users and tokens.
 
 There is no authorizer, nobody logs in, and a connection has no principal for whom a delegation
-token could be made. The handlers of these APIs read requests and write answers; what is said is
-decided here, and nowhere else. It is what Apache Kafka says that is configured so, but for
-credentials: Kafka would store them, and here no login would ever ask for one.
+token could be made. The handlers of these APIs read requests and write responses; this module alone
+decides the answers. They are those of Apache Kafka with the same configuration, except for
+credentials: Kafka would store them, though here no login would ever need one.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ _ITERATIONS: Final = range(4096, 16384 + 1)
 
 
 def no_acls() -> KafkaError:
-    """What is told to who asks for ACLs, or would change them."""
+    """The error for a request to read or change ACLs."""
     return KafkaError(ErrorCode.security_disabled, "no authorizer is configured on the broker")
 
 
 def no_tokens() -> ErrorCode:
-    """What is told to who asks for delegation tokens on a connection without a login."""
+    """The error for a request about delegation tokens on a connection without a login."""
     return ErrorCode.delegation_token_request_not_allowed
 
 
 def no_credential(user: str) -> KafkaError:
-    """What is told to who asks for a user's credentials."""
+    """The error for a request to describe a user's credentials."""
     return KafkaError(ErrorCode.resource_not_found, f"user {user!r} has no SCRAM credentials")
 
 
 def refuse_deletion(user: str, mechanism: int) -> KafkaError:
-    """What is told to who would delete a user's credential."""
+    """The error for a request to delete a user's credential."""
     return _mistake(user, mechanism) or no_credential(user)
 
 
 def refuse_upsertion(user: str, mechanism: int, iterations: int) -> KafkaError:
-    """What is told to who would give a user a credential."""
+    """The error for a request to set a user's credential."""
     mistake = _mistake(user, mechanism)
     if mistake is not None:
         return mistake

@@ -1,7 +1,7 @@
-"""Shared by OffsetCommit and TxnOffsetCommit: which offsets may be committed at all.
+"""What OffsetCommit and TxnOffsetCommit share: the check which offsets may be committed at all.
 
-A request is read and worked on in turns, as it may name very many partitions; most are done within
-their first turn.
+A request is parsed and worked on in turns, as it may name very many partitions; most requests are
+done within one turn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from drumlin.wire.error_codes import ErrorCode
 
 T = TypeVar("T")
 
-#: Larger requests take a hundred times their size as long as they are worked on: few at a time.
+#: Larger requests take a hundred times their size while they are worked on: few at a time.
 _LARGE_BYTES: Final = 128 * 1024
 
 
@@ -31,15 +31,15 @@ class Unread(NamedTuple):
     position: int
 
 
-#: Partitions, and a code for each of them, by how the request names the topic.
+#: Partitions, and a code for each of them, by the topic's name or id, as the request names it.
 Refused = dict[Any, tuple[list[int], list[ErrorCode]]]
 
 
 class SortedOut(NamedTuple):
     """Offsets in existing partitions, and the partitions that do not exist.
 
-    accepted: as they may be committed, in pieces; each begins a topic of the answer, or goes on.
-    refused: None if nothing is.
+    accepted: the offsets to commit, in pieces; each begins a topic of the answer, or continues one.
+    refused: None if none is.
     by_id: whether the request names topics by their ids.
     """
 
@@ -48,7 +48,7 @@ class SortedOut(NamedTuple):
     by_id: bool = False
 
     async def results(self, codes: Iterable[ErrorCode]) -> list[TopicResult]:
-        """The answer, `codes` being those of the accepted offsets in turn.
+        """The results; `codes` are those of the accepted offsets, in their order.
 
         What was refused comes first, with all other results of its topic.
         """
@@ -99,7 +99,7 @@ async def sort_out(
     *,
     by_id: bool = False,
 ) -> SortedOut:
-    """`find`: how a request names a topic -> the topic, and the error where one is missing."""
+    """Sort offsets by whether their partitions exist."""
     accepted: list[TopicOffsets] = []
     refused: Refused | None = None
     begins = False
@@ -127,7 +127,7 @@ async def sort_out(
 
 
 async def few_at_a_time(context: RequestContext, request: Unread, work: Awaitable[T]) -> T:
-    """The answer; the work for it is done after that for other requests, if it is large."""
+    """Await `work`; if the request is large, only when the work for other large ones is done."""
     if len(request.frame) <= _LARGE_BYTES:
         return await work
     async with context.broker.groups.large_commits:

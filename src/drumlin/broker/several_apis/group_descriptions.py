@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED
 from drumlin.wire.error_codes import KafkaError
-from drumlin.wire.messages import Shape
+
+if TYPE_CHECKING:
+    from drumlin.wire.protocol.consumer_group_describe import (
+        ConsumerGroupDescribeRequest,
+    )
+    from drumlin.wire.protocol.consumer_group_describe import (
+        DescribedGroup as DescribedConsumerGroup,
+    )
+    from drumlin.wire.protocol.describe_groups import DescribeGroupsRequest
+    from drumlin.wire.protocol.share_group_describe import DescribedGroup as DescribedShareGroup
+    from drumlin.wire.protocol.share_group_describe import ShareGroupDescribeRequest
+
+    Group = TypeVar("Group", DescribedConsumerGroup, DescribedShareGroup)
+
 
 #: A bit for each operation on groups: read 3, delete 6, describe 8, and configurations 10, 11.
 _GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
-def authorized_operations(request: object) -> int:
-    """Every client may do everything; but the oldest versions can't ask for it."""
-    asked = getattr(request, "include_authorized_operations", False)
-    return _GROUP_OPERATIONS if asked else OPERATIONS_NOT_ASKED
+def authorized_operations(
+    request: ConsumerGroupDescribeRequest | DescribeGroupsRequest | ShareGroupDescribeRequest,
+) -> int:
+    """What the client may do with the groups, if it asks: everything, as every client."""
+    return _GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
 
 
-def refused_group(shape: Shape, group_id: str, error: KafkaError) -> Any:
+def refused_group(described_group: type[Group], group_id: str, error: KafkaError) -> Group:
     """An error in place of the description of a group with epochs."""
-    return shape(
-        "DescribedGroup",
+    return described_group(
         error_code=error.code,
         error_message=error.message,
         group_id=group_id,

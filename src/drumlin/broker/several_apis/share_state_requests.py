@@ -1,31 +1,28 @@
 """The common part of the five share group state APIs: a request for many partitions, and a result
 for each of them.
 
-Owns only the shape of request and response; the work is the share coordinator's.
-A request that names no group, no topic, or a topic without partitions gets an empty result, as in
-Apache Kafka.
+Owns only the form of request and response; the work is the share coordinator's. A request that
+names no group, no topic, or a topic without partitions gets an empty result, as in Apache Kafka.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from drumlin.broker.loop.garbage import settled
 from drumlin.turns import give_way, side_by_side
-from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
+from drumlin.wire.error_codes import KafkaError
 
 _NO_TOPIC: Final = UUID(int=0)
 #: Partitions that are asked for side by side: a millisecond's worth.
 _ASKED_AT_ONCE: Final = 8
 _LISTED_AT_ONCE: Final = 1000
 
-
-#: What is said of one partition, beside its number and an error.
-Fields = Mapping[str, object]
+Result = TypeVar("Result")
+TopicResult = TypeVar("TopicResult")
 
 
 class StateRequest(Protocol):
@@ -38,34 +35,33 @@ class StateRequest(Protocol):
     def topics(self) -> Sequence[Any]: ...
 
 
-#: Handles one partition: topic id and the request's partition -> fields of the result.
-Ask = Callable[[UUID, Any], Awaitable[Fields]]
-
-
 async def answer_partitions(
-    request: StateRequest, shape: Shape, class_name: str, blank: Fields, ask: Ask
-) -> tuple[Any, ...]:
-    """The results, of the class that is so named: one for each topic.
+    request: StateRequest,
+    ask: Callable[[UUID, Any], Awaitable[Result]],
+    refused: Callable[..., Result],
+    topic_result: Callable[..., TopicResult],
+) -> tuple[TopicResult, ...]:
+    """The results, one for each topic.
 
-    `blank` are the fields of a partition that has an error.
+    Args:
+        request: names the partitions.
+        ask: from a topic's id and the request's partition to the result of that.
+        refused: makes the result of a partition for which `ask` raises a `KafkaError`.
+        topic_result: makes a topic's result.
     """
     if not request.group_id or not await _names_partitions(request.topics):
         return ()
 
-    async def answer(place: tuple[UUID, Any]) -> Any:
-        code, message, fields = ErrorCode.none, None, blank
+    async def answer(place: tuple[UUID, Any]) -> Result:
         topic_id, wanted = place
         try:
-            fields = await ask(topic_id, wanted)
+            return await ask(topic_id, wanted)
         except KafkaError as error:
-            code, message = error.code, error.message or error.code.name
-        return shape(
-            "PartitionResult",
-            partition=wanted.partition,
-            error_code=code,
-            error_message=message,
-            **fields,
-        )
+            return refused(
+                partition=wanted.partition,
+                error_code=error.code,
+                error_message=error.message or error.code.name,
+            )
 
     places: list[tuple[UUID, Any]] = []
     for topic in request.topics:
@@ -79,7 +75,7 @@ async def answer_partitions(
     results, told = [], iter(answers)
     for topic in request.topics:
         partitions = settled(tuple(islice(told, len(topic.partitions))))
-        results.append(shape(class_name, topic_id=topic.topic_id, partitions=partitions))
+        results.append(topic_result(topic_id=topic.topic_id, partitions=partitions))
         await give_way()
     return tuple(results)
 

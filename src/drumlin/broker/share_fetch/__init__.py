@@ -1,1 +1,1 @@
-"""ShareFetch and ShareAcknowledge (KIP-932): one request each, from what it asks to its answer."""
+"""ShareFetch and ShareAcknowledge requests (KIP-932)."""

@@ -1,7 +1,7 @@
-"""Acknowledgements of one request: taken at once, answered when they are written.
+"""The acknowledgements of one request: applied at once, answered when they are written.
 
-What is wrong with one partition is that partition's matter alone. The errors come in Apache
-Kafka's order: topic id, what the request says, the partition, the records.
+An error of one partition does not affect the others. They are checked in Apache Kafka's order:
+topic id, the request itself, the partition, the records.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement,
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: What was said of each partition.
+#: The acknowledgements of each partition.
 Acknowledgements = Mapping[SessionPartition, Sequence[Acknowledgement]]
 
 
 class Answer(NamedTuple):
-    """The outcome for one partition; with a message if the records are in question."""
+    """The outcome for one partition; an error of its records has a message."""
 
     code: ErrorCode = ErrorCode.none
     message: str | None = None
@@ -33,15 +33,17 @@ _TAKEN: Final = Answer()
 
 
 class Acknowledging:
-    """What was taken of a request, and is being written, and what was refused at once."""
+    """The acknowledgements of a request that are being written, and those that were refused at
+    once."""
 
     def __init__(self) -> None:
         self._answers: Answers = {}
         self._writing: dict[SessionPartition, asyncio.Task[KafkaError | None]] = {}
 
     async def answers(self) -> Answers:
-        """The answers, once all is written; it is written even if the caller goes away."""
-        while self._writing:  # one by one: to wait for thousands together takes a turn
+        """The answers, once everything is written; it is written even if the caller is
+        cancelled."""
+        while self._writing:  # one by one: waiting for thousands together takes a turn of the loop
             shared, task = self._writing.popitem()
             if not task.done():
                 await asyncio.wait([task])
@@ -52,7 +54,7 @@ class Acknowledging:
         return self._answers
 
     def take(self, shared: SessionPartition) -> None:
-        """Nothing is wrong with it."""
+        """Note that the partition's acknowledgements were accepted."""
         self._answers[shared] = _TAKEN
 
     def refuse(self, shared: SessionPartition, error: KafkaError) -> None:
@@ -63,13 +65,14 @@ class Acknowledging:
 
 
 async def acknowledgements(topics: Iterable[Any]) -> dict[SessionPartition, list[Acknowledgement]]:
-    """What a ShareFetch or ShareAcknowledge request says, where it says anything."""
+    """The acknowledgements in a ShareFetch or ShareAcknowledge request, by partition."""
     said: dict[SessionPartition, list[Acknowledgement]] = {}
     for topic in topics:
         await give_way()
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
-                # Named twice, it counts twice: what is dropped here would be delivered again.
+                # A partition named twice counts twice: records whose acknowledgement was dropped
+                # would be delivered again.
                 shared = SessionPartition(topic.topic_id, partition.partition_index)
                 batches = said.setdefault(shared, [])
                 for each in partition.acknowledgement_batches:
@@ -88,7 +91,7 @@ async def begin_to_acknowledge(
     knows_renew: bool,
     says_renew: bool,
 ) -> Acknowledging:
-    """Take what a member says, partition by partition, and begin to write it."""
+    """Apply a member's acknowledgements, partition by partition, and begin to write them."""
     begun = Acknowledging()
     for shared, batches in said.items():
         begun.take(shared)

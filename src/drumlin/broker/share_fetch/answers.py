@@ -1,63 +1,48 @@
-"""The answer to a share request as a whole; of its partitions the handlers speak."""
+"""What the answers to ShareFetch and ShareAcknowledge have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import timedelta
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 from drumlin.broker.parts.leader_hints import LeaderHints
 from drumlin.broker.share_partitions.sessions import SessionPartition
 from drumlin.turns import give_way
+from drumlin.wire.by_hand.leader_hints import CurrentLeader
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
 
-_TOPIC_IN: Final[Mapping[str, str]] = {
-    "ShareFetchResponse": "ShareFetchableTopicResponse",
-    "ShareAcknowledgeResponse": "ShareAcknowledgeTopicResponse",
-}
+if TYPE_CHECKING:
+    from drumlin.wire.protocol.share_acknowledge import ShareAcknowledgeTopicResponse
+    from drumlin.wire.protocol.share_fetch import ShareFetchableTopicResponse
+
+    Topic = TypeVar("Topic", ShareFetchableTopicResponse, ShareAcknowledgeTopicResponse)
+
+
+_NO_HINT: Final = CurrentLeader(0, 0)
 
 
 def current_leader(
-    shape: Shape, hints: LeaderHints, shared: SessionPartition, *codes: ErrorCode
-) -> Any:
-    """Who leads the partition, where one of the codes says that it is not here."""
+    hints: LeaderHints, shared: SessionPartition, *codes: ErrorCode
+) -> CurrentLeader:
+    """The partition's leader if one of the codes says that it is not this broker, else zeros."""
     for code in codes:
         hint = hints.hint(code, shared.topic_id, shared.partition)
         if hint is not None:
-            return shape("LeaderIdAndEpoch", **hint._asdict())
-    return shape("LeaderIdAndEpoch", leader_id=0, leader_epoch=0)
+            return hint
+    return _NO_HINT
 
 
-async def share_answer(
-    shape: Shape,
-    message: str,
-    lock_duration_s: float,
-    partitions: Iterable[tuple[SessionPartition, Any]],
-    hints: LeaderHints,
-) -> Any:
-    """The response, made in turns.
-
-    Args:
-        message: the name of the response.
-        lock_duration_s: for how long a record is the member's.
-        partitions: what is said of each share partition.
-        hints: the leaders that are named there.
-    """
+async def by_topic(
+    topic_response: type[Topic], partitions: Iterable[tuple[SessionPartition, Any]]
+) -> tuple[Topic, ...]:
+    """The partitions' answers, gathered by topic in the order in which topics first occur."""
     topics: dict[UUID | None, list[Any]] = {}
     for shared, answer in partitions:
         topics.setdefault(shared.topic_id, []).append(answer)
         await give_way()
     responses = []
     for topic_id, answers in topics.items():
-        responses.append(shape(_TOPIC_IN[message], topic_id=topic_id, partitions=tuple(answers)))
+        responses.append(topic_response(topic_id=topic_id, partitions=tuple(answers)))
         await give_way()
-    return shape(
-        message,
-        throttle_time=ZERO,
-        error_code=ErrorCode.none,
-        acquisition_lock_timeout=timedelta(seconds=lock_duration_s),
-        responses=tuple(responses),
-        node_endpoints=tuple(shape("NodeEndpoint", **each._asdict()) for each in hints.addresses()),
-    )
+    return tuple(responses)

@@ -1,9 +1,10 @@
-"""One ShareFetch on its way: what its member gets of which partition, and how long it waits.
+"""One ShareFetch: what its member gets of which partition, and how long it waits.
 
-Nothing is acquired before enough can be read, and then only what still begins where it was read
-from, in partition after partition, each without awaiting. So no two members get the same record,
-and none is locked for a request that ends empty-handed, nor for one whose member has left
-meanwhile. The loop never waits for a disk: what is not in memory is read in threads.
+Nothing is acquired before enough was read. Then records are acquired partition by partition, each
+in one step without an await, and only if the next fetch offset is still the one that was read from.
+So no two members get the same record, and no record is locked for a request that gets nothing, or
+whose member has left meanwhile. The loop never waits for a disk: what is not in memory is read in
+threads.
 """
 
 from __future__ import annotations
@@ -26,21 +27,22 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from drumlin.broker.context import Services
 
-#: Threads that read at the same time for one request.
+#: The most threads that read at the same time for one request.
 _READERS: Final = 4
-#: To begin with a share partition costs little, and its first steps then ten times as much.
+#: Share partitions that are loaded at the same time: opening one costs little, its first steps ten
+#: times as much.
 _LOADED_AT_ONCE: Final = 8
 
 
 class Given(NamedTuple):
-    """What a member gets of one partition."""
+    """The records that a member gets of one partition."""
 
     records: FileSlice
     acquired: Sequence[Acquired]
 
 
 class _Cold(NamedTuple):
-    """What is wanted of a partition, and is not in memory."""
+    """A read of a partition that needs the disk."""
 
     shared: SessionPartition
     partition: Partition
@@ -76,13 +78,13 @@ class ShareFetch:
         self._ends_at = asyncio.get_running_loop().time() + max_wait_s
         self._live: dict[SessionPartition, SharePartitionLeader] = {}
         self._read: dict[SessionPartition, ReadBatches] = {}
-        #: From where, and up to where, partitions could be read when they were looked at.
+        #: The next fetch offsets of partitions when they were last examined.
         self._offsets: dict[SessionPartition, int] = {}
         self._ends: dict[SessionPartition, int] = {}
         self._isolation_level = broker.shares.settings(member.group_id).isolation_level
 
     async def run(self) -> None:
-        """Until there is something to give, or the time is over."""
+        """Fetch until there are records to give, or the time is over."""
         await self._open_all()
         await self._load_all()
         while not await self._attempt() and not self._is_over:
@@ -92,11 +94,11 @@ class ShareFetch:
     # -- share partitions --------------------------------------------------------------
 
     async def _open_all(self) -> None:
-        """In turns, as there may be thousands, each of which begins to load."""
+        """Open all share partitions, in turns, as there may be thousands to load."""
         begun = 0
         for shared in self.partitions:
             if not self._has_session:
-                return  # what is opened now would never be closed
+                return  # what was opened now would never be closed
             try:
                 live = self._live[shared] = self._broker.shares.open(self._member.group_id, shared)
             except KafkaError as error:
@@ -110,7 +112,7 @@ class ShareFetch:
 
     async def _load_all(self) -> None:
         loading = [live.loaded for live in self._live.values() if not live.loaded.done()]
-        while loading:  # one by one: to wait for thousands together takes a turn
+        while loading:  # one by one: waiting for thousands together takes a turn of the loop
             one = loading.pop()
             if not one.done():
                 await asyncio.wait([one], timeout=self._time_left)
@@ -120,7 +122,7 @@ class ShareFetch:
         await self._forget_failed()
 
     async def _forget_failed(self) -> None:
-        """Note what cannot be read, or not any more."""
+        """Drop share partitions that cannot be read, and note their errors."""
         for shared, live in list(self._live.items()):
             await give_way()
             error = live.error
@@ -150,13 +152,14 @@ class ShareFetch:
 
     @property
     def _has_session(self) -> bool:
-        """Whether there is one; without it, acquired records come back only when locks time out."""
+        """Whether the session is still open: else acquired records would stay locked until the
+        time-out."""
         return self._broker.shares.sessions.is_open(self.session)
 
     # -- reading and acquiring ---------------------------------------------------------
 
     async def _attempt(self) -> bool:
-        """Read, and acquire if there is enough; whether anything was acquired."""
+        """Read, and acquire if there is enough; returns whether anything was acquired."""
         await self._forget_failed()
         await self._release()
         if not self._has_session:
@@ -175,7 +178,7 @@ class ShareFetch:
         return bool(self.given)
 
     async def _read_all(self) -> list[_Cold]:
-        """Read what is in memory; what is not. Others have their turn meanwhile."""
+        """Read what is in memory, in turns; returns the reads that need the disk."""
         self._offsets, self._ends = {}, {}
         for shared, live in list(self._live.items()):
             await give_way()
@@ -197,7 +200,8 @@ class ShareFetch:
         return cold
 
     async def _read_cold(self, cold: Sequence[_Cold]) -> None:
-        """Read the rest, in threads. What others have got meanwhile is not read any more."""
+        """Do the reads that need the disk, in threads, except where other members got the records
+        meanwhile."""
         together = [cold[first::_READERS] for first in range(min(_READERS, len(cold)))]
         threads = self._broker.threads
         for places, results in zip(
@@ -246,7 +250,7 @@ class ShareFetch:
 
     async def _acquire(self) -> None:
         left = self._limits.max_records
-        for shared in list(self._read):  # of what was read nothing is kept until the end
+        for shared in list(self._read):  # so that what was read is released as early as possible
             if left <= 0 or not self._has_session:
                 return
             live, read = self._live.get(shared), self._read[shared]
@@ -256,7 +260,7 @@ class ShareFetch:
                 or not live.is_current
                 or live.next_fetch_offset() != read.fetched.fetch_offset
             ):
-                continue  # others had their turn since it was read
+                continue  # other work had its turn since it was read
             acquired = live.acquire(
                 self._member.member_id, read.fetched, self._limits._replace(max_records=left)
             )
@@ -270,14 +274,14 @@ class ShareFetch:
         return live.partition.readable_end_offset(self._isolation_level)
 
     async def _has_more_to_try(self) -> bool:
-        """Whether there is something new since it was looked for, or to be passed over.
+        """Whether another attempt is worth while: something is new, or records were passed over.
 
-        Others had their turn meanwhile: they appended, or gave records back. And an offset moves
-        although nothing was acquired where records are aborted, or cleaned away.
+        Other work had its turn meanwhile: records may have been appended or released. And the next
+        fetch offset moves without an acquisition where records were aborted or cleaned away.
         """
         for shared, live in self._live.items():
             if not live.is_current:
-                return True  # no member gets anything from it any more
+                return True  # it is not led here any more: the next attempt notes that
             offset = live.next_fetch_offset() if live.is_ready else None
             if offset is not None and (
                 offset != self._offsets.get(shared) or self._end_of(live) != self._ends.get(shared)
@@ -287,7 +291,7 @@ class ShareFetch:
         return False
 
     async def _release(self) -> None:
-        """Let go of what was read and is not given."""
+        """Release what was read and is not given."""
         while self._read:
             _, read = self._read.popitem()
             read.slice.release()
@@ -298,8 +302,8 @@ class ShareFetch:
     async def _wait(self) -> None:
         """Wait for records, unless some have arrived meanwhile.
 
-        While this yields, an arrival either wakes it, as it is in the room already, or is seen by
-        the check afterwards.
+        Records that arrive while this gives way either wake it, as it is in the room already, or
+        are seen by the check afterwards.
         """
         stay = Stay(1, for_stable=self._isolation_level == READ_COMMITTED)
         try:
@@ -312,18 +316,18 @@ class ShareFetch:
             await stay.leave_in_turns()
 
     def _warm(self, places: Sequence[_Cold]) -> list[ReadBatches | KafkaError | None]:
-        """Read, and bring into memory what was read. Blocks."""
+        """Read, with the pages brought into memory. Blocks."""
         results = []
         for place in places:
             result = self._read_one(place, may_block=True)
             if isinstance(result, ReadBatches):
-                with contextlib.suppress(KafkaError):  # found again when it is to be given
+                with contextlib.suppress(KafkaError):  # found again when they are to be given
                     result.slice.prefetch()
             results.append(result)
         return results
 
     async def _have_in_memory(self) -> None:
-        """What is given is sent from memory: pages that are not there are read in a thread."""
+        """Read in a thread the pages of given records that are not in memory."""
         for shared, given in list(self.given.items()):
             await give_way()
             if given.records.is_resident():

@@ -1,7 +1,7 @@
-"""All share partitions that are active in this broker, and the sessions of their readers.
+"""All share partitions that are active on this broker, and the sessions of their members.
 
-Share partitions are loaded when a member first fetches them and dropped with the last session of
-their group, with their topic, when they are fenced, and when they could not be loaded.
+Share partitions are loaded when a member first fetches them. They are dropped with the last session
+of their group, with their topic, when they are fenced, and when they could not be loaded.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class ShareDelivery:
         self.is_stopping = False
 
     def settings(self, group_id: str) -> GroupSettings:
-        """Remembered for as long as the group has a session: there may be any number of names."""
+        """The settings of a group, remembered only while it has a session: there may be any number
+        of names."""
         known = self._settings.get(group_id)
         if known is None:
             known = GroupSettings(self._broker, group_id)
@@ -62,14 +63,15 @@ class ShareDelivery:
 
     @property
     def partition_count(self) -> int:
-        """How many share partitions are at work, or are loading."""
+        """The number of share partitions that are active or loading."""
         return sum(map(len, self._partitions.values()))
 
     def _all(self) -> list[SharePartitionLeader]:
         return [live for of_group in self._partitions.values() for live in of_group.values()]
 
     def _each_of(self, group_id: str) -> Iterator[SharePartitionLeader]:
-        """The share partitions of a group, none of them kept: freeing thousands takes a turn."""
+        """The share partitions of a group, without a list of them: freeing thousands takes a turn
+        of the loop."""
         lives = list(self._partitions.get(group_id, {}).values())
         while lives:
             yield lives.pop()
@@ -94,7 +96,7 @@ class ShareDelivery:
         return self._broker.partitions.get(name, shared.partition)
 
     def open(self, group_id: str, shared: SessionPartition) -> SharePartitionLeader:
-        """The share partition, which may be loading yet.
+        """The share partition, which may still be loading.
 
         Raises:
             KafkaError: as `partition_of`.
@@ -113,7 +115,7 @@ class ShareDelivery:
         return live
 
     def find(self, group_id: str, shared: SessionPartition) -> SharePartitionLeader | None:
-        """The share partition if it is at work."""
+        """The share partition if it is active."""
         if shared.topic_id is None:
             return None
         live = self._find(SharePartitionKey(group_id, shared.topic_id, shared.partition))
@@ -127,7 +129,8 @@ class ShareDelivery:
         self._holding.setdefault(member, set()).add(live.key)
 
     def forget(self, key: SharePartitionKey) -> None:
-        """The state was initialized again, or deleted: the next fetch reads it first."""
+        """Drop a share partition whose state was initialized again or deleted: the next fetch reads
+        it anew."""
         live = self._find(key)
         if live is not None:
             self._drop(live)
@@ -142,7 +145,7 @@ class ShareDelivery:
         live.close()
 
     def on_change(self, change: Change) -> None:
-        """What was shared of a topic is gone with it, or belongs to another leader."""
+        """Drop the share partitions of a deleted topic, and of partitions with another leader."""
         if isinstance(change, TopicDeleted):
             self._retiring.spawn(self._drop_topic(change.topic.topic_id))
         elif isinstance(change, PartitionsChanged) and self._partitions:
@@ -167,7 +170,7 @@ class ShareDelivery:
     # -- members -----------------------------------------------------------------------
 
     def watch(self, connection: Connection) -> None:
-        """End the sessions that a connection has begun when it ends, or now if it has."""
+        """End a connection's sessions when it ends, or now if it has ended."""
         number = id(connection)
         if number not in self._watched:
             self._watched.add(number)
@@ -185,17 +188,17 @@ class ShareDelivery:
             await give_way()
 
     async def hold_back(self, delay_s: float) -> None:
-        """A member that is refused a session waits, so that it does not ask again at once."""
+        """Delay the refusal of a session, so that the member does not ask again at once."""
         if not self.is_stopping:
             await wait_in([self._refused], 1, delay_s)
 
     def leave(self, session: ShareSession) -> None:
-        """Its member is gone; a session that it has opened since stays."""
+        """End a session whose member has left, unless the member has opened another since."""
         if self.sessions.is_open(session):
             self.close_session(session.member)
 
     def close_session(self, member: Member) -> None:
-        """A member is gone: what it had goes to the others."""
+        """End the session of a member that is gone: its records go to the other members."""
         session = self.sessions.close(member)
         partitions = {} if session is None else session.partitions
         releasing = Rest(self._release(member, self._holding.pop(member, set()), partitions))
@@ -212,9 +215,10 @@ class ShareDelivery:
         held: set[SharePartitionKey],
         partitions: dict[SessionPartition, None],
     ) -> None:
-        """Let go of what a member has, then of where it may be waiting; all that is forgotten.
+        """Release the records of a member, then those of partitions in which it may be waiting.
 
-        Until it joins again; what it had acquired stays its own until the locks end.
+        If it joins again meanwhile, that ends: what it has acquired stays locked until the
+        time-out.
         """
         group_id = member.group_id
         while (held or partitions) and not self.sessions.has(member):
@@ -235,7 +239,8 @@ class ShareDelivery:
             await live.releasing(member.member_id)
 
     async def _wind_up(self, group_id: str, releasing: Rest[None]) -> None:
-        """Release the rest of what a member had; then drop the partitions without readers."""
+        """Release the rest of a member's records, then drop the share partitions without
+        members."""
         await releasing
         unsettled = await self._retire(group_id)
         while unsettled:
@@ -247,7 +252,7 @@ class ShareDelivery:
             await give_way()
 
     async def _retire(self, group_id: str) -> list[SharePartitionLeader]:
-        """Drop share partitions without readers; returns those with a write under way."""
+        """Drop share partitions without members; returns those with a write under way."""
         unsettled: list[SharePartitionLeader] = []
         for live in self._each_of(group_id):
             if self.sessions.has_group(group_id):
@@ -269,7 +274,7 @@ class ShareDelivery:
             live.room.disturb()
 
     async def close(self) -> None:
-        """Write what is to be written yet, and let go of everything."""
+        """Finish all writes, and drop everything."""
         for live in self._all():
             await live.settle()
             self._drop(live)

@@ -1,4 +1,4 @@
-"""What the configuration of a share group, or of the broker, says of delivery."""
+"""The settings of a share group's delivery, from its configuration or the broker's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Known(NamedTuple):
-    """What was worked out last, and from what."""
+    """The settings as they were computed last, and the configuration that they are of."""
 
     source: Mapping[str, str]
     settings: Settings

@@ -1,9 +1,9 @@
-"""A share partition at work: its state machine, the state that is kept of it, locks that time out.
+"""A share partition on its leader: its state machine, its stored state, and locks that time out.
 
-Owns the writing of its state: one write after the other, as later ones say more, and none once it
-is closed, as another leader may own the state then. Everything that changes the state machine
-runs on the event loop without awaiting; only the writing may wait. Mostly it is done at once: so
-a caller that gives way after each share partition has paid for it by then.
+Owns the writes of its state: one after the other, as later ones supersede earlier ones, and none
+once it is closed, as another leader may own the state then. Everything that changes the state
+machine runs on the event loop without awaiting; only writes may wait. Usually they are done at
+once, and so within the time of the caller's turn.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: What goes wrong with the state, and what members are told instead.
+#: Errors of the stored state, and the codes that members get for them.
 _TOLD: Final = {
     ErrorCode.not_coordinator: ErrorCode.coordinator_not_available,
     ErrorCode.coordinator_not_available: ErrorCode.coordinator_not_available,
@@ -49,18 +49,18 @@ _TOLD: Final = {
 }
 #: Runs of records whose locks time out in one turn: a millisecond's worth.
 _EXPIRED_AT_ONCE: Final = 500
-#: Runs that a change is about; more are changed in turns.
+#: Runs of records that are changed at once; more are changed in turns.
 _CHANGED_AT_ONCE: Final = 500
-#: Another leader has the share partition, or it starts from scratch.
+#: Another broker leads the share partition, or its state was initialized again.
 FENCED: Final = ErrorCode.not_leader_or_follower
 
 
 class SharePartitionLeader:
     """One share partition; use it once `loaded` is done.
 
-    Runs of records whose locks time out are looked at in `rounds`, share partitions by turns.
-    `on_lost` is called when what is here counts for nothing any more, or could not be loaded;
-    `on_acquired` with the id of a member that has got something.
+    Locks are timed out in `rounds`: share partitions take turns. `on_lost` is called when this is
+    not valid any more or could not be loaded, `on_acquired` with the id of a member that has
+    acquired records.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SharePartitionLeader:
     async def _load(self) -> None:
         """
         Raises:
-            KafkaError: the error to answer members with.
+            KafkaError: the error that members get.
         """
         try:
             state = await self._broker.share_states.read(*self.key, self.leader_epoch)
@@ -113,19 +113,19 @@ class SharePartitionLeader:
         loading = SharePartition.loading(
             self.settings.delivery, start_offset, state.batches, log_end_offset
         )
-        # Mostly at once: a member that is answered may rely on the group's start offset.
+        # Usually at once: a member that is answered may rely on the group's start offset.
         self._records = await loading
         self._records.move_start(self.partition.log_start_offset)
         if is_first:
-            # Else `latest` would be chosen again after a pause in which no member had acknowledged
-            # anything yet, and what came meanwhile would never be delivered.
+            # Else `latest` would be resolved again after a pause in which no member had
+            # acknowledged anything yet, and records that came meanwhile would never be delivered.
             try:
                 await self._write_state(())
             except KafkaError as error:
                 raise _told(error) from error
 
     def _on_loaded(self, task: asyncio.Task[None]) -> None:
-        """Take the error, as no caller may ask for it: asyncio would warn otherwise."""
+        """Retrieve the error: asyncio would warn if no caller asks for it."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._on_lost(self)
@@ -148,7 +148,7 @@ class SharePartitionLeader:
 
     @property
     def is_current(self) -> bool:
-        """Whether the partition is still led in the epoch in which this began."""
+        """Whether this broker still leads the partition in the epoch in which this was loaded."""
         current = self._broker.partitions.find(self.partition.topic, self.partition.index)
         return (
             not self.is_closed
@@ -160,11 +160,11 @@ class SharePartitionLeader:
 
     @property
     def records(self) -> SharePartition:
-        """The state machine, to look at only."""
+        """The state machine, which callers must not change."""
         return self._records
 
     def next_fetch_offset(self) -> int | None:
-        """From where to read for a member; None if nothing may be acquired now."""
+        """The offset from which to read for a member; None if nothing may be acquired now."""
         self._records.move_start(self.partition.log_start_offset)
         return self._records.next_fetch_offset if self._records.can_acquire else None
 
@@ -178,7 +178,7 @@ class SharePartitionLeader:
     # -- acknowledging -----------------------------------------------------------------
 
     async def acknowledging(self, member_id: str, batches: Sequence[Acknowledgement]) -> Change:
-        """Take what a member says, in turns; it holds once `write` is done with it.
+        """Apply a member's acknowledgements, in turns; they count once `write` has written them.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST.
@@ -190,13 +190,13 @@ class SharePartitionLeader:
             self._schedule()
 
     def write(self, change: Change) -> asyncio.Task[KafkaError | None] | None:
-        """Write a change and make it hold, or else take it back.
+        """Write a change, then commit it, or roll it back if the write fails.
 
-        Mostly that is done at once, and None is returned; else the awaitable returned
-        raises what the member is to be told.
+        Usually that is done at once, and None is returned; else an awaitable, whose error is the
+        member's.
 
         Raises:
-            KafkaError: with what a member is to be told.
+            KafkaError: the error that the member gets.
         """
         if len(change.runs) > _CHANGED_AT_ONCE:
             return self._writes.spawn(self._write_much(change))
@@ -249,7 +249,8 @@ class SharePartitionLeader:
         self._changed()
 
     async def releasing(self, member_id: str) -> None:
-        """A member is gone: others get what it had, as soon as that is written."""
+        """Release the records of a member that is gone: others get them as soon as that is
+        written."""
         if self.is_ready and (change := (await self._records.releasing(member_id))):
             try:
                 writing = self.write(change)
@@ -258,7 +259,7 @@ class SharePartitionLeader:
             else:
                 if writing is not None:
                     self._writes.spawn(self._follow(writing))
-        self.room.disturb()  # it may be waiting for more
+        self.room.disturb()  # the member may be waiting for more
 
     async def _follow(self, writing: asyncio.Task[KafkaError | None]) -> None:
         error = await writing
@@ -271,7 +272,7 @@ class SharePartitionLeader:
     # -- writing -----------------------------------------------------------------------
 
     def _begin_to_write(self, batches: Sequence[StateBatch]) -> Written[None] | None:
-        """Write it now if it is little, and nothing else is being written; else None."""
+        """Write now if it is little and nothing else is being written; else None."""
         if not self.is_settled:
             return None
         if not batches:
@@ -290,7 +291,7 @@ class SharePartitionLeader:
             await self._broker.share_states.write(*self.key, self._state(batches))
 
     def _state(self, batches: Sequence[StateBatch]) -> ShareState:
-        """The group's start offset, and what has changed after it."""
+        """The state to write: the group's start offset, and the batches that have changed."""
         if self.is_closed:
             raise KafkaError(ErrorCode.fenced_state_epoch)
         records = self._records
@@ -314,16 +315,16 @@ class SharePartitionLeader:
         return self._broker.clock.monotonic()
 
     def _changed(self) -> None:
-        """Records may have become available: the waiting fetches look again."""
+        """Wake waiting fetches, as records may have become available."""
         self._schedule()
         self.room.disturb()
 
     def _schedule(self) -> None:
-        """Have the next lock time out when it is due."""
+        """Set the timer for the next lock."""
         deadline = None if self.is_closed else self._records.next_deadline()
         if self._timer is not None:
             if deadline is not None and self._timer_deadline <= deadline:
-                return  # it is due no later
+                return  # it goes off no later
             self._timer.cancel()
             self._timer = None
         if deadline is not None:
@@ -332,7 +333,8 @@ class SharePartitionLeader:
             self._timer = asyncio.get_running_loop().call_later(delay, self._fall_due)
 
     def _fall_due(self) -> None:
-        """Expire in a turn of its own: thousands of share partitions may be due at once."""
+        """Queue for a turn of its own: locks of thousands of share partitions may time out
+        together."""
         self._rounds.add(self._expire)
 
     def _expire(self) -> None:
@@ -341,7 +343,7 @@ class SharePartitionLeader:
         if batches:
             self._write_expired(batches)
             self._changed()
-        else:  # what was locked was acknowledged in time: no fetch has to look
+        else:  # all locked records were acknowledged in time: no fetch has to be woken
             self._schedule()
 
     def _write_expired(self, batches: Sequence[StateBatch]) -> None:
@@ -367,15 +369,15 @@ class SharePartitionLeader:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that is to be written is written."""
+        """Whether everything is written."""
         return not len(self._writes)
 
     async def settle(self) -> None:
-        """Wait until what is to be written is written."""
+        """Wait until everything is written."""
         await self._writes.settle()
 
     def close(self) -> None:
-        """Give out nothing more; waiting fetches look again, and find it gone."""
+        """Deliver nothing more; waiting fetches are woken, and find it closed."""
         self.is_closed = True
         self.loaded.cancel()
         self._schedule()

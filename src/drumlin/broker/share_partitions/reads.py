@@ -1,4 +1,4 @@
-"""Reads a partition's log for a share partition: slices, and what their batches' headers say.
+"""Reads of a partition's log for a share partition: slices, and the headers of their batches.
 
 Record bytes are neither copied nor looked into. Which batches were aborted is known from the
 index of aborted transactions, as transactions of one producer follow each other.
@@ -21,14 +21,15 @@ from drumlin.wire.error_codes import KafkaError
 READ_COMMITTED: Final = 1
 _FIRST_OFFSET: Final = attrgetter("first_offset")
 
-#: Of a partition, for one request: each takes some microseconds, and most as long to be acquired.
+#: Batches of a partition that one request reads: each takes some microseconds to read, and again to
+#: acquire.
 _BATCHES_MAX: Final = 500
 
 
 class ReadBatches(NamedTuple):
-    """A slice, and position and offsets of the batches in it: at least one.
+    """A slice with at least one batch, and the positions and offsets of its batches.
 
-    is_cut: there was more to read, which would have been too many records.
+    is_cut: there is more to read, but that would be too many batches.
     """
 
     slice: FileSlice
@@ -37,7 +38,7 @@ class ReadBatches(NamedTuple):
     is_cut: bool
 
     def trimmed(self, acquired: Sequence[Acquired]) -> FileSlice:
-        """The slice, from the first batch to the last that has any of what was acquired."""
+        """The slice, from the first batch to the last that has acquired records."""
         first, last = acquired[0].first_offset, acquired[-1].last_offset
         batches = self.fetched.batches
         start = next(i for i, each in enumerate(batches) if each.last_offset >= first)
@@ -83,7 +84,7 @@ def read_batches(
     end, is_cut = found.position, False
     try:
         for position, header in found.headers(may_block=may_block):
-            # The first one may lie after it, if the batches before it were cleaned away.
+            # The first one may lie beyond that, if the batches before it were cleaned away.
             if headers and (header.base_offset >= until_offset or len(headers) == _BATCHES_MAX):
                 is_cut = True
                 break

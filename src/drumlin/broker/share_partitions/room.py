@@ -1,7 +1,7 @@
 """Share fetches that wait for records of a share partition, in the order in which they came.
 
-New records, and records that have become available again, wake all of them; the longest wait
-looks first. So the members of a group take turns, where a set would favour one of them.
+New records, and records that have become available again, wake all of them, the one that has waited
+longest first. So the members of a group take turns; with a set, one might be favoured.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from drumlin.replication.waiting_room import Waiter, WaitingRoom
 
 
 class _Relay(Waiter):
-    """Stands in a partition's waiting room for all fetches of the share partition."""
+    """Waits in the partition's waiting room for all fetches of the share partition."""
 
     __slots__ = ("_room",)
 
@@ -37,7 +37,8 @@ class ShareRoom:
         return len(self._waiters)
 
     def enter(self, waiter: Waiter, *, for_stable: bool) -> None:
-        # Those that are here already may wait for something else, if the group's isolation changed.
+        # Fetches that wait already may have used another isolation level, if the group's has
+        # changed.
         self._partition_room.enter(self._relay, for_stable=for_stable)
         self._waiters[waiter] = None
 

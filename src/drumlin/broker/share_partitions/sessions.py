@@ -1,10 +1,10 @@
 """Share sessions: which partitions a member of a share group fetches, remembered between requests.
 
-A session belongs to one member of one group, and ends with the connection that began it. Its
-epoch counts the member's requests, fetches and acknowledgements alike, so that none is taken
-twice or out of order. There is room for a number of sessions, and for a number of partitions in all
-of them together. When it is full, new sessions are refused: unlike a fetch session none is evicted,
-as its records are locked.
+A session belongs to one member of one group, and ends with the connection that began it. Its epoch
+counts the member's requests, fetches and acknowledgements alike, so that none is applied twice or
+out of order. The number of sessions is limited, and that of the partitions of all sessions
+together. Beyond that new sessions are refused: unlike a fetch session none is evicted, as it has
+locked records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _INT32_MAX: Final = 2**31 - 1
-#: Of all sessions together; one takes some 200 bytes. Apache Kafka counts them, without a limit.
+#: Of all sessions together; each takes some 200 bytes. Apache Kafka has no such limit.
 _PARTITIONS_MAX: Final = 200_000
 
 
@@ -49,7 +49,7 @@ class ShareSession:
     partitions: dict[SessionPartition, None] = field(default_factory=dict)
 
     def in_turn(self, epoch: int) -> list[SessionPartition]:
-        """The partitions, beginning with another one in each request, so that none starves."""
+        """The partitions, beginning with a different one in each request, so that none starves."""
         partitions = list(self.partitions)
         start = epoch % len(partitions) if partitions else 0
         return partitions[start:] + partitions[:start]
@@ -81,7 +81,8 @@ class ShareSessions:
 
         Raises:
             KafkaError: INVALID_REQUEST, as there is nothing to acknowledge in a new session;
-                SHARE_SESSION_LIMIT_REACHED; then the old one stays, for its connection to end.
+                SHARE_SESSION_LIMIT_REACHED, in which case the old one stays until its connection
+                ends.
         """
         if acknowledges:
             raise KafkaError(
@@ -107,11 +108,12 @@ class ShareSessions:
         added: Collection[SessionPartition] = (),
         forgotten: Collection[SessionPartition] = (),
     ) -> ShareSession:
-        """The session in its next epoch, which begins at once in the end.
+        """Continue the session with its next epoch, which begins in the last step, without an
+        await.
 
         Raises:
             KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
-                SHARE_SESSION_LIMIT_REACHED; then it is as before.
+                SHARE_SESSION_LIMIT_REACHED; the session is unchanged.
         """
         session = self._due(member, epoch)
         former: dict[SessionPartition, None] = {}
@@ -121,7 +123,7 @@ class ShareSessions:
             room = len(partitions) - len(session.partitions)
             self._check_room(room)
             await _remove_all(partitions, forgotten)
-            if self._due(member, epoch) is not session:  # others had their turn
+            if self._due(member, epoch) is not session:  # other work had its turn
                 raise KafkaError(ErrorCode.share_session_not_found)
             self._check_room(room)
             former = session.partitions
@@ -155,16 +157,16 @@ class ShareSessions:
         return session
 
     def partitions_of(self, member: Member) -> dict[SessionPartition, None]:
-        """The partitions of the member's session, which another session may replace."""
+        """The partitions of the member's session, if it has one."""
         session = self._sessions.get(member)
         return {} if session is None else session.partitions
 
     def is_open(self, session: ShareSession) -> bool:
-        """Whether it is open: it was not closed, and no other one has replaced it."""
+        """Whether the session was neither closed nor replaced by another one."""
         return self._sessions.get(session.member) is session
 
     def close(self, member: Member) -> ShareSession | None:
-        """End the member's session; the one that it had."""
+        """End the member's session; returns it."""
         session = self._sessions.pop(member, None)
         if session is not None:
             self._partition_count -= len(session.partitions)

@@ -1,1 +1,1 @@
-"""The broker from its start to its stop: put together here, imported by none of its parts."""
+"""The broker from start to stop. It is assembled here, and none of its parts imports this."""

@@ -37,8 +37,8 @@ from drumlin.broker.remote.share_states import ShareStateRoutes
 from drumlin.broker.router import Router
 from drumlin.broker.share_partitions.delivery import ShareDelivery
 from drumlin.broker.start.chores import start_upkeep
-from drumlin.broker.start.company import Company
 from drumlin.broker.start.server import ConnectionLimits, Server
+from drumlin.broker.start.shared_machine import SharedMachine
 from drumlin.broker.start.startup import (
     BoundSockets,
     StartFailed,
@@ -72,9 +72,9 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _REQUEST_MEMORY_BYTES: Final = 1 << 30
-#: How long a stop waits for peers to take their last answers.
+#: How long a stop waits for clients to receive their last responses.
 _STOP_S: Final = 3.0
-#: How long it waits for other brokers to take over.
+#: How long a stop waits for other brokers to take over leadership.
 _HAND_OVER_S: Final = 10.0
 
 
@@ -178,12 +178,13 @@ class Broker:
         config: BrokerConfig,
         clock: Clock,
         before_serving: Callable[[], None] | None = None,
-        company: Company | None = None,
+        machine: SharedMachine | None = None,
     ) -> Broker:
         """Start a broker and return it serving.
 
         `before_serving` is called when everything is ready and no client is accepted yet: for work
-        that would hold clients up. Without `company` it is alone, with an operator of its own.
+        that would make clients wait. Without `machine` the broker is the only one, and serves its
+        operator.
 
         Raises:
             StartFailed: with one line that says why.
@@ -192,15 +193,15 @@ class Broker:
         metrics_sockets: BoundSockets = {}
         try:
             metrics_sockets = bind_metrics(config)
-            open_store = None if company is None else company.open_metadata
+            open_store = None if machine is None else machine.open_metadata
             metadata = await open_metadata(config, clock, open_store)
-            locks = {} if company is None else company.locks
+            locks = {} if machine is None else machine.locks
             try:
                 logs = await asyncio.to_thread(open_logs, config, clock, metadata, locks)
                 try:
                     broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
                     try:
-                        await broker._begin(before_serving, is_alone=company is None)
+                        await broker._begin(before_serving, is_alone=machine is None)
                     except BaseException:
                         await broker.endpoints.stop()
                         raise
@@ -272,7 +273,7 @@ class Broker:
     async def stop(self) -> None:
         """Shut down cleanly: all that was acknowledged is on disk, and the next start knows it.
 
-        Requests under way are answered; those that wait for something are answered now.
+        Requests in progress are answered; those that wait for something are answered at once.
         """
         await self._hand_over()
         self.server.stop_accepting()
@@ -280,7 +281,7 @@ class Broker:
         self.server.finish()
         self.shares.finish()
         self._share_routes.finish()
-        # What others do not answer by then does not hold the end up.
+        # Do not wait any longer for other brokers' answers.
         asyncio.get_running_loop().call_later(_STOP_S, self.peers.close)
         for partition in self.partitions:
             partition.waiting.disturb()
@@ -304,7 +305,7 @@ class Broker:
         self.peers.close()
         await self.endpoints.stop()
         await self.cleaning.stop()
-        # Work that needs no connection has nowhere to write any more.
+        # From here on, background work finds no partition to write to.
         await self.partitions.clear()
         await self.background.end()
         self.metadata.register_no_more()
@@ -313,7 +314,7 @@ class Broker:
         self.threads.close()
 
     async def _hand_over(self) -> None:
-        """Let others lead what they can, while this broker still answers."""
+        """Hand leadership over to other brokers where possible, while this broker still answers."""
         if not self.config.controlled_shutdown_enable:
             return
         try:

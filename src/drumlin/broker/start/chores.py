@@ -28,7 +28,7 @@ _IDLE_MS: Final = 60_000
 
 
 class Kept(BrokerData, Protocol):
-    """What the chores are done for."""
+    """The parts of a broker that the chores need."""
 
     hosting: HostedPartitions
     replicas: Replicas
@@ -80,7 +80,7 @@ def _loop_time() -> float:
 
 
 async def _look_at_clock(broker: Kept) -> None:
-    """Have a jump of the wall clock said in the log when it happens."""
+    """Log a jump of the wall clock when it happens."""
     _ = broker.clock.expiry.doubt
 
 
@@ -98,7 +98,7 @@ async def _retain_held(broker: Kept) -> None:
 
 
 def _note_start(broker: Kept, log: PartitionLog) -> None:
-    """Notify watchers of a partition of its new log start offset; no fetch waits for it."""
+    """Notify a partition's watchers of its new log start offset, for which no fetch waits."""
     partition = broker.partitions.find(log.topic, log.partition)
     if partition is not None and partition.log is log:
         partition.waiting.note()
@@ -111,30 +111,30 @@ async def _roll_overdue(broker: Kept) -> None:
 
 
 async def _flush(broker: Kept) -> None:
-    """Make sealed segments durable, and what `flush.ms` says is due."""
+    """Flush closed segments, and logs for which a flush is due by `flush.ms`."""
     for log in await broker.logs.logs_to_flush():
         try:
             await broker.threads.syncing(log.flush)
         except KafkaError:
-            continue  # deleted meanwhile; or its dir has failed, which was said there
+            continue  # deleted meanwhile; or its log dir has failed, which was logged there
         except Exception:  # noqa: BLE001  one failure must not stop the others
             _log.exception("%s could not be flushed", log.name)
 
 
 async def _give_up_failed(broker: Kept) -> None:
-    """Have other brokers lead what this one cannot append to, or read."""
+    """Have other brokers lead partitions that this one cannot append to or read."""
     for directory in broker.logs.directories:
         if not directory.is_online:
             try:
                 await broker.hosting.give_up(directory)
             except KafkaError:
-                continue  # the metadata says so; it is tried again
+                continue  # logged by the metadata store; it is tried again
             except Exception:  # noqa: BLE001  the others are to be given up all the same
                 _log.exception("%s could not be given up", directory.path)
 
 
 async def _probe(broker: Kept) -> None:
-    """Bring back failed log dirs that work again, and partitions that could not have a log."""
+    """Bring back failed log dirs that work again, and partitions whose log could not be created."""
     is_back = False
     for directory in broker.logs.directories:
         try:

@@ -18,7 +18,7 @@ from drumlin.storage.directory.directory_lock import DirectoryLock
 
 _log = logging.getLogger(__name__)
 
-#: Brokers of a server that was killed end by themselves, but not within the same instant.
+#: How long to wait for a lock: brokers of a killed server end by themselves, but not at once.
 _PATIENCE_S: Final = 3.0
 _LOOK_S: Final = 0.05
 
@@ -60,7 +60,7 @@ class Locks:
 
     def _lock(self, path: str, deadline: float) -> None:
         lock = DirectoryLock(path)
-        with contextlib.suppress(OSError):  # its broker will say why
+        with contextlib.suppress(OSError):  # its broker will log why
             Path(path).mkdir(parents=True, exist_ok=True)
             while not lock.acquire():
                 if time.monotonic() > deadline:

@@ -1,11 +1,11 @@
-"""Moves partitions between the brokers of a machine when their number has changed.
+"""Moves of partitions between the brokers of a machine when the number of brokers has changed.
 
-It is done before any of them runs. A log stays in its log dir: its folder is renamed into, or out
-of, the folder that a broker has there. It is noted in the metadata which ones are about to move;
-then checkpoints are copied, folders are renamed, and the metadata says where they are. After a
-crash the next start takes them back first, so that each is where the metadata says, and begins
-again. Nothing is removed but deleted topics, and logs for which there are no brokers any more: not
-the best of them, and none while another one may be out of reach.
+They are made before any broker runs. A log stays in its log dir: its folder is renamed into, or out
+of, the folder that a broker has there. First the metadata notes which folders are about to move;
+then checkpoints are copied and folders renamed; then the metadata gets the new replicas. After a
+crash the next start first moves the folders back, so that each is where the metadata says, and
+begins again. Nothing is removed but deleted topics, and surplus logs of replicas whose broker is
+gone: never the best log of a partition, and none while another one may be out of reach.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: In the metadata: the brokers for which partitions were placed last.
+#: Key in the metadata: the brokers among which partitions were placed last.
 _PLACED: Final = "brokers_of_machine"
-#: In the metadata: folders that may be on their way, each with its source and target.
+#: Key in the metadata: folders that may be moving, each with its source and target.
 _UNDER_WAY: Final = "folders_under_way"
 
 
 def move_partitions(config: BrokerConfig, brokers: int) -> None:
-    """Have the folders of partitions, and the metadata, fit for so many brokers. Blocks.
+    """Move folders of partitions, and update the metadata, for this number of brokers. Blocks.
 
-    Nobody else uses the log dirs: of those that these brokers have, the caller has the locks.
+    The caller holds the locks of these brokers' log dirs, so nothing else uses them.
 
     Raises:
         StartFailed: with one line that says why.
@@ -60,7 +60,7 @@ def move_partitions(config: BrokerConfig, brokers: int) -> None:
     paths = [str(Path(path).absolute()) for path in config.log_dirs]
     file = Path(paths[0], database.FILE_NAME)
     if not file.exists() or not _is_of(config.node_id, paths):
-        return  # there is nothing, or whoever opens it says what is wrong
+        return  # there is none, or whoever opens it reports what is wrong
     node_ids = range(config.node_id, config.node_id + brokers)
     try:
         with closing(Database(file)) as opened:
@@ -82,7 +82,7 @@ def move_partitions(config: BrokerConfig, brokers: int) -> None:
 
 
 def has_folders(config: BrokerConfig) -> bool:
-    """Whether there are folders of more than one broker, as far as the log dirs can be read."""
+    """Whether more than one broker has folders, as far as the log dirs can be read."""
     return any(Path(path, FOLDER).is_dir() for path in config.log_dirs)
 
 
@@ -96,12 +96,12 @@ def is_empty(config: BrokerConfig) -> bool:
 
 
 def note_placed(node_ids: Sequence[int]) -> database.Statement:
-    """Note for which brokers the partitions are placed."""
+    """The statement that notes among which brokers the partitions are placed."""
     return database.put_value(_PLACED, json.dumps(list(node_ids)))
 
 
 def _is_of(node_id: int, paths: Sequence[str]) -> bool:
-    """Whether the log dirs are those of the broker that is the first one now."""
+    """Whether the log dirs belong to the broker that is the first one now."""
     for path in paths:
         with suppress(OSError, ValueError):
             known = read_meta_properties(path, Files())
@@ -118,7 +118,7 @@ class _Folders:
         self._files = Files()
         self._log_dirs = log_dirs
         self._found: dict[tuple[str, int], IdleDirectory] = {}
-        #: Whether something cannot be read: there may be more in it.
+        #: Whether something cannot be read, so that there may be more folders.
         self.is_partial = False
         for log_dir in log_dirs:
             try:
@@ -137,7 +137,8 @@ class _Folders:
         _log.warning("%s is left alone: %s", path, error)
 
     def complete_changes(self) -> None:
-        """Do what a broker's start would have done first: logs may be on their way to log dirs.
+        """Finish what a broker's start would do first: moves between log dirs that were
+        interrupted.
 
         Raises:
             OSError: a log dir fails.
@@ -179,7 +180,7 @@ class _Folders:
         return found
 
     def at(self, log_dir: str, node_id: int) -> IdleDirectory:
-        """What a broker has there; it is made where there is nothing."""
+        """A broker's folder in a log dir; it is created if there is none."""
         found = self._found.get((log_dir, node_id))
         if found is None:
             self._files.make_directory(folder_of(log_dir, node_id - self._first, node_id))
@@ -195,9 +196,10 @@ class _Folders:
                     self._files.sync_directory(path)
 
     def remove_empty(self, node_ids: Collection[int], deleted: Collection[UUID]) -> None:
-        """Remove the folders of brokers that are no more, unless something is left in them.
+        """Remove the folders of brokers that do not exist any more, unless something is left in
+        them.
 
-        What is left of topics that were deleted goes with them.
+        Folders of deleted topics are removed with them.
         """
         for (log_dir, node_id), each in self._found.items():
             if node_id in node_ids:
@@ -240,9 +242,9 @@ class _Move:
     def run(self) -> None:
         """
         Raises:
-            OSError, sqlite3.Error: it has to be tried again.
+            OSError, sqlite3.Error: the change is incomplete; the next start repeats it.
         """
-        # A start with the number before this one must not take the folders to be where they were.
+        # A start with the previous number must not assume that the folders are where they were.
         self._opened.execute_durably([note_placed(())])
         self._folders.complete_changes()
         left = self._take_back()
@@ -255,7 +257,7 @@ class _Move:
         ]
         for log_dir, node_id, name in drops:
             self._folders.at(log_dir, node_id).drop(name)
-        # From here on what is found with a target has come from its source.
+        # Durable, so that a folder found at its target has surely come from its source.
         self._folders.sync()
         moves = [
             _FolderMove(partition, source, target)
@@ -278,7 +280,7 @@ class _Move:
         )
 
     def _take_back(self) -> list[_FolderMove]:
-        """Undo what an interrupted start has moved; those of which the folder is out of reach."""
+        """Undo the moves of an interrupted start; returns those whose folder is out of reach."""
         back, left, found = [], [], {}
         for topic_id, *rest in json.loads(self._opened.value(_UNDER_WAY) or "[]"):
             index, source, target = rest
@@ -299,9 +301,9 @@ class _Move:
     def _place(
         self,
     ) -> tuple[dict[PartitionId, Placement], dict[PartitionId, dict[int, str]], bool]:
-        """Placements, the folders of those partitions, and whether others lack one.
+        """The new placements, the folders of these partitions, and whether others have none.
 
-        Those may be out of reach: such a partition stays as it is.
+        Their folders may be out of reach: such partitions stay as they are.
         """
         found = {
             PartitionId(topic.topic_id, state.index): self._folders.of(topic, state.index)
@@ -352,6 +354,6 @@ class _FolderMove(NamedTuple):
 
 
 def _note_under_way(moves: Iterable[_FolderMove]) -> database.Statement:
-    """Note which folders may be on their way between brokers."""
+    """The statement that notes which folders may be moving between brokers."""
     rows = [[each.topic_id.hex, each.partition, *way] for each, *way in moves]
     return database.put_value(_UNDER_WAY, json.dumps(rows))

@@ -1,11 +1,11 @@
-"""Which of a machine's brokers has which partition, when their number has changed. Pure.
+"""Placement of partitions on a machine's brokers when the number of brokers has changed. Pure.
 
-Partitions with one replica are evened out, and no more of them are moved than that needs. Of the
-others only what the brokers have that are no more goes elsewhere; where nobody is left to take it,
-a partition has fewer replicas. A replica that moves takes its log along, so it stays in sync.
+Partitions with one replica are spread evenly, with as few moves as possible. Of the others, only
+replicas of removed brokers move; if no broker is left to take one, the partition has fewer
+replicas. A replica that moves takes its log along, so it stays in sync.
 
-Being in sync is not having the log: the disk may have been replaced since. So the logs that are
-there are compared, and the best of them are kept.
+A replica that is in sync by the metadata may have lost its log: the disk may have been replaced. So
+the logs that exist are compared, and the best of them are kept.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Placement:
 def place(
     topics: Iterable[TopicState], brokers: Sequence[int], logs: Mapping[PartitionId, Logs]
 ) -> dict[PartitionId, Placement]:
-    """Placements of the partitions that these brokers are to have otherwise."""
+    """New placements of the partitions whose replicas change."""
     known = list(topics)
     targets = _spread(known, brokers)
     load = Counter(targets.values())
@@ -103,12 +103,13 @@ def _moved(state: PartitionState, target: int) -> Placement | None:
 def _without_gone(
     state: PartitionState, brokers: Sequence[int], logs: Logs, load: Counter[int]
 ) -> Placement | None:
-    """Of a partition with several replicas."""
+    """The placement of a partition with several replicas, without removed brokers."""
     if all(each in brokers for each in state.replicas):
         return None
 
     def rank(replica: int) -> tuple[object, ...]:
-        # Of equal logs those stay that can; the first makes room, as it is to lead.
+        # Of equal logs, those that need not move are kept; then rather a later replica than the
+        # first, which is the preferred leader.
         is_gone = replica not in brokers
         return *_flaws(state, replica, logs), is_gone, -state.replicas.index(replica)
 
@@ -123,14 +124,14 @@ def _without_gone(
             target = min(free, key=lambda each: (load[each], each)) if free else room.pop(0)
             targets[source] = target
             load[target] += 1
-    # Where none is left, it is as if all were there: each broker says by itself what it has.
+    # If no log is left, all count as complete: each broker finds out itself what it has.
     sound = [each for each in kept if each in logs or not logs]
     moves = tuple(each for each in targets.items() if each[0] != each[1])
     return Placement(_with(state, targets, sound), moves, dropped)
 
 
 def _flaws(state: PartitionState, replica: int, logs: Logs) -> tuple[object, ...]:
-    """By what a replica's log is worse than another one, the worst flaw first."""
+    """The flaws of a replica's log by which it is compared with others, the worst first."""
     known = {each.node_id: each for each in state.last_known}.get(replica)
     return (
         replica not in logs,
@@ -145,7 +146,8 @@ def _flaws(state: PartitionState, replica: int, logs: Logs) -> tuple[object, ...
 def _with(
     state: PartitionState, targets: Mapping[int, int], sound: Collection[int]
 ) -> PartitionState:
-    """The partition with the replicas that are kept; its leader goes along, or another takes over.
+    """The partition with the replicas that are kept; its leader moves with its log, or another
+    leads.
 
     A reassignment that was under way ends with what there is.
 
@@ -184,7 +186,7 @@ def _with(
 def _reassignment(
     state: PartitionState, replicas: tuple[int, ...], moves: Mapping[int, int]
 ) -> ReplicaAssignment:
-    """The replicas on their way, if they are; not if what they are on the way to is no more."""
+    """The reassignment with the new ids; none if one of its targets is gone."""
     adding = tuple(moves.get(each, each) for each in state.adding)
     removing = tuple(moves.get(each, each) for each in state.removing)
     removing = tuple(each for each in removing if each in replicas)

@@ -1,4 +1,4 @@
-"""The broker as a process: starts it, says that it is ready, stops it on a signal.
+"""The broker as a process: starts it, reports that it is ready, stops it on a signal.
 
 An error at start is one line on standard error and an exit code, never a traceback: only a line is
 something that the operator can act on.
@@ -32,10 +32,10 @@ from drumlin.config.config_error import ConfigError
 from drumlin.ready_threads import ready_threads
 
 if TYPE_CHECKING:
-    from drumlin.broker.start.company import Company
+    from drumlin.broker.start.shared_machine import SharedMachine
 
 _log = logging.getLogger("drumlin")
-#: For what is seldom done in threads: regular expressions, a cleaner that is reconfigured.
+#: Threads for rare work: regular expressions, a change of the cleaner's configuration.
 _OTHER_THREADS: Final = 4
 
 
@@ -57,7 +57,7 @@ def run(properties: Mapping[str, str], log_level: str = "INFO") -> int:
 def run_broker(
     config: BrokerConfig,
     when_ready: Callable[[Broker], None],
-    company: Company | None = None,
+    machine: SharedMachine | None = None,
     signals: Sequence[signal.Signals] = SIGNALS,
 ) -> None:
     """Run a broker until a signal comes.
@@ -67,14 +67,14 @@ def run_broker(
     """
     watch = LoopWatch()
     with asyncio.Runner(loop_factory=watch.new_loop) as runner:
-        runner.run(_serve(config, watch, when_ready, company, signals))
+        runner.run(_serve(config, watch, when_ready, machine, signals))
 
 
 async def _serve(
     config: BrokerConfig,
     watch: LoopWatch,
     when_ready: Callable[[Broker], None],
-    company: Company | None,
+    machine: SharedMachine | None,
     signals: Sequence[signal.Signals],
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -89,7 +89,7 @@ async def _serve(
         garbage.begin()
         watch.begin()
 
-    starting = Broker.start(config, SystemClock(), before_serving, company)
+    starting = Broker.start(config, SystemClock(), before_serving, machine)
     broker = await unless_stopped(starting, stop)
     looking = loop.create_task(garbage.keep_looking(lambda: broker.server.is_serving))
     broker.endpoints.metrics.add(watch.measures)

@@ -1,6 +1,6 @@
-"""What every process of a server sets up once, whether it is a broker or starts brokers.
+"""Set-up that every process of a server does once, whether it is a broker or starts brokers.
 
-Logging, limits, memory, signals; and what its operator is warned of.
+Logging, limits, memory, signals, and the risks of which its operator is warned.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log = logging.getLogger("drumlin")
 
-#: By which a server is told to stop.
+#: The signals that stop a server.
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: How long the event loop waits for a thread (a cleaner's, above all) that holds the interpreter.
-#: Python's 5 ms would be seen in clients' latency.
+#: How long the event loop waits for a thread, a cleaner's above all, that holds the interpreter's
+#: lock. Python's 5 ms would show in clients' latency.
 _SWITCH_INTERVAL_S: Final = 0.0002
-#: Numbers that the GNU C library's `mallopt` goes by.
+#: Parameters of the GNU C library's `mallopt`.
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
-#: Free memory at the heap's end that is kept. By itself the library gives back what a large request
-#: took, each time.
+#: Free memory at the heap's end that is kept. By default the library returns a large request's
+#: memory to the kernel each time.
 _KEPT_BYTES: Final = 32 << 20
-#: Larger ones are mappings of their own (`wire/frames.py`), of which pages are given as they fill.
+#: Larger blocks are mappings of their own (`wire/frames.py`), whose pages are allocated as they
+#: fill.
 _MAPPED_FROM_BYTES: Final = 4 << 20
-#: Where many systems clear up when they start.
+#: Cleared by many systems when they start.
 _FLEETING: Final = "/tmp"  # noqa: S108
 
 
 def prepare_process(log_level: str, name: str = "") -> None:
-    """Set up what a process has once. What it logs begins with its name."""
+    """Set up logging, limits and memory. Log lines begin with `name`."""
     _set_up_logging(log_level, name)
     _raise_descriptor_limit()
     _keep_freed_memory()
@@ -57,22 +58,22 @@ def _set_up_logging(level: str, name: str) -> None:
 
 
 def _raise_descriptor_limit() -> None:
-    """Take all the file descriptors that we may have: segments and connections need them."""
+    """Raise the limit of file descriptors as far as allowed: segments and connections need them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _keep_freed_memory() -> None:
-    """Receive into memory that was used before: new pages cost as much as writing them to a log."""
+    """Reuse freed memory: new pages cost as much as writing their bytes to a log."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # as in other C libraries
+    if mallopt is not None:  # other C libraries have none
         mallopt(_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def stop_on(signals: Iterable[signal.Signals] = SIGNALS) -> asyncio.Event:
-    """What is set when one of the signals comes."""
+    """An event that is set when one of the signals comes."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in signals:
@@ -82,7 +83,7 @@ def stop_on(signals: Iterable[signal.Signals] = SIGNALS) -> asyncio.Event:
 
 
 async def unless_stopped(start: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
-    """What comes of a start. If a signal comes first, the process ends here."""
+    """The result of `start`. If a signal comes first, the process ends here."""
     starting = asyncio.create_task(start)
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)

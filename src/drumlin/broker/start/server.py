@@ -1,4 +1,4 @@
-"""Listening sockets: accepts connections, limits their number, closes those that idle.
+"""Listening sockets: accepts connections, limits their number, closes idle ones.
 
 Owns the set of open connections. Knows nothing of requests.
 """
@@ -28,10 +28,11 @@ _ACCEPTS_PER_TURN: Final = 16
 _SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _ACCEPT_PAUSE_S: Final = 0.1
 _SILENCE_S: Final = 60.0
-#: So many descriptors, or an eighth of them where that is less, are never given to connections: the
-#: broker's own files do not wait until clients go.
+#: This many descriptors, or an eighth of all if that is less, are never used for connections: the
+#: broker's own files must not wait until clients go.
 _RESERVE_MAX: Final = 64
-#: Connections that find no place wait for a second before they try again, and longer each time.
+#: The shortest backlog of connections that wait to be accepted: those that find no room retry after
+#: a second, then ever later.
 _WAITING_MIN: Final = 1024
 
 
@@ -54,7 +55,7 @@ class ConnectionLimits:
 
 
 class Server:
-    """Accepts for all listeners."""
+    """Accepts and keeps the connections of all listeners."""
 
     def __init__(self, router: Dispatcher, limits: ConnectionLimits, bound: BoundSockets) -> None:
         self._router = router
@@ -66,7 +67,7 @@ class Server:
         self._has_none = asyncio.Event()
         self._per_ip: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
-        self._silent_until = 0.0  # about a shortage that keeps us from accepting
+        self._silent_until = 0.0  # until then, shortages that prevent accepting are not logged
 
     def start_accepting(self) -> None:
         """Accept clients on all addresses.
@@ -93,7 +94,7 @@ class Server:
                     raise
                 self._pause_accepting(listening, error)
                 return
-            # The lowest free number: it tells how many are in use.
+            # A new descriptor is the lowest free number: it shows how many are in use.
             is_last = sock.fileno() >= _connections_end()
             refusal = self._refusal(address[0])
             if refusal is None:
@@ -194,7 +195,7 @@ class Server:
         self._sockets.clear()
 
     def finish(self) -> None:
-        """Close every connection as soon as what was begun on it is answered."""
+        """Close every connection as soon as its started requests are answered."""
         for connection in list(self._connections):
             connection.finish()
 
@@ -211,7 +212,7 @@ class Server:
 
 
 def _connections_end() -> int:
-    """Of connections, the number of the first descriptor that is one too many."""
+    """The number of the first descriptor that is not for connections."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if limit == resource.RLIM_INFINITY else limit - min(_RESERVE_MAX, limit // 8)
 

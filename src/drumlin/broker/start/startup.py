@@ -1,4 +1,4 @@
-"""What a broker must have before it can serve: its addresses, its metadata, its logs.
+"""What a broker needs before it can serve: its addresses, its metadata, its logs.
 
 The addresses come first: whether they are free is known at once, while logs may have to be
 recovered. A failure is one line for the operator.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
     from drumlin.metadata.store.store import MetadataStore
 
-#: Sockets that are bound, each with its listener; the port is the one that was given.
+#: Bound sockets, each with its listener, whose port is the one that was bound.
 BoundSockets = dict[socket.socket, Listener]
 
 
@@ -36,16 +36,16 @@ def bind_all(config: BrokerConfig) -> BoundSockets:
     """Bind all addresses, without accepting clients yet.
 
     Raises:
-        StartFailed: one of them is in use, or not ours.
+        StartFailed: one of them is in use, or not this machine's.
     """
     return _bind_listeners(config.listeners, config.socket_receive_buffer_bytes)
 
 
 def bind_metrics(config: BrokerConfig) -> BoundSockets:
-    """Take the address on which metrics are served, where there is one.
+    """Bind the address on which metrics are served, if there is one.
 
     Raises:
-        StartFailed: it is in use, or not ours.
+        StartFailed: it is in use, or not this machine's.
     """
     listener = config.drumlin_metrics_listener
     return {} if listener is None else _bind_listeners((listener,), 0)
@@ -67,11 +67,11 @@ def _bind_listeners(listeners: Iterable[Listener], receive_buffer_bytes: int) ->
 
 
 def families(host: str) -> list[tuple[socket.AddressFamily, str]]:
-    """With which protocols to listen on `host`, and on what address of each.
+    """The address families to listen with on `host`, each with its address.
 
-    As in Apache Kafka, no host means every interface with IPv4 and, where there is that, IPv6;
-    and so does the "any" of IPv6. Two sockets, as a client of IPv4 has another address on a
-    socket for both, which would change what limits and logs know it by.
+    As in Apache Kafka, no host means every interface with IPv4 and, if enabled, IPv6; so does "::".
+    There are two sockets, as on one for both a client with IPv4 would have a mapped address, by
+    which limits and logs would not know it.
     """
     if host not in ("", "::"):
         return [(socket.AF_INET6 if ":" in host else socket.AF_INET, host)]
@@ -82,7 +82,7 @@ def families(host: str) -> list[tuple[socket.AddressFamily, str]]:
 
 
 def _has_ipv6() -> bool:
-    """Whether this machine has IPv6 enabled, which the library alone does not tell."""
+    """Whether this machine has IPv6 enabled, and not only Python."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
             probe.bind(("::1", 0))
@@ -125,9 +125,9 @@ async def open_metadata(
     clock: Clock,
     open_store: Callable[[], Awaitable[MetadataStore]] | None = None,
 ) -> MetadataStore:
-    """The metadata, with the configuration that was changed at run time taken over.
+    """Open the metadata, and apply the configuration that was changed at run time.
 
-    `open_store` opens another store than the one that is configured.
+    `open_store` opens a store in place of the configured one.
 
     Raises:
         StartFailed: they cannot be used.
@@ -148,7 +148,7 @@ def open_logs(
 ) -> LogDirectories:
     """The logs in this broker's log dirs. Blocks, after a crash for long.
 
-    `locks` has descriptors of those that are locked for it already.
+    `locks` has descriptors of the log dirs that are locked for it already.
 
     Raises:
         StartFailed: they cannot be used.

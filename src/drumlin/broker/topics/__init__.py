@@ -1,1 +1,2 @@
-"""Topics: checks before one is created, how Metadata tells them, and those of coordinators."""
+"""Topics: checks before one is created, topics as Metadata encodes them, and those of
+coordinators."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def state_topic(broker: BrokerData, name: str) -> StateTopic:
-    """The topic of that name, there or to be created."""
+    """The topic of that name, which may not exist yet."""
 
     def read_batches(partition: int) -> Iterable[bytes]:
         return broker.partitions.get(name, partition).batches()
@@ -26,7 +26,7 @@ def state_topic(broker: BrokerData, name: str) -> StateTopic:
     async def create() -> None:
         await create_automatically(broker, name)
 
-    find = partial(broker.partitions.get, name)  # for each append: no function around it
+    find = partial(broker.partitions.get, name)  # called for each append: no function around it
     return StateTopic(name, find, read_batches, partition_count, create)
 
 

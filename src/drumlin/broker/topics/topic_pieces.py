@@ -1,16 +1,16 @@
-"""Topics as Metadata answers them, each encoded once for all clients.
+"""Topics as Metadata returns them, each encoded once for all clients.
 
-Owns those bytes, by version of the API and by whether operations are included; what is said of a
-partition says `cluster_view`. They hold as long as the metadata has the very same topic, and as
-long as the same brokers and log dirs can be had: nothing has to say that they are outdated.
-A request for a topic that is being encoded continues the encoding that another began. Nothing here
-depends on the client: an answer is put together from the topics that it may see.
+Owns those bytes, by version of the API and by whether operations are included; `cluster_view`
+decides what they say of a partition. They are valid while the metadata has the very same
+`TopicState`, and while the same brokers and log dirs are available, so nothing has to invalidate
+them. A request for a topic that is being encoded continues the encoding that another began. Nothing
+here depends on the client.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.parts.cluster_view import (
     OPERATIONS_NOT_ASKED,
@@ -23,36 +23,38 @@ from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.metadata.store.changes import Change, TopicDeleted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape, encoded
+from drumlin.wire.messages import encoded
+from drumlin.wire.protocol.metadata import MetadataResponsePartition, MetadataResponseTopic
 from drumlin.wire.schema.parts import EncodedItems
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
+    from drumlin.wire.schema.declaration import Message
 
-#: Clients of one kind use one or two of them.
+#: Clients of one kind use one or two variants.
 _VARIANTS_MAX: Final = 6
-#: Encoded between two offers to give way.
+#: Partitions that are encoded between two chances to give way.
 _PARTITIONS_PER_STEP: Final = 16
 
 
 @dataclass(slots=True, eq=False)
 class _Building:
-    """A topic on its way to be encoded."""
+    """A topic that is being encoded."""
 
     topic: TopicState
     partitions: list[bytes] = field(default_factory=list)
     piece: bytes | None = None
-    is_outdated: bool = False  # begun before, and ended after something had changed
+    is_outdated: bool = False  # something has changed since it was begun
 
 
 class TopicVariant:
     """The topics in one version; see `TopicPieces`."""
 
     def __init__(
-        self, broker: BrokerData, shape: Shape, with_operations: bool, current: Reachable
+        self, broker: BrokerData, version: int, with_operations: bool, current: Reachable
     ) -> None:
         self._broker = broker
-        self._shape = shape
+        self._version = version
         self._operations = TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED
         self._reachable = current
         self._ready: dict[str, tuple[TopicState, bytes]] = {}
@@ -74,7 +76,7 @@ class TopicVariant:
         return building.piece
 
     def forget(self, name: str) -> None:
-        """There is no such topic any more."""
+        """Forget a deleted topic."""
         self._ready.pop(name, None)
         self._building.pop(name, None)
 
@@ -92,12 +94,11 @@ class TopicVariant:
         if is_current and not building.is_outdated:
             self._ready[topic.name] = topic, building.piece
 
-    def _encoded(self, struct: Any) -> bytes:
-        return encoded("metadata", self._shape.version, struct)
+    def _encoded(self, struct: Message) -> bytes:
+        return encoded("metadata", self._version, struct)
 
-    def _topic(self, topic: TopicState, partitions: EncodedItems) -> Any:
-        return self._shape(
-            "MetadataResponseTopic",
+    def _topic(self, topic: TopicState, partitions: EncodedItems) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
             error_code=ErrorCode.none,
             name=topic.name,
             topic_id=topic.topic_id,
@@ -106,15 +107,15 @@ class TopicVariant:
             topic_authorized_operations=self._operations,
         )
 
-    def _partition(self, topic: TopicState, state: PartitionState) -> Any:
+    def _partition(self, topic: TopicState, state: PartitionState) -> MetadataResponsePartition:
         led = leadership(self._broker, topic.name, state)
         error, replicas = led.error, state.replicas
-        if self._shape.version == 0 and led.offline_replicas:
-            # There is no field for them: clients of this version take what they are told for alive.
+        if self._version == 0 and led.offline_replicas:
+            # This version has no field for offline replicas: clients assume that all replicas are
+            # alive.
             replicas = tuple(each for each in replicas if each not in led.offline_replicas)
             error = error if error.value else ErrorCode.replica_not_available
-        return self._shape(
-            "MetadataResponsePartition",
+        return MetadataResponsePartition(
             error_code=error,
             partition_index=state.index,
             leader_id=led.leader,
@@ -126,30 +127,30 @@ class TopicVariant:
 
 
 class TopicPieces:
-    """All topics, in the versions that were asked for last."""
+    """All topics, in the variants that were requested last."""
 
     def __init__(self, broker: BrokerData) -> None:
         self._broker = broker
         self._reachable: Reachable | None = None
-        self._variants: dict[tuple[int, bool], TopicVariant] = {}  # used last comes last
+        self._variants: dict[tuple[int, bool], TopicVariant] = {}  # least recently used first
 
-    def variant(self, shape: Shape, *, with_operations: bool) -> TopicVariant:
+    def variant(self, version: int, *, with_operations: bool) -> TopicVariant:
         """The topics in one version of the API."""
         current = reachable(self._broker)
         if current != self._reachable:
             self._reachable = current
             self._variants.clear()
-        key = shape.version, with_operations
+        key = version, with_operations
         variant = self._variants.pop(key, None)
         if variant is None:
-            variant = TopicVariant(self._broker, shape, with_operations, current)
+            variant = TopicVariant(self._broker, version, with_operations, current)
         self._variants[key] = variant
         if len(self._variants) > _VARIANTS_MAX:
             del self._variants[next(iter(self._variants))]
         return variant
 
     def on_change(self, change: Change) -> None:
-        """Follow one change of the metadata, so that what is gone takes no memory."""
+        """Apply one change of the metadata, so that deleted topics take no memory."""
         if isinstance(change, TopicDeleted):
             for variant in self._variants.values():
                 variant.forget(change.topic.name)

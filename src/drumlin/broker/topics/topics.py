@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DEFAULT: Final = -1
-#: So that one request cannot make more folders and files than the machine takes.
+#: So that one request cannot create more folders and files than the machine can hold.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class TopicWish:
-    """A topic as requested; `DEFAULT` and no assignments leave the choice to us."""
+class RequestedTopic:
+    """A topic as requested; `DEFAULT` and no assignments leave the choice to the broker."""
 
     name: str
     partition_count: int = DEFAULT
@@ -52,7 +52,7 @@ class TopicWish:
     configs: tuple[tuple[str, str | None], ...] = ()
 
     def count(self, config: BrokerConfig) -> int:
-        """Partitions that it would have."""
+        """The number of partitions that it would have."""
         if self.assignments:
             return len(self.assignments)
         if self.partition_count == DEFAULT:
@@ -62,20 +62,20 @@ class TopicWish:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """A topic that may be created."""
+    """A topic that was checked and may be created."""
 
     name: str
     assignment: tuple[Replicas, ...]
     configs: Mapping[str, str]
 
 
-def check_partition_total(broker: BrokerData, wishes: Iterable[TopicWish]) -> None:
-    """Refuse a request that asks for too much at once.
+def check_partition_total(broker: BrokerData, topics: Iterable[RequestedTopic]) -> None:
+    """Refuse a request for too many partitions.
 
     Raises:
         KafkaError: POLICY_VIOLATION.
     """
-    if sum(wish.count(broker.config) for wish in wishes) > PARTITIONS_PER_REQUEST_MAX:
+    if sum(topic.count(broker.config) for topic in topics) > PARTITIONS_PER_REQUEST_MAX:
         raise _too_many()
 
 
@@ -84,55 +84,55 @@ def _too_many() -> KafkaError:
     return KafkaError(ErrorCode.policy_violation, message)
 
 
-def plan_topic(broker: BrokerData, wish: TopicWish) -> TopicPlan:
-    """Check a wish and fill in what it leaves open.
+def plan_topic(broker: BrokerData, topic: RequestedTopic) -> TopicPlan:
+    """Check a requested topic, and fill in what it leaves open.
 
     Raises:
         KafkaError: whatever is wrong with it, in Kafka's order.
     """
-    if wish.name == CLUSTER_METADATA:
+    if topic.name == CLUSTER_METADATA:
         message = f"{CLUSTER_METADATA} cannot be created by a client"
         raise KafkaError(ErrorCode.invalid_request, message)
-    check_topic_name(wish.name)
+    check_topic_name(topic.name)
     image = broker.metadata.image
-    if wish.name in image.topics:
-        message = f"there is a topic {wish.name} already"
+    if topic.name in image.topics:
+        message = f"there is a topic {topic.name} already"
         raise KafkaError(ErrorCode.topic_already_exists, message)
-    check_no_collision(wish.name, image.colliding_names(wish.name))
-    configs = _check_configs(broker, wish)
-    return TopicPlan(wish.name, _assign(broker, wish), configs)
+    check_no_collision(topic.name, image.colliding_names(topic.name))
+    configs = _check_configs(broker, topic)
+    return TopicPlan(topic.name, _assign(broker, topic), configs)
 
 
-def _check_configs(broker: BrokerData, wish: TopicWish) -> dict[str, str]:
-    nulls = [name for name, value in wish.configs if value is None]
+def _check_configs(broker: BrokerData, topic: RequestedTopic) -> dict[str, str]:
+    nulls = [name for name, value in topic.configs if value is None]
     if nulls:
         message = f"no value is given for {', '.join(nulls)}"
         raise KafkaError(ErrorCode.invalid_config, message)
-    configs = {name: value for name, value in wish.configs if value is not None}
+    configs = {name: value for name, value in topic.configs if value is not None}
     validate_overrides(configs, broker.config.topic_defaults())
     return configs
 
 
-def _assign(broker: BrokerData, wish: TopicWish) -> tuple[Replicas, ...]:
+def _assign(broker: BrokerData, topic: RequestedTopic) -> tuple[Replicas, ...]:
     brokers = _open_brokers(broker)
-    if wish.assignments:
-        if wish.replication_factor != DEFAULT:
+    if topic.assignments:
+        if topic.replication_factor != DEFAULT:
             message = "where replicas are assigned, the replication factor must be -1"
             raise KafkaError(ErrorCode.invalid_request, message)
-        if wish.partition_count != DEFAULT:
+        if topic.partition_count != DEFAULT:
             message = "where replicas are assigned, the number of partitions must be -1"
             raise KafkaError(ErrorCode.invalid_request, message)
-        return check_assignments(wish.assignments, brokers)
-    if wish.replication_factor < DEFAULT or wish.replication_factor == 0:
+        return check_assignments(topic.assignments, brokers)
+    if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
         message = "the replication factor must be at least 1, or -1 for the default"
         raise KafkaError(ErrorCode.invalid_replication_factor, message)
-    if wish.partition_count < DEFAULT or wish.partition_count == 0:
+    if topic.partition_count < DEFAULT or topic.partition_count == 0:
         message = "the number of partitions must be at least 1, or -1 for the default"
         raise KafkaError(ErrorCode.invalid_partitions, message)
-    replication_factor = wish.replication_factor
+    replication_factor = topic.replication_factor
     if replication_factor == DEFAULT:
         replication_factor = broker.config.default_replication_factor
-    count = wish.count(broker.config)
+    count = topic.count(broker.config)
     start = random.randrange(max(len(brokers), 1))
     return spread_replicas(_racks(broker, brokers), count, replication_factor, start)
 
@@ -170,10 +170,10 @@ async def create_topic(broker: BrokerData, plan: TopicPlan) -> TopicState:
 def plan_partitions(
     broker: BrokerData, name: str, count: int, assignments: Sequence[Sequence[int]] | None
 ) -> tuple[Replicas, ...]:
-    """Replicas of the partitions that a topic needs to have `count` of them.
+    """The replicas of the partitions that a topic lacks to have `count` of them.
 
     Raises:
-        KafkaError: whatever is wrong with the wish.
+        KafkaError: whatever is wrong with the topic.
     """
     image = broker.metadata.image
     topic = image.topics.get(name)
@@ -202,21 +202,23 @@ def plan_partitions(
 
 
 class Growth(NamedTuple):
-    """How many partitions a topic is to have, and for how many of them replicas are given."""
+    """The number of partitions that a topic is to have, and for how many of them replicas are
+    given."""
 
     name: str
     partitions: int
     assigned: int | None
 
 
-async def check_added_total(broker: BrokerData, wishes: Iterable[Growth]) -> None:
-    """Like `check_partition_total`; what `plan_partitions` refuses for its numbers does not count.
+async def check_added_total(broker: BrokerData, wanted: Iterable[Growth]) -> None:
+    """Like `check_partition_total`, for new partitions; counts that `plan_partitions` refuses are
+    left out.
 
     Raises:
         KafkaError: POLICY_VIOLATION.
     """
     topics, total = broker.metadata.image.topics, 0
-    for name, count, assigned in wishes:
+    for name, count, assigned in wanted:
         topic = topics.get(name)
         added = 0 if topic is None else max(count - len(topic.partitions), 0)
         if assigned in (None, added):
@@ -232,9 +234,9 @@ async def create_automatically(broker: BrokerData, name: str) -> None:
     Raises:
         KafkaError: it cannot be created.
     """
-    wish = _automatic_wish(broker.config, name)
+    topic = _automatic_topic(broker.config, name)
     try:
-        await create_topic(broker, plan_topic(broker, wish))
+        await create_topic(broker, plan_topic(broker, topic))
     except KafkaError as error:
         if error.code is not ErrorCode.topic_already_exists:
             raise
@@ -242,8 +244,8 @@ async def create_automatically(broker: BrokerData, name: str) -> None:
         _log.info("created topic %s, as a client asked for it by name", name)
 
 
-def _automatic_wish(config: BrokerConfig, name: str) -> TopicWish:
-    """With the defaults, but for Kafka's own topics."""
+def _automatic_topic(config: BrokerConfig, name: str) -> RequestedTopic:
+    """An automatically created topic: with the defaults, except for Kafka's internal topics."""
     match name:
         case metadata_names.GROUP_METADATA:
             segment_bytes = config.offsets_topic_segment_bytes
@@ -260,7 +262,7 @@ def _automatic_wish(config: BrokerConfig, name: str) -> TopicWish:
             count = config.transaction_state_log_num_partitions
             replicas = config.transaction_state_log_replication_factor
         case metadata_names.SHARE_GROUP_STATE:
-            # Its coordinator removes what is superseded by itself, as Apache Kafka's does.
+            # As in Apache Kafka, its coordinator itself deletes superseded records.
             segment_bytes = config.share_coordinator_state_topic_segment_bytes
             configs = {
                 "cleanup.policy": "delete",
@@ -271,6 +273,6 @@ def _automatic_wish(config: BrokerConfig, name: str) -> TopicWish:
             count = config.share_coordinator_state_topic_num_partitions
             replicas = config.share_coordinator_state_topic_replication_factor
         case _:
-            return TopicWish(name)
+            return RequestedTopic(name)
     configs["segment.bytes"] = str(segment_bytes)
-    return TopicWish(name, count, replicas, configs=tuple(configs.items()))
+    return RequestedTopic(name, count, replicas, configs=tuple(configs.items()))

@@ -38,14 +38,14 @@ def settings_of(path: Path | None) -> dict[str, Any]:
     Raises:
         output.Failure: there is no such file, or something in it cannot be.
     """
-    from drumlin.config.properties import parse_properties
+    from drumlin.config.properties import decode_properties
     from drumlin.peer.security.properties import PREFIXES
     from drumlin.peer.security.security import Security
 
     if path is None:
         return {}
     try:
-        properties = parse_properties(path.read_text("utf-8"))
+        properties = decode_properties(path.read_bytes())
         settings: dict[str, Any] = {"security": Security.of(properties)}
         for name, keyword in _NUMBERS.items():
             if name in properties:

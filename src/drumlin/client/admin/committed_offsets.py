@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
+from drumlin.client import arguments
+from drumlin.client.places import OFFSET_MAX
 from drumlin.client.read.offsets import by_topic
-from drumlin.client.topic_partition import TopicPartition
+from drumlin.client.topic_partition import AnyPartition, TopicPartition, by_partition
 from drumlin.peer.peer_error import only
 from drumlin.wire.embedded_protocol import NO_GENERATION
 from drumlin.wire.error_codes import ErrorCode
@@ -55,6 +57,23 @@ class GroupMetadata(NamedTuple):
     member_id: str = ""
     group_instance_id: str | None = None
     commits_periodically: bool = False
+
+
+def to_commit(
+    offsets: Mapping[AnyPartition, int | OffsetAndMetadata],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What callers give to be committed.
+
+    Raises:
+        TypeError, ValueError: something is no partition, or no offset.
+    """
+    found = {
+        place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
+        for place, each in by_partition(offsets).items()
+    }
+    for place, each in found.items():
+        arguments.whole_number(f"the offset of {place}", each.offset, 0, OFFSET_MAX)
+    return found
 
 
 def commit_request(

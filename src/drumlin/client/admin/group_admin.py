@@ -221,18 +221,20 @@ async def commit(
 
 
 async def commit_all(
-    connections: BrokerConnections, group: str, offsets: Mapping[TopicPartition, int]
+    connections: BrokerConnections,
+    group: str,
+    positions: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> None:
-    """Commit offsets without metadata, without being a member.
+    """Commit offsets without being a member.
 
     Raises:
         CommitFailed: some were refused; the others are committed.
     """
     with translated():
-        positions = {place: OffsetAndMetadata(offset) for place, offset in offsets.items()}
         refused = await commit(connections, group, positions)
     for (topic, partition), code in sorted(refused.items()):
-        raise CommitFailed(f"group {group!r}, topic {topic!r} partition {partition}: {code}", code)
+        where = f"group {group!r}, topic {topic!r} partition {partition}"
+        raise CommitFailed(f"{where}: {code.name}", code)
 
 
 def check_coordinator(group: str, refused: Mapping[TopicPartition, ErrorCode]) -> None:

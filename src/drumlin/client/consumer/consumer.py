@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
-from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata, to_commit
 from drumlin.client.consumer.engine import ConsumerEngine, Readable
 from drumlin.client.consumer.fetching.fetch_buffer import Piece
 from drumlin.client.consumer.membership.membership import Duty, DutyKind
@@ -22,7 +22,6 @@ from drumlin.client.topic_partition import (
     AnyPartition,
     TopicPartition,
     as_partitions,
-    by_partition,
 )
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.retry import Deadline
@@ -183,9 +182,10 @@ class Consumer:
 
         Raises:
             CommitFailed: this consumer has lost its partitions, or is about to.
+            TypeError, ValueError: what is no partition, or no offset.
         """
         with translated():
-            self._thread.run(self._engine.commit(_with_metadata(offsets)))
+            self._thread.run(self._engine.commit(_to_commit(offsets)))
 
     def commit_async(self, offsets: Offsets[AnyPartition] | None = None) -> Future[None]:
         """Commit in the background, after earlier commits.
@@ -196,7 +196,7 @@ class Consumer:
         Raises:
             ClientError: the client is closed.
         """
-        return self._thread.submit(_translating(self._engine.commit(_with_metadata(offsets))))
+        return self._thread.submit(_translating(self._engine.commit(_to_commit(offsets))))
 
     def committed(
         self, partitions: Collection[tuple[str, int]] | None = None
@@ -358,15 +358,10 @@ def topic_of(batch: pa.RecordBatch) -> str:
     return topic.decode()
 
 
-def _with_metadata(
+def _to_commit(
     offsets: Offsets[AnyPartition] | None,
 ) -> dict[TopicPartition, OffsetAndMetadata] | None:
-    if offsets is None:
-        return None
-    return {
-        place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
-        for place, each in by_partition(offsets).items()
-    }
+    return None if offsets is None else to_commit(offsets)
 
 
 async def _translating(work: Any) -> None:

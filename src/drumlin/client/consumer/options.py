@@ -91,8 +91,8 @@ class ConsumerOptions:
             raise ValueError(f"out_of_range {self.out_of_range!r}: raise, earliest or latest")
         if is_time(self.start):
             timestamp_of(self.start, "start")
-        elif self.start not in _STARTS:
-            raise ValueError(f"start {self.start!r}: expected a datetime or one of {_STARTS}")
+        else:
+            arguments.one_of("start", self.start, _STARTS, "a datetime or Milliseconds")
         if self.protocol == "classic" and self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ValueError("heartbeat_interval_ms must be shorter than session_timeout_ms")
         for name in ("max_records", "max_bytes_per_batch", "buffer_bytes", "max_poll_interval_ms"):

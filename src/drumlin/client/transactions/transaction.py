@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from drumlin.client import arguments
-from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata, to_commit
 from drumlin.client.deprecation import was_called
 from drumlin.client.errors import ClientError, DeliveryFailed, translated
 from drumlin.client.loop_thread import ClosedMeanwhile, LoopThread
-from drumlin.client.topic_partition import AnyPartition, by_partition
+from drumlin.client.topic_partition import AnyPartition
 from drumlin.client.transactions.errors import (
     OutcomeUnknown,
     TransactionError,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 _OPEN: Final = "open"
 _COMMITTED: Final = "committed"
-_OFFSET_MAX: Final = 2**63 - 1
 
 
 class Transaction(WritesRecords):
@@ -171,12 +170,7 @@ class Transaction(WritesRecords):
                 f"the consumer of group {metadata.group_id!r} commits periodically, beside this "
                 "transaction: make it with commit_interval_ms=None"
             )
-        places = {
-            place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
-            for place, each in by_partition(offsets).items()
-        }
-        for place, each in places.items():
-            arguments.whole_number(f"the offset of {place}", each.offset, 0, _OFFSET_MAX)
+        places = to_commit(offsets)
         with self._running_whole(), self._failing(), translated():
             self._thread.run(self._session.commit_offsets(metadata, places))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from drumlin.client import arguments
 from drumlin.client.arguments import Acks, Encode
 from drumlin.client.deprecation import was_called
+from drumlin.client.kafkas_names import knows_kafkas_names
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.write.deliveries import BATCH_BYTES, BUFFER_BYTES, DELIVERY_TIMEOUT_MS
 from drumlin.client.write.options import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 class WritesRecords(ABC):
     """From the caller to the log."""
 
+    @knows_kafkas_names
     def append(
         self,
         data: TableLike,
@@ -117,6 +119,7 @@ class WritesRecords(ABC):
         )
         return self._append(data, topic, options)
 
+    @knows_kafkas_names
     def writer(
         self,
         topic: str,

@@ -85,7 +85,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         """
         led = self.led(shard)
         packer = self._packer(led)
-        for record in records:  # no more of them than are needed to know
+        for record in records:  # they are made one by one, and no more than one batch takes
             packer.add(record)
             if packer.is_several:
                 raise TooLarge
@@ -103,10 +103,10 @@ class ShardWriter(Generic[Shard, StateRecord]):
     ) -> Confirmation | None:
         """Append batches, each with what it says, and take each over; all in this turn.
 
-        `take_over` is told what a batch says, and the offset of its first record. `verification`
+        `take_over` is given what a batch says, and the offset of its first record. `verification`
         is what the coordinator of a client's transaction was asked with. A batch is refused, too,
         if one that is longer by `reserve_bytes` would not fit. `led`: the shard's partition, if it
-        was asked for in this turn.
+        was looked up in this turn.
 
         Returns the confirmation of the last, if one is due.
 
@@ -161,12 +161,12 @@ class ShardWriter(Generic[Shard, StateRecord]):
         check: Callable[[T], None],
         take_over: Callable[[T, int], None],
         verification: Verification | None = NOT_REQUIRED,
-        counts_without: Callable[[KafkaError], bool] = lambda _: False,
+        is_part_enough: Callable[[KafkaError], bool] = lambda _: False,
     ) -> Confirmation | None:
         """Like `write_batches_at_once`, but before each batch others have their turn.
 
         Then `check` raises if it may not be written any more. A batch that is refused is the last;
-        `counts_without` says whether those before are enough.
+        `is_part_enough(error)`: whether to return then, as those before it count, and not to raise.
 
         Raises:
             KafkaError: one is not in the log, while those before it are, and are taken over.
@@ -179,7 +179,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
                 check(each[1])
                 confirmation = self.write_batches_at_once(shard, [each], take_over, verification)
             except KafkaError as refusal:
-                if counts_without(refusal):
+                if is_part_enough(refusal):
                     break
                 raise
         return confirmation
@@ -193,7 +193,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
     ) -> Confirmation | None:
         """Like `write`, for very many records that take effect together.
 
-        `last` says with which records they end, when they are appended, and gives what
+        `last()` is called when they are appended: it gives the records that end them, and what
         `take_over` takes over of all of them.
 
         Raises:

@@ -14,9 +14,10 @@ from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from drumlin.clock import Clock
-from drumlin.coordination.producer_ids import NoneAtHand, ProducerIds
+from drumlin.coordination.producer_ids import BlockExhausted, ProducerIds
 from drumlin.coordination.shards.dropped_state import forget
 from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
+from drumlin.coordination.shards.state_batches import Producer
 from drumlin.coordination.shards.state_form import StateForm, StateLimits
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.coordination.transactions.completion import Completion
@@ -33,7 +34,6 @@ from drumlin.coordination.transactions.shard import TransactionShard
 from drumlin.coordination.transactions.state_writer import StateWriter
 from drumlin.coordination.transactions.transaction import (
     EPOCH_BUMP_VERSION,
-    Producer,
     Transaction,
     new_transaction,
 )
@@ -46,7 +46,7 @@ T = TypeVar("T")
 #: How long the replicas may take to have a record.
 _CONFIRMATION_TIMEOUT_MS: Final = 30_000
 _NOT_COMPRESSED: Final = 0
-#: Ids that expire together, in one batch of tombstones, and how long they may be for that.
+#: Ids that expire in one batch of tombstones, and bytes of ids.
 _TOMBSTONES_PER_BATCH: Final = 1_000
 _BYTES_PER_BATCH: Final = 256 * 1024
 
@@ -172,15 +172,13 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             return shard, transaction, next_state
 
         shard, transaction, next_state = await self._decide(decide)
-        is_fencing = next_state.state.is_prepared
         try:
-            await self._states.write(shard, transaction)
+            await self._carry_out(shard, transaction)
         except BaseException:
             if transaction.is_new:
                 shard.forget(transaction)
             raise
-        if is_fencing:
-            self._completion.begin(shard, transaction)
+        if next_state.state.is_prepared:
             raise KafkaError(ErrorCode.concurrent_transactions)
         return Producer(next_state.producer_id, next_state.producer_epoch)
 
@@ -198,8 +196,8 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     ) -> dict[TopicPartition, ErrorCode]:
         """Add partitions to a transaction, which begins with the first, or look for them in it.
 
-        `client_version`: transaction.version of the client: 2 if it leaves the adding to the
-        broker. The caller has checked that the partitions exist.
+        `client_version`: transaction.version of the client; 2: the broker adds partitions for it.
+        The caller has checked that the partitions exist.
 
         Returns:
             A code for each partition. Nothing is raised.
@@ -213,7 +211,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
                 return transaction.verify_partitions(producer, wanted)
             now_ms = self._clock.wall_ms()
             if transaction.add_partitions(producer, wanted, client_version, now_ms):
-                await self._states.write(shard, transaction)
+                await self._carry_out(shard, transaction)
         except KafkaError as refusal:
             return dict.fromkeys(wanted, refusal.code)
         return dict.fromkeys(wanted, ErrorCode.none)
@@ -243,8 +241,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         if prepared is None:
             current = transaction.metadata
             return Producer(current.producer_id, current.producer_epoch)
-        await self._states.write(shard, transaction)
-        self._completion.begin(shard, transaction)
+        await self._carry_out(shard, transaction)
         if prepared.next_producer_id != NO_PRODUCER_ID:
             return Producer(prepared.next_producer_id, 0)
         return Producer(prepared.producer_id, prepared.producer_epoch)
@@ -292,8 +289,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
 
         try:
             if await self._decide(decide):
-                await self._states.write(shard, transaction)
-                self._completion.begin(shard, transaction)
+                await self._carry_out(shard, transaction)
                 _log.info("the transaction of %r timed out", transaction.transactional_id)
         except KafkaError as error:
             _log.warning(
@@ -323,15 +319,25 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         else:
             _log.info("partition %d: %d transactional ids expired", shard.partition, len(expired))
 
-    # -- small things ----------------------------------------------------------------------
+    # -- decisions -------------------------------------------------------------------------
 
     async def _decide(self, decide: Callable[[], T]) -> T:
         """Decide at once; if a producer id is missing for that, decide again when there is one."""
         while True:
             try:
                 return decide()
-            except NoneAtHand:
+            except BlockExhausted:
                 await self._producer_ids.refill()
+
+    async def _carry_out(self, shard: TransactionShard, transaction: Transaction) -> None:
+        """Write the pending state; a transaction whose end it says is completed from then on.
+
+        Raises:
+            KafkaError: as `StateWriter.write`.
+        """
+        await self._states.write(shard, transaction)
+        if transaction.metadata.state.is_prepared:
+            self._completion.begin(shard, transaction)
 
     def _shards(self) -> list[TransactionShard]:
         """The shards that are loaded."""

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from drumlin.coordination.shards.state_batches import Producer
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.participants import NO_PARTICIPANTS, Participants
 from drumlin.coordination.transactions.records import (
@@ -34,13 +35,6 @@ LAST_EPOCH: Final = 2**15 - 2
 
 #: Gives a producer id that no producer has.
 NewProducerId = Callable[[], int]
-
-
-class Producer(NamedTuple):
-    """A producer's id and epoch, as clients know them."""
-
-    producer_id: int
-    producer_epoch: int
 
 
 class Transaction:
@@ -220,6 +214,7 @@ class Transaction:
         return self._has_overflown(producer)
 
     def _has_overflown(self, producer: Producer) -> bool:
+        """Whether its last end used up the epochs, so that it was given a new id."""
         current = self.metadata
         return (
             producer.producer_id == current.previous_producer_id

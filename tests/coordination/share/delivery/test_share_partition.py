@@ -19,7 +19,7 @@ from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.coordination.share.delivery.share_partition import SharePartition
 from drumlin.coordination.share.state.state import StateBatch, StoredRecordState
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from rig.stepped import Stepped
+from rig.time.stepped import Stepped
 
 _GAP, _ACCEPT, _RELEASE, _REJECT, _RENEW = range(5)
 _PLENTY = Limits(500, 500)

@@ -1,8 +1,8 @@
-"""Answers the requests that wait in a group: if they are very many, some in a turn of the loop.
+"""Answers requests that wait in a group: very many of them over several turns of the loop.
 
 Answers given in one turn are encoded and sent in the next: a thousand members whose rebalance is
-over would make a turn of tens of milliseconds. To make an answer takes time, too, and is done when
-its turn comes.
+over would make a turn of tens of milliseconds. Making an answer takes time, too, so it is not made
+before its turn.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from drumlin.turns import TURN_S
 
 _log = logging.getLogger(__name__)
 
-#: So many are few.
+#: Up to this many answers are given in the turn in which they are decided.
 ANSWERS_PER_TURN: Final = 32
-#: A client that is answered may well send another request by the next turn.
-_OF_MANY: Final = 16
+#: Fewer are given in each later turn: clients that are answered may send more requests by then.
+_ANSWERS_PER_LATER_TURN: Final = 16
 
 
 class AnswerQueue:
-    """Between different requests, answers have no order."""
+    """Gives answers; those to different requests come in no particular order."""
 
     def __init__(self) -> None:
         self._left: deque[Iterator[Answer | None]] = deque()
-        self._given = 0  # together with others, since the loop's last turn
-        self._goes_on = False
+        self._given = 0  # since the last turn of the loop began
+        self._is_scheduled = False
         self._has_none_left = asyncio.Event()
         self._has_none_left.set()
 
@@ -52,15 +52,15 @@ class AnswerQueue:
         await self._has_none_left.wait()
 
     def _go_on_later(self) -> None:
-        if not self._goes_on:
-            self._goes_on = True
+        if not self._is_scheduled:
+            self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        self._goes_on = False
-        self._given = _OF_MANY if self._left else 0
+        self._is_scheduled = False
+        self._given = _ANSWERS_PER_LATER_TURN if self._left else 0
         try:
-            if self._left and self._give_some(self._left[0], _OF_MANY, TURN_S / 2):
+            if self._left and self._give_some(self._left[0], _ANSWERS_PER_LATER_TURN, TURN_S / 2):
                 self._left.popleft()
         except Exception:  # noqa: BLE001  the others would wait for ever
             self._left.popleft()
@@ -72,7 +72,7 @@ class AnswerQueue:
 
     @staticmethod
     def _give_some(answers: Iterator[Answer | None], at_most: int, turn_s: float) -> bool:
-        """Give a turn's worth of answers; whether these were all."""
+        """Give a turn's worth of answers; returns whether these were all."""
         given, ends_at = 0, time.monotonic() + turn_s
         for each in answers:
             if each is not None:
@@ -84,5 +84,5 @@ class AnswerQueue:
 
 
 def _give(answer: Answer) -> None:
-    if not answer.waiter.done():  # it may have given up
+    if not answer.waiter.done():  # the client may have given up
         answer.waiter.set_result(answer.answer)

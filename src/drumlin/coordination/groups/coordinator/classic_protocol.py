@@ -1,7 +1,7 @@
 """The requests of the classic protocol, to a group of whatever kind: join, sync, heartbeat, leave.
 
 A consumer group may have classic members; without any member, it becomes a classic group again when
-one joins. This owns which kind is asked. What the group answers it decides itself.
+one joins. This file owns which kind handles a request; what is answered is decided by the group.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: What a member may say of itself, for all protocols. It stays in memory as long as its session
-#: does, which no connection has to; all members of a group must fit into a record of 1 MiB.
+#: Bytes of metadata that a member may send, for all of its protocols. They stay in memory for its
+#: session, which outlives its connection; all members of a group must fit into a record of 1 MiB.
 _PROTOCOLS_BYTES_MAX: Final = 4 << 20
 
 
@@ -66,13 +66,15 @@ class ClassicProtocol:
         if not shortest <= request.session_timeout_ms <= longest:
             raise KafkaError(ErrorCode.invalid_session_timeout)
         if sum(len(name) + len(said) for name, said in request.protocols) > _PROTOCOLS_BYTES_MAX:
-            message = f"a member may say {_PROTOCOLS_BYTES_MAX} bytes of itself at most"
+            message = f"a member may send {_PROTOCOLS_BYTES_MAX} bytes of protocol metadata at most"
             raise KafkaError(ErrorCode.invalid_request, message)
-        modern = shard.consumer_group(group_id)
-        if modern is not None and modern.members:
-            return self._join(shard, modern, request)
-        if modern is not None:
-            self._writer.write(shard, modern.tombstones())  # it starts again, as a classic group
+        consumer_group = shard.consumer_group(group_id)
+        if consumer_group is not None and consumer_group.members:
+            return self._join(shard, consumer_group, request)
+        if consumer_group is not None:
+            self._writer.write(
+                shard, consumer_group.tombstones()
+            )  # it starts again, as a classic group
         group = shard.classic_group(group_id)
         is_new = group is None
         if group is None:
@@ -108,11 +110,11 @@ class ClassicProtocol:
         Raises:
             KafkaError: the group cannot be asked, or refuses.
         """
-        modern = shard.consumer_group(group_id)
+        consumer_group = shard.consumer_group(group_id)
         group = shard.groups.get(group_id)
         waiter: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
-        if modern is not None:
-            waiter.set_result(classic_members.sync(modern, request))
+        if consumer_group is not None:
+            waiter.set_result(classic_members.sync(consumer_group, request))
             self._alarm.set()
             return waiter
         if not isinstance(group, Group):
@@ -133,10 +135,12 @@ class ClassicProtocol:
         Raises:
             KafkaError: what the member is to be told.
         """
-        modern = shard.consumer_group(group_id)
-        if modern is not None:
+        consumer_group = shard.consumer_group(group_id)
+        if consumer_group is not None:
             try:
-                classic_members.heartbeat(modern, member_id, group_instance_id, generation_id)
+                classic_members.heartbeat(
+                    consumer_group, member_id, group_instance_id, generation_id
+                )
             finally:
                 self._alarm.set()
             return
@@ -153,9 +157,9 @@ class ClassicProtocol:
         Raises:
             KafkaError: the group cannot be asked.
         """
-        modern = shard.consumer_group(group_id)
-        if modern is not None:
-            decision = classic_members.leave(modern, leaving)
+        consumer_group = shard.consumer_group(group_id)
+        if consumer_group is not None:
+            decision = classic_members.leave(consumer_group, leaving)
             return self._effects.bring_about(shard, group_id, decision)
         group = shard.groups.get(group_id)
         if not isinstance(group, Group):

@@ -67,7 +67,7 @@ class ClassicStore:
             group.replacements.append(store)  # one record says it of all of them
             return
         stores, count = [store], len(group.membership.members)
-        # Records of one group come in their order; but without members there is nothing to mix up.
+        # A group's records are written in their order, which matters only if there are members.
         if group.stores_under_way and count:
             if is_replacement:
                 group.replacements = stores
@@ -106,7 +106,7 @@ class ClassicStore:
         try:
             async with self._storing:  # one after the other, which keeps their order, too
                 if group.replacements is stores:
-                    group.replacements = []  # members that come from now on are in the next record
+                    group.replacements = []  # whoever comes from now on is in the next record
                 try:
                     made = await self._batch_of(shard, group, stores)
                     if made is None:
@@ -114,10 +114,10 @@ class ClassicStore:
                     confirmation = self._writer.append(shard, made[0])
                     group.in_log(made[1])
                 except Exception as failure:  # noqa: BLE001  or members would wait for ever
-                    # Now: the next record must not say what is taken back here.
+                    # At once: the next record must not hold what is taken back here.
                     await self._tell_stored(shard, group, stores, _code_of(group, failure))
                     return
-            await asyncio.sleep(0)  # what comes of it is long enough for another turn
+            await asyncio.sleep(0)  # what follows takes a turn of its own
         finally:
             group.stores_under_way -= 1
         if confirmation is None:
@@ -139,7 +139,7 @@ class ClassicStore:
             metadata = await group.to_store(purpose)
             if metadata is not None:
                 batch = await self._encoded(shard, group, metadata)
-                # A member that waits now has waited all the time: a rebalance answers it.
+                # A member that waits now has waited all along: a rebalance would have answered it.
                 if any(group.awaits(each.purpose) for each in stores):
                     return batch, metadata
 

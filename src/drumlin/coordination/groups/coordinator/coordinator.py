@@ -24,9 +24,9 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, Heart
 from drumlin.coordination.groups.coordinator.answer_queue import AnswerQueue
 from drumlin.coordination.groups.coordinator.classic_protocol import ClassicProtocol
 from drumlin.coordination.groups.coordinator.classic_store import ClassicStore
-from drumlin.coordination.groups.coordinator.consumer_work import ConsumerWork
 from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
 from drumlin.coordination.groups.coordinator.effects import Effects
+from drumlin.coordination.groups.coordinator.long_work import LongWork
 from drumlin.coordination.groups.coordinator.offset_writer import OffsetWriter
 from drumlin.coordination.groups.coordinator.removals import Removals
 from drumlin.coordination.groups.coordinator.upgrades import Upgrades
@@ -55,13 +55,12 @@ from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shards.state_form import StateForm, StateLimits
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import T
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _LARGE_AT_A_TIME: Final = 2
-#: Deadlines that come while a group is loaded are put off: members need a heartbeat's time.
+#: Deadlines that pass while a group is loading are put off: its members need time for a heartbeat.
 _LOADING_RETRY_S: Final = 5.0
-#: Offsets that go in one batch with their group: some two milliseconds' worth.
+#: Offsets that are deleted in one batch with their group: some two milliseconds' worth.
 _DELETED_WITH_GROUP: Final = 200
 
 
@@ -112,11 +111,11 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         writer, log, background = self._writer, self._log, self._background
         alarm = self._alarm = DeadlineAlarm(self._deadlines, clock, self._tell)
         self._answers = AnswerQueue()
-        consumers = ConsumerWork(writer, log, alarm, background, topics)
+        work = LongWork(writer, log, alarm, background, topics)
         effects = self._effects = Effects(
             writer,
             log,
-            consumers,
+            work,
             self._answers,
             alarm,
             lambda shard, group, store: stores.store(shard, group, store),
@@ -163,7 +162,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         group_id = deadline.group_id
         partition = self._partition_for(group_id)
         shard = self._partitions.find(partition)
-        if self._partitions.is_loading(partition):  # no member could be heard of, or be answered
+        if self._partitions.is_loading(partition):  # members cannot be heard or answered yet
             self._deadlines.schedule(deadline, self._clock.monotonic() + _LOADING_RETRY_S)
             return
         group = None if shard is None else shard.groups.get(group_id)
@@ -262,7 +261,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         return self._consumer_group(self._shard_of(group_id), group_id)
 
     def topic_changed(self, topic: str, *, is_new: bool) -> None:
-        """A topic was created, deleted, or has other partitions: groups are to look again."""
+        """A topic was created, deleted, or has more partitions: groups are to look at it again."""
         for partition in self._partitions.partitions():
             shard = self._partitions.find(partition)
             for group in [] if shard is None else list(shard.groups.values()):
@@ -331,7 +330,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         return self._shard_with_members(group_id).partition
 
     def check_loaded(self, partition: int) -> None:
-        """Whether `end_transaction` may be called for the partition.
+        """Check that `end_transaction` may be called for the partition.
 
         Raises:
             KafkaError: not yet, or not here.
@@ -340,7 +339,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         self._partitions.shard(partition)
 
     def end_transaction(self, partition: int, producer_id: int, is_commit: bool) -> None:
-        """A marker is in the partition: what the producer committed counts now, or is dropped."""
+        """A marker is in the partition: its transaction's offsets count now, or are dropped."""
         self._partitions.shard(partition).end_transaction(producer_id, is_commit=is_commit)
 
     async def delete_offsets(
@@ -403,8 +402,8 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     async def delete(self, group_id: str) -> Written[ErrorCode]:
         """DeleteGroups, one of them.
 
-        Of a group that holds very many offsets those go first, and then the group with what was
-        committed meanwhile.
+        If the group holds very many offsets, these are deleted first; then the group goes, with
+        what was committed meanwhile.
 
         Raises:
             KafkaError: it was not deleted, though some of very many offsets may be.
@@ -420,7 +419,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
                 shard, group_id, held, lambda: shard.group(group_id).check_delete()
             )
 
-    # -- what another kind of groups, with a coordinator of its own, builds on -----------------
+    # -- for share groups, which have a coordinator of their own ---------------------------------
 
     @property
     def context(self) -> GroupContext:
@@ -441,18 +440,3 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             KafkaError: nothing has happened.
         """
         return self._effects.bring_about(shard, group_id, decision)
-
-    async def write_in_turns(
-        self,
-        shard: GroupShard,
-        records: Iterable[GroupRecord],
-        last: Callable[[], tuple[Sequence[GroupRecord], T]],
-        take_over: Callable[[T], None],
-    ) -> Written[None]:
-        """Like `ShardWriter.write_in_turns`, for groups that have a coordinator of their own."""
-        confirmation = await self._writer.write_in_turns(shard, records, last, take_over)
-        return self._log.written(None, confirmation)
-
-    def look_at_deadlines(self) -> None:
-        """A group has set deadlines without being asked by this coordinator."""
-        self._alarm.set()

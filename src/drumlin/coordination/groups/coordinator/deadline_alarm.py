@@ -44,7 +44,7 @@ class DeadlineAlarm:
             self._handle.cancel()
 
     def set(self) -> None:
-        """Have `wake` called when the next deadline passes; to be told when one was set."""
+        """Have `wake` called when the next deadline passes; to be called after one was set."""
         deadline = self._deadlines.next_deadline()
         if deadline is None or not self._is_on:
             return
@@ -63,12 +63,12 @@ class DeadlineAlarm:
         """
         self._handle = None
         try:
-            return not self._tell_the_due()
+            return not self._tell_due()
         finally:  # whatever is wrong with one group, the others are woken
             self.set()  # for the next turn, if more of them are due
 
-    def _tell_the_due(self) -> bool:
-        """Tell as many as fit into a turn; whether these are all. The others stay due."""
+    def _tell_due(self) -> bool:
+        """Tell as many as fit into a turn; returns whether these were all. Others stay due."""
         ends_at = end_of_new_turn()
         for deadline in self._deadlines.look(self._clock.monotonic()):
             if deadline is not None:

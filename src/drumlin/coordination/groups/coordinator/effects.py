@@ -13,12 +13,13 @@ from typing import Any, Final
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.coordinator.answer_queue import ANSWERS_PER_TURN, AnswerQueue
-from drumlin.coordination.groups.coordinator.consumer_work import ConsumerWork
 from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
+from drumlin.coordination.groups.coordinator.long_work import LongWork
 from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Decision, Effect, Resolve
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.messages import Answer, Answers, Store
 from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.shards.log_errors import TooLarge
 from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.coordination.shards.shard_writer import ShardWriter
@@ -33,8 +34,8 @@ class Effects:
     """The effects in the groups of the partitions that are led here.
 
     Handed in:
-        writer, log, consumers, answers: the coordinator's.
-        alarm: is set for deadlines that the groups have set meanwhile.
+        writer, log, work, answers: the coordinator's.
+        alarm: is set, as groups may have set deadlines.
         store(shard, group, store): stores a classic group's decision.
     """
 
@@ -42,12 +43,12 @@ class Effects:
         self,
         writer: ShardWriter[GroupShard, GroupRecord],
         log: StateLog,
-        consumers: ConsumerWork,
+        work: LongWork,
         answers: AnswerQueue,
         alarm: DeadlineAlarm,
         store: Callable[[GroupShard, Group, Store], None],
     ) -> None:
-        self._writer, self._log, self._consumers = writer, log, consumers
+        self._writer, self._log, self._work = writer, log, work
         self._answers, self._alarm = answers, alarm
         self._store = store
 
@@ -64,17 +65,11 @@ class Effects:
                 self._write(shard, group, effect)
             elif isinstance(effect, Resolve):
                 assert isinstance(group, ConsumerGroup)
-                self._consumers.resolve(shard, group, effect.regexes)
+                self._work.resolve(shard, group, effect.regexes)
             else:
                 assert isinstance(group, Group)
                 self._store(shard, group, effect)
         self._alarm.set()
-
-    def answer(self, effects: Sequence[Effect]) -> None:
-        """Of what a group has decided that is no more, only requests need be answered."""
-        for effect in effects:
-            if isinstance(effect, (Answer, Answers)):
-                self._answers.give(effect)
 
     def _write(self, shard: GroupShard, group: AnyGroup, decision: Decision) -> None:
         try:
@@ -111,7 +106,7 @@ class Effects:
         if decision.then is not None and group is not None:
             self.carry_out(shard, group, decision.then(group))
         if decision.assign is not None:
-            assert isinstance(group, ConsumerGroup)
-            answer = self._consumers.assign(shard, group, decision.assign, decision.answer, answer)
+            assert isinstance(group, (ConsumerGroup, ShareGroup))
+            answer = self._work.assign(shard, group, decision.assign, decision.answer, answer)
         self._alarm.set()
         return answer

@@ -1,7 +1,7 @@
 """Writes and deletes committed offsets: a few at once, very many in turns of the loop.
 
-It owns the way from a request to its batches, and the check before each of them. Whether a group
-allows it is asked of the shard, and never decided here.
+It owns the way from a request to its batches, and the check before each of them. Whether the group
+allows it is never decided here, but by the shard.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class OffsetWriter:
                 await give_way()
             packer.add(offsets)
         batches = await packer.batches()
-        if len(batches) == 1 and commit.is_one_piece and not codec:  # nothing had its turn
+        if (
+            len(batches) == 1 and commit.is_one_piece and not codec
+        ):  # nothing else has run since the check
             confirmation = self._writer.write_batches_at_once(
                 shard,
                 batches,
@@ -105,7 +107,7 @@ class OffsetWriter:
         batches: list[OffsetBatch],
         verification: Verification | None,
     ) -> Written[list[ErrorCode]]:
-        """Append the batches of a commit; `codes` are right if none is refused.
+        """Append the batches of a commit; `codes` is the answer if none is refused.
 
         Raises:
             KafkaError: as `commit`.
@@ -120,14 +122,14 @@ class OffsetWriter:
             shard.apply_offsets(commit.group_id, topics, commit.producer)
             count += sum(len(each.partitions) for each in topics)
 
-        def counts_without(error: KafkaError) -> bool:
+        def is_part_enough(error: KafkaError) -> bool:
             nonlocal refusal
             refusal = error.code
             return counts_partly(commit, count, error)
 
-        left = emptied(batches)  # as they may say very much
+        left = emptied(batches)  # each is freed once it is written: they may be large
         confirmation = await self._writer.write_batches(
-            shard, left, check_again, take_over, verification, counts_without
+            shard, left, check_again, take_over, verification, is_part_enough
         )
         if refusal is not ErrorCode.none:
             codes = await partly(codes, count, refusal)
@@ -137,7 +139,7 @@ class OffsetWriter:
         """Check again what may be committed: other requests ran meanwhile.
 
         Raises:
-            KafkaError: what comes next may not be committed any more.
+            KafkaError: the next batch may not be committed any more.
         """
         self._writer.check_leads(shard)
         check = shard.admit_commit(commit.group_id, commit.committer)

@@ -1,7 +1,7 @@
 """Removes what groups need not keep: offsets that expired, or whose topic was deleted.
 
-With the last of them goes a group that has no members. What is to go is asked of the shard, some at
-a time; what cannot be written stays, and is tried again later. It never answers a request.
+With the last of them goes a group that has no members. The shard says what is to go, some at a
+time; what cannot be written stays, and is tried again later. It never answers a request.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Removals:
             await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
 
     async def _forget(self, partition: int, topic: str, topic_id: UUID) -> bool:
-        """Forget a deleted topic in one partition; whether nothing is left of it."""
+        """Forget a deleted topic in one partition; returns whether nothing is left of it."""
         shard = await self._partitions.when_ready(partition)
         if shard is None:
             return True
@@ -77,7 +77,7 @@ class Removals:
                 return False
             count += len(records)
             if await give_way() and await self._partitions.when_ready(partition) is not shard:
-                return False  # its present leader starts again
+                return False  # it was led elsewhere meanwhile: begin again
         if count:
             _log.info("partition %d: %d records removed: %s", partition, count, what)
         return True
@@ -93,7 +93,7 @@ class Removals:
             )
 
     async def remove_orphans(self, partition: int) -> None:
-        """Delete what is left of topics that were deleted when it could not be said in the log."""
+        """Delete what is left of topics whose deletion could not be written here at the time."""
         what = "what is known of deleted topics"
         await self._remove(partition, GroupShard.orphans, what)
 

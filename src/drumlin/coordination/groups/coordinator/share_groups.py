@@ -1,4 +1,4 @@
-"""Share groups, the awaiting part: finds the group, lets it decide, and keeps its share state.
+"""Share groups, the part that awaits: finds the group, lets it decide, and keeps its share state.
 
 The records of share groups are in `__consumer_offsets` beside those of other groups, whose
 coordinator owns the partitions and writes; the share coordinator keeps a group's state in a
@@ -15,19 +15,17 @@ from uuid import UUID
 
 from drumlin.background import Background
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
-from drumlin.coordination.groups.coordinator.late_assignment import assign_late
 from drumlin.coordination.groups.every_kind.any_group import Decision
 from drumlin.coordination.groups.every_kind.group_context import Topic
 from drumlin.coordination.groups.every_kind.group_context import Topics as KnownTopics
-from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.kind import GroupKind
 from drumlin.coordination.groups.shard.by_kind import new_group
 from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.groups.share import initialization
 from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.groups.share.messages import (
+    JOIN_EPOCH,
     LEAVE_EPOCH,
-    Considered,
     Deleted,
     Outcome,
     ShareHeartbeat,
@@ -41,7 +39,6 @@ from drumlin.coordination.groups.share.records import (
     StatePartitionMetadata,
     TopicPartitions,
 )
-from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
 from drumlin.coordination.share.state.states import ShareStates
 from drumlin.turns import give_way
@@ -51,14 +48,8 @@ _log = logging.getLogger(__name__)
 
 _Change = Callable[[StatePartitionMetadata], StatePartitionMetadata]
 
-#: Of a heartbeat that is considered and written, others having their turn meanwhile.
-_TRIES: Final = 3
 #: How long a heartbeat waits for new partitions to have their share states.
 _INITIALIZED_WITHIN_S: Final = 2.0
-
-
-class _HasChanged(Exception):
-    """The group has changed since a decision was made for it."""
 
 
 class ShareGroupConfig(Protocol):
@@ -142,84 +133,36 @@ class ShareGroupMembership:
         """
         if request.member_epoch == LEAVE_EPOCH:
             return await self._leave(group_id, request)
-        considered = await self._consider(group_id, request, at_once=False)
-        topics, epoch = considered.to_initialize, considered.state_epoch
-        if not topics:
-            return considered.answer
-        initializing = self._background.spawn(self._initialize(group_id, topics, epoch))
+        told, initializing = await self._beat(group_id, request)
+        if initializing is None:
+            return told
         # A share coordinator that cannot be asked for long must not make the members leave.
         done, _ = await asyncio.wait([initializing], timeout=_INITIALIZED_WITHIN_S)
         if not done or not initializing.result():
-            return considered.answer
+            return told
         # A member that waited for this has its partitions now, not with its next heartbeat.
-        again = request._replace(member_epoch=considered.answer.member_epoch)
-        considered = await self._consider(group_id, again, at_once=True)
-        return considered.answer
+        again = request._replace(member_epoch=told.member_epoch)
+        told, _ = await self._beat(group_id, again, at_once=True)
+        return told
 
-    async def _consider(
-        self, group_id: str, request: ShareHeartbeat, *, at_once: bool
-    ) -> Considered:
-        config = self._config
+    async def _beat(
+        self, group_id: str, request: ShareHeartbeat, *, at_once: bool = False
+    ) -> tuple[ShareHeartbeatAnswer, asyncio.Task[bool] | None]:
+        """The answer, and the task that initializes partitions, if there are some to begin."""
+        shard = self._groups.shard_of(group_id)
+        joins = request.member_epoch == JOIN_EPOCH
+        group = self._found_or_new(shard, group_id) if joins else self._found(shard, group_id)
         limits = ShareLimits(
-            config.group_share_max_size, config.group_share_initialize_retry_interval_ms
+            self._config.group_share_max_size,
+            self._config.group_share_initialize_retry_interval_ms,
         )
-        joins = request.member_epoch == 0
-        for tries_left in range(_TRIES, -1, -1):
-            shard = self._groups.shard_of(group_id)
-            group = self._found_or_new(shard, group_id) if joins else self._found(shard, group_id)
-            known = shard.groups.get(group_id)
-            work = group.consider(request, limits, at_once=at_once, tries=tries_left)
-            considered = await work
-            is_same = shard is self._groups.shard_of(group_id)
-            is_same = is_same and shard.groups.get(group_id) is known
-            if not (is_same and considered.is_current()):
-                continue  # others had their turn before this continued
-            if not (considered.next_target.is_large and tries_left):
-                confirmed = self._write_at_once(shard, group_id, request.member_id, considered)
-                break
-            writing = self._write_in_turns(shard, group, request.member_id, considered)
-            try:
-                confirmed = await writing
-                break
-            except _HasChanged:
-                continue
-        self._groups.look_at_deadlines()
-        await confirmed
-        return considered
-
-    def _write_at_once(
-        self, shard: GroupShard, group_id: str, member_id: str, considered: Considered
-    ) -> Pending[None]:
-        records = [*considered.next_target.records, *considered.records]
-        confirmed = self._groups.bring_about(shard, group_id, Decision(records))
-        group = self._found(shard, group_id)
-        group.keep_alive(member_id)
-        if considered.is_late:
-            self._background.spawn(assign_late(self._groups, shard, group))
-        return confirmed
-
-    async def _write_in_turns(
-        self, shard: GroupShard, group: ShareGroup, member_id: str, considered: Considered
-    ) -> Written[None]:
-        """Write a target assignment of very many members. It takes effect all at once, at the end.
-
-        Raises:
-            _HasChanged: nothing was written, as the group has changed meanwhile.
-            KafkaError: it cannot be written.
-        """
-        target = considered.next_target
-
-        def last() -> tuple[Sequence[GroupRecord], None]:
-            if shard.groups.get(group.group_id) is not group or not considered.is_current():
-                raise _HasChanged
-            return considered.records, None
-
-        def take_over(_: None) -> None:
-            group.follow(target)
-            shard.apply(considered.records)
-            group.keep_alive(member_id)
-
-        return await self._groups.write_in_turns(shard, target.records, last, take_over)
+        decision, topics = group.heartbeat(request, limits, at_once=at_once)
+        answer = self._groups.bring_about(shard, group_id, decision)
+        epoch = self._found(shard, group_id).epoch
+        told = await answer
+        if not topics:
+            return told, None
+        return told, self._background.spawn(self._initialize(group_id, topics, epoch))
 
     async def _leave(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         shard = self._groups.shard_of(group_id)
@@ -230,7 +173,7 @@ class ShareGroupMembership:
     # -- share state -------------------------------------------------------------------------
 
     async def _initialize(self, group_id: str, topics: Topics, state_epoch: int) -> bool:
-        """Give partitions their share state, which has no start yet; whether all have it.
+        """Give partitions their share state, without a start yet; returns whether all have it.
 
         Those that have it are assigned from then on; the others are tried again with a later
         heartbeat. A partition whose topic is gone by now needs none.
@@ -283,7 +226,7 @@ class ShareGroupMembership:
         Raises:
             KafkaError: NON_EMPTY_GROUP, or the group cannot be asked.
         """
-        self._groups.shard_of(group_id)  # it is refused before anything is looked at
+        self._groups.shard_of(group_id)  # refused before anything is looked up
         found, starts = await self._sorted(wanted)
         topics = {
             topic.topic_id: TopicPartitions(topic.name, frozenset(starts[topic.topic_id]))
@@ -304,7 +247,7 @@ class ShareGroupMembership:
     async def _sorted(
         self, wanted: Iterable[tuple[str, Mapping[int, int]]]
     ) -> tuple[Found, Starts]:
-        """The request by topic, and its part for partitions that exist."""
+        """The request by topic, and the part of it that is for existing partitions."""
         offsets_of: dict[str, dict[int, int]] = {}
         for name, offsets in wanted:  # a topic may be named twice
             offsets_of.setdefault(name, {}).update(offsets)
@@ -343,16 +286,16 @@ class ShareGroupMembership:
     async def _sorted_out(
         self, group: ShareGroup, names: Iterable[str]
     ) -> tuple[Deleted, dict[UUID, TopicPartitions]]:
-        """The outcome for each name that is decided already, and the partitions to delete."""
+        """The outcome by name, as far as it is known, and the partitions to delete states of."""
         unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
-        strange = KafkaError(unknown.code, "the group has no offsets in this topic")
+        no_offsets = KafkaError(unknown.code, "the group has no offsets in this topic")
         results: Deleted = {}
         chosen: dict[UUID, TopicPartitions] = {}
         for name in names:
             topic = self._topics.by_name(name)
             partitions = None if topic is None else self._deletable(group, topic)
             if topic is None or partitions is None:
-                results[name] = None, unknown if topic is None else strange
+                results[name] = None, unknown if topic is None else no_offsets
             else:
                 results[name] = topic.topic_id, None
                 chosen[topic.topic_id] = TopicPartitions(name, partitions)
@@ -390,7 +333,7 @@ class ShareGroupMembership:
         return errors
 
     async def _note_partitions(self, group_id: str, change: _Change) -> None:
-        """Write a change of a group's partitions, made to the group as it is by now."""
+        """Write a change of the group's partitions, applied to the group as it is now."""
         shard = self._groups.shard_of(group_id)
         group = self._found(shard, group_id)
         decision = Decision([group.partitions_record(change(group.partitions))])

@@ -1,9 +1,9 @@
-"""Makes consumer groups of classic ones, when a member of the consumer protocol joins.
+"""Converts classic groups to consumer groups, when a member of the consumer protocol joins.
 
-The members are told in one batch, so that the log has the group of one kind or of the other. It
-takes up to 1 MiB of records by default; of a group that needs more, the joining member is refused.
+The records of a conversion are one batch, so that the log has the group as one kind or the other. A
+batch takes 1 MiB of records by default; if a group needs more, the joining member is refused.
 
-What a converted group says, and whether it may be converted, is decided in
+What the converted group is, and whether it may be converted, is decided in
 `consumer/conversion.py`, and never here.
 """
 
@@ -40,7 +40,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Upgrades:
-    """The groups of the partitions led here that become consumer groups.
+    """Conversions of groups in the partitions that are led here.
 
     Handed in:
         context: of all groups.
@@ -58,7 +58,7 @@ class Upgrades:
     def heartbeat(
         self, shard: GroupShard, group_id: str, request: HeartbeatRequest
     ) -> Pending[Any]:
-        """A member that joins makes the group one of this kind, if it is a classic one or none yet.
+        """A member's heartbeat. If it joins, the group is created, or converted from a classic one.
 
         Raises:
             KafkaError: what the member is to be told.
@@ -70,9 +70,9 @@ class Upgrades:
             raise KafkaError(ErrorCode.group_id_not_found, f"there is no consumer group {group_id}")
         if group is not None and group.membership.members:
             return self._upgrade(shard, group, request)
-        # Those of an empty group have deadlines, too, which this one must not touch.
-        modern = ConsumerGroup(group_id, self._beside if group else self._context)
-        decision = heartbeats.heartbeat(modern, request)
+        # An empty classic group may have deadlines, too, which the new one must not touch.
+        upgraded = ConsumerGroup(group_id, self._apart if group else self._context)
+        decision = heartbeats.heartbeat(upgraded, request)
         if group is not None:
             decision = decision._replace(records=[*group.tombstones(), *decision.records])
         return self._effects.bring_about(shard, group_id, decision)
@@ -84,15 +84,15 @@ class Upgrades:
         """
         rules = self._context.rules
         check_upgrade(group, rules.group_consumer_migration_policy, rules.group_consumer_max_size)
-        modern, decision = ConsumerGroup(group.group_id, self._beside), Decision(())
+        upgraded, decision = ConsumerGroup(group.group_id, self._apart), Decision(())
 
         def records() -> Iterator[GroupRecord]:
             nonlocal decision
             for key, value in to_consumer(group, self._context.topics):
                 if type_of(key).kind is GroupKind.CONSUMER:  # else it ends the classic group
-                    modern.replay(key, value)
+                    upgraded.replay(key, value)
                 yield key, value
-            decision = heartbeats.heartbeat(modern, request)
+            decision = heartbeats.heartbeat(upgraded, request)
             yield from decision.records
 
         try:
@@ -104,6 +104,6 @@ class Upgrades:
         return self._effects.follow_up(shard, group.group_id, decision, confirmation)
 
     @property
-    def _beside(self) -> GroupContext:
-        """For a group that is made while there is another one of its name."""
+    def _apart(self) -> GroupContext:
+        """For a group that is made while another one has its name: with deadlines of its own."""
         return replace(self._context, deadlines=DeadlineQueue())

@@ -13,6 +13,7 @@ from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCh
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.every_kind.kind import GroupKind
 from drumlin.coordination.groups.every_kind.messages import Answer, Answers, Store
+from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
 from drumlin.wire.error_codes import ErrorCode
 
 
@@ -80,14 +81,14 @@ class AnyGroup(Protocol):
         """Become what the log says: the group's own records, in the order of their writing.
 
         Others may have their turn wherever this yields; no request comes before the end.
-        What is to be done then waits for a deadline, which may be now.
+        What follows from them is left to a deadline, which may be due at once.
         """
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         """Take over a record that is in the log now."""
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
-        """The group has moved to another broker, or was deleted: answer all waiting requests."""
+        """The group has moved to another broker, or was deleted: answer all requests that wait."""
 
     async def dissolve(self) -> list[Any]:
         """After `unload`: forget deadlines that would mean another group of that name.
@@ -116,15 +117,28 @@ class Decision(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """A target assignment of very many members, which is made while the group goes on.
+    """A target assignment of very many members, computed and written while the group goes on.
 
-    make: see `Assigning.work`.
+    make(): computes it from copies: its `epoch`, and the `records` of what is new in it.
+    complete(group, target): the records that end it and correct it for the members of now, and
+        what the group's own `follow` takes over of all of them.
     follow(group, answer): what the same request leads to once the assignment is complete, given its
         first answer.
     """
 
-    make: Callable[[], Coroutine[Any, Any, Any]]
+    make: Callable[[], Coroutine[Any, Any, NextTarget]]
+    complete: Callable[[Any, Any], tuple[Sequence[GroupRecord], Any]]
     follow: Callable[[Any, Any], Decision]
+
+
+class NextTarget(Protocol):
+    """A target assignment of a consumer group or a share group that is yet to be written."""
+
+    @property
+    def epoch(self) -> TargetEpoch: ...
+    @property
+    def records(self) -> Sequence[GroupRecord]:
+        """What is new in it; without those that complete it."""
 
 
 class Resolve(NamedTuple):

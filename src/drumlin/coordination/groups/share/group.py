@@ -14,14 +14,15 @@ last look at the whole group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from drumlin.coordination.counts import add_all
 from drumlin.coordination.groups.consumer.metadata_hash import hash_of
-from drumlin.coordination.groups.every_kind.any_group import Decision, Effect
+from drumlin.coordination.groups.every_kind.any_group import Assign, Decision, Effect
 from drumlin.coordination.groups.every_kind.committer import Committer
 from drumlin.coordination.groups.every_kind.group_context import GroupContext
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
@@ -34,12 +35,11 @@ from drumlin.coordination.groups.share.member import NEW_METADATA, Member, updat
 from drumlin.coordination.groups.share.messages import (
     FIRST_EPOCH,
     JOIN_EPOCH,
-    Considered,
     DescribedMember,
-    NextTarget,
     ShareHeartbeat,
     ShareHeartbeatAnswer,
     ShareLimits,
+    ShareTarget,
     Topics,
 )
 from drumlin.coordination.groups.share.records import (
@@ -61,8 +61,10 @@ from drumlin.coordination.groups.share.subscription import all_subscribed, subsc
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Members, their subscriptions and partitions: a few milliseconds.
-_SMALL: Final = 3000
+#: The size of an assignment that is made in the turn in which it is due: some two milliseconds.
+_ASSIGNED_AT_ONCE: Final = 3_000
+#: Assigning to a member takes as long as assigning this many partitions.
+_MEMBER_SIZE: Final = 10
 
 
 class ShareGroup:
@@ -82,14 +84,13 @@ class ShareGroup:
         self._members: dict[str, Member] = {}
         self._targets: dict[str, Assignment] = {}
         self._begun_at: dict[UUID, float] = {}
+        """When the initialization of a topic's partitions began, by the monotonic clock."""
         self._subscribers: dict[str, int] = {}
         """Topic name -> how many members name it."""
         self._has_looked = False
-        """Whether nothing was to be done when all was looked at, and nothing has changed since."""
+        """Whether the last look at the whole group found nothing to do; unset by any change."""
         self.is_assigning = False
-        """Whether an assignment is under way for which no request waits."""
-        self._changes = 0
-        """How often something has changed of which an assignment is made."""
+        """Whether a target assignment is under way that takes more than a turn."""
 
     # -- questions -------------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ class ShareGroup:
     # -- offsets, which only other groups have -----------------------------------------------
 
     def check_offset_commit(self, committer: Committer) -> None:  # noqa: ARG002
-        raise self._not_that_kind()
+        raise self._has_no_offsets()
 
     def note_commit(self, committer: Committer) -> None:
         """No client commits here."""
@@ -131,9 +132,9 @@ class ShareGroup:
         """Any client may ask: the answer is that nothing is committed, as Apache Kafka's."""
 
     def check_offset_delete(self) -> None:
-        raise self._not_that_kind()
+        raise self._has_no_offsets()
 
-    def _not_that_kind(self) -> KafkaError:
+    def _has_no_offsets(self) -> KafkaError:
         message = f"{self.group_id} is a share group, which commits no offsets"
         return KafkaError(ErrorCode.group_id_not_found, message)
 
@@ -142,33 +143,20 @@ class ShareGroup:
 
     # -- heartbeats ------------------------------------------------------------------------
 
-    async def consider(
-        self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool, tries: int
-    ) -> Considered:
-        """Decide on a heartbeat. `at_once`: however young the target assignment is.
+    def heartbeat(
+        self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool = False
+    ) -> tuple[Decision, Topics]:
+        """A member joins, or sends its next heartbeat; the answer is a `ShareHeartbeatAnswer`.
 
-        An assignment gives way. If the group has changed afterwards, all is decided again; after
-        `tries` times without giving way, where the assignment of a large group is left to be
-        made late.
+        at_once: whether to assign again however young the target assignment is.
+
+        Returns the decision, and the partitions whose share state is to be initialized once it is
+        written.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
         """
-        for _ in range(tries):
-            considered = await self._consider(request, limits, at_once=at_once, assigns=True)
-            if considered is not None:
-                return considered
-        last = self._consider(request, limits, at_once=at_once, assigns=self._is_small)
-        considered = to_end(last)
-        assert considered is not None
-        return considered
-
-    async def _consider(
-        self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool, assigns: bool
-    ) -> Considered | None:
-        """None if the group has changed meanwhile."""
         before = self._check_heartbeat(request, limits.max_size)
-        is_current = self._watch(before)
         metadata = updated(before.metadata, request)
         is_resubscribed = metadata.topics != before.metadata.topics
         records: list[GroupRecord] = []
@@ -177,36 +165,31 @@ class ShareGroup:
         epoch, to_initialize = self.epoch, dict[UUID, TopicPartitions]()
         if is_resubscribed or not self._has_looked:
             names = self._names(without=before.metadata.topics, plus=metadata.topics)
-            epoch = await self._bump(records, names, is_resubscribed=is_resubscribed)
-            if not is_current():
-                return None
+            epoch = self._bump(records, names, is_resubscribed=is_resubscribed)
             lacking = self._lacking(names)
             to_initialize = initialization.without(
                 lacking, self._just_begun(limits.initialize_retry_ms)
             )
             self._has_looked = epoch == self.epoch and not lacking
-        target, assignment = self.target, self._targets.get(request.member_id, NOTHING)
-        next_target = NextTarget({}, [])
-        is_due = epoch > target.epoch and not self.is_assigning
-        is_due = is_due and (at_once or self._may_assign_again())
-        if is_due and assigns:
+        target_epoch, assignment = self.target.epoch, self._targets.get(request.member_id, NOTHING)
+        assign = None
+        if self._is_assignment_due(epoch, at_once=at_once):
             subscriptions = {each: member.metadata.topics for each, member in self._members.items()}
             subscriptions[request.member_id] = metadata.topics
-            targets = await self.assign(subscriptions)
-            if not is_current():
-                return None
-            target = TargetEpoch(epoch, self._context.clock.wall_ms())
-            records.append((ShareTargetKey(self.group_id), target))
-            next_target = await self.next_target(targets)
-            if not is_current():
-                return None
-            assignment = targets[request.member_id]
-        current = self._reconciled(before, metadata, target.epoch, assignment, is_resubscribed)
+            make = partial(self._next_target, epoch, subscriptions)
+            if self._size(subscriptions) > _ASSIGNED_AT_ONCE:
+                follow = partial(ShareGroup.follow_up, known_epoch=request.member_epoch)
+                assign = Assign(make, ShareGroup.complete, follow)
+            else:
+                target = to_end(make())
+                records += [*target.records, (ShareTargetKey(self.group_id), target.epoch)]
+                target_epoch, assignment = epoch, target.assignments[request.member_id]
+        current = self._reconciled(before, metadata, target_epoch, assignment, is_resubscribed)
         if current != before.current:
             records.append((ShareCurrentKey(self.group_id, request.member_id), current))
         if to_initialize:
             value = initialization.begun(self.partitions, to_initialize)
-            records.append((StatePartitionMetadataKey(self.group_id), value))
+            records.append(self.partitions_record(value))
         is_told = request.topics is not None or request.member_epoch == JOIN_EPOCH
         is_told = is_told or current.assignment != before.current.assignment
         answer = ShareHeartbeatAnswer(
@@ -215,16 +198,25 @@ class ShareGroup:
             self._setting("share.heartbeat.interval.ms"),
             current.assignment if is_told else None,
         )
-        is_late = is_due and not assigns
-        return Considered(records, answer, to_initialize, epoch, next_target, is_current, is_late)
+        if request.member_id in self._members:
+            self._extend_session(request.member_id)
+        return Decision(records, answer, assign=assign), to_initialize
 
-    def _watch(self, member: Member) -> Callable[[], bool]:
-        """A function that tells whether the group, and the member's assignment, are unchanged."""
-        had, changes = member.current, self._changes
-        return lambda: self._changes == changes and member.current is had
+    def follow_up(self, answer: ShareHeartbeatAnswer, known_epoch: int) -> Decision:
+        """The target assignment that a heartbeat began is complete: the member's part of it."""
+        member = self._members.get(answer.member_id)
+        if member is None or member.current.epoch != answer.member_epoch:
+            return Decision((), answer)  # later heartbeats have been answered meanwhile
+        target = self._targets.get(answer.member_id, NOTHING)
+        current = self._reconciled(member, member.metadata, self.target.epoch, target, False)
+        is_told = current.assignment != member.current.assignment or answer.assignment is not None
+        told = current.assignment if is_told else None
+        # If the answer is lost, the member asks again in the epoch that it knows.
+        current = replace(current, previous_epoch=known_epoch)
+        record = ShareCurrentKey(self.group_id, answer.member_id), current
+        return Decision([record], answer._replace(member_epoch=current.epoch, assignment=told))
 
-    def keep_alive(self, member_id: str) -> None:
-        """A heartbeat has come: the member's session restarts."""
+    def _extend_session(self, member_id: str) -> None:
         timeout_ms = self._setting("share.session.timeout.ms")
         deadline = self._context.clock.monotonic() + timeout_ms / 1000
         self._context.deadlines.schedule(self._session(member_id), deadline)
@@ -244,14 +236,13 @@ class ShareGroup:
             (ShareMemberKey(self.group_id, member_id), None),
         ]
         names = self._names(without=member.metadata.topics)
-        to_end(self._bump(records, names, is_resubscribed=True))
+        self._bump(records, names, is_resubscribed=True)
         return records
 
     def topic_changed(self, topic: str) -> None:
         """A topic was created or deleted, or its partitions have changed."""
         if self.is_subscribed_to(topic):
             self._has_looked = False
-            self._changes += 1
 
     def _names(self, without: Iterable[str], plus: Iterable[str] = ()) -> set[str]:
         """The topics subscribed to, if one member's subscription changes like this."""
@@ -278,18 +269,18 @@ class ShareGroup:
             raise KafkaError(ErrorCode.fenced_member_epoch, message)
         return member
 
-    async def _bump(
+    def _bump(
         self, records: list[GroupRecord], names: Collection[str], *, is_resubscribed: bool
     ) -> int:
         """The group's epoch; a new one, with its record, if there is a reason.
 
-        `names` is what is subscribed to. With `is_resubscribed` it does not give way.
+        `names` is what is subscribed to.
         """
         new_hash = hash_of(subscribed_topics(self._context.topics, names))
         is_assigned = self.target.epoch >= self.epoch
         must_bump = is_resubscribed or new_hash != self._metadata_hash
         if not must_bump and is_assigned:
-            must_bump = await self._lacks_initialized(names)
+            must_bump = self._lacks_initialized(names)
         if not must_bump:
             return self.epoch
         epoch = self.epoch + 1
@@ -329,44 +320,55 @@ class ShareGroup:
                 result[topic.topic_id] = known.partitions & there
         return result
 
-    async def _lacks_initialized(self, names: Iterable[str]) -> bool:
+    def _lacks_initialized(self, names: Iterable[str]) -> bool:
         """Whether there are assignable partitions that the last assignment did not know."""
         assigned: dict[UUID, set[int]] = {}
-        for assignment in list(self._targets.values()):
-            await give_way()
+        for assignment in self._targets.values():
             for topic_id, these in assignment.items():
                 assigned.setdefault(topic_id, set()).update(these)
         assignable = self._assignable(names)
         return any(these != assigned.get(each, set()) for each, these in assignable.items())
 
-    def _may_assign_again(self) -> bool:
+    def _is_assignment_due(self, epoch: int, *, at_once: bool) -> bool:
+        """Whether the target assignment is older than the epoch, and may be computed now."""
+        if self.target.epoch >= epoch or self.is_assigning:
+            return False
         age_ms = self._context.clock.wall_ms() - self.target.timestamp_ms
-        return not 0 <= age_ms < self._setting("share.assignment.interval.ms")
+        return at_once or not 0 <= age_ms < self._setting("share.assignment.interval.ms")
 
-    async def assign(self, subscriptions: Mapping[str, tuple[str, ...]]) -> dict[str, Assignment]:
-        wanted, names = await all_subscribed(self._context.topics, subscriptions)
-        return await assign(wanted, self._assignable(names), dict(self._targets))
-
-    @property
-    def _is_small(self) -> bool:
-        """Whether an assignment is short enough to be made in one turn."""
+    def _size(self, subscriptions: Mapping[str, tuple[str, ...]]) -> int:
+        """How much there is to assign, in partitions."""
         partitions = sum(len(each.partitions) for each in self.partitions.initialized.values())
-        return len(self._members) + sum(self._subscribers.values()) + partitions <= _SMALL
+        names = sum(map(len, subscriptions.values()))
+        return _MEMBER_SIZE * len(subscriptions) + names + partitions
 
-    async def next_target(self, targets: dict[str, Assignment]) -> NextTarget:
+    async def _next_target(
+        self, epoch: int, subscriptions: Mapping[str, tuple[str, ...]]
+    ) -> ShareTarget:
+        target_epoch, known = TargetEpoch(epoch, self._context.clock.wall_ms()), dict(self._targets)
+        wanted, names = await all_subscribed(self._context.topics, subscriptions)
+        targets = await assign(wanted, self._assignable(names), known)
         records: list[GroupRecord] = []
         for member_id, assignment in targets.items():
-            if assignment != self._targets.get(member_id):
+            if assignment != known.get(member_id):
                 records.append((ShareTargetMemberKey(self.group_id, member_id), assignment))
             await give_way()
-        return NextTarget(targets, records)
+        return ShareTarget(target_epoch, targets, records)
 
-    def follow(self, target: NextTarget) -> Mapping[str, Assignment]:
-        """Take over a target assignment that is in the log; returns the one before."""
-        former, self._targets = self._targets, {**self._targets, **target.assignments}
+    def complete(self, target: ShareTarget) -> tuple[list[GroupRecord], dict[str, Assignment]]:
+        """The records that end those of `target`, and the targets of the members of now."""
+        targets = {**self._targets, **target.assignments}
+        records: list[GroupRecord] = []
+        for member_id in target.assignments.keys() - self._members.keys():
+            del targets[member_id]
+            records.append((ShareTargetMemberKey(self.group_id, member_id), None))
+        records.append((ShareTargetKey(self.group_id), target.epoch))
+        return records, targets
+
+    def follow(self, epoch: TargetEpoch, targets: dict[str, Assignment]) -> None:
+        """A whole target assignment is in the log: take it over, member by member."""
+        self.target, self._targets = epoch, targets
         self._has_looked = False
-        self._changes += 1
-        return former
 
     # -- share state -----------------------------------------------------------------------
 
@@ -422,15 +424,11 @@ class ShareGroup:
         for key, value in records:
             self.replay(key, value)
             await give_way()
-        for member_id in list(self._members):
-            self.keep_alive(member_id)
-            await give_way()
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         """Take over a record that is in the log now."""
         if not isinstance(key, ShareCurrentKey):
             self._has_looked = False
-            self._changes += 1
         match key:
             case ShareGroupKey():
                 if value is not None:
@@ -474,14 +472,18 @@ class ShareGroup:
             self._context.deadlines.cancel(self._session(member_id))
 
     def _member(self, member_id: str) -> Member:
-        return self._members.setdefault(member_id, Member(NEW_METADATA))
+        member = self._members.get(member_id)
+        if member is None:
+            member = self._members[member_id] = Member(NEW_METADATA)
+            self._extend_session(member_id)
+        return member
 
     def expire(self, deadline: Deadline) -> Sequence[Effect]:
         """A member's session has ended."""
         if deadline.member_id not in self._members:
             return []
         # If it cannot be written now, the member is looked at again after a session.
-        self.keep_alive(deadline.member_id)
+        self._extend_session(deadline.member_id)
         return [Decision(self.leave(deadline.member_id))]
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002

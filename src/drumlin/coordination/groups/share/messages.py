@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
+from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
 from drumlin.coordination.groups.share.records import Assignment, TopicPartitions
 from drumlin.wire.error_codes import KafkaError
 
@@ -14,10 +15,6 @@ JOIN_EPOCH: Final = 0
 #: Of a group that has had no member; 0 would be taken for a member that joins.
 FIRST_EPOCH: Final = 1
 LEAVE_EPOCH: Final = -1
-
-#: Of a target assignment, what is written in the turn in which it is decided.
-_MEMBERS_AT_ONCE: Final = 50
-_PARTITIONS_AT_ONCE: Final = 20_000
 
 Topics = Mapping[UUID, TopicPartitions]
 #: Partition -> what happened to it; `None` is success.
@@ -53,38 +50,13 @@ class ShareHeartbeatAnswer(NamedTuple):
     """None: as the member knows it."""
 
 
-class NextTarget(NamedTuple):
-    """The new part of a target assignment. The record of its epoch is written after it."""
+class ShareTarget(NamedTuple):
+    """A target assignment, and the records of what is new in it, to be followed by its epoch's."""
 
-    assignments: Mapping[str, Assignment]
-    """By member id, of all members; empty: there is no new one."""
+    epoch: TargetEpoch
+    assignments: dict[str, Assignment]
+    """By member id, of the members for which it was computed."""
     records: list[GroupRecord]
-
-    @property
-    def is_large(self) -> bool:
-        """Whether it takes more than half a millisecond to be written, or more than a batch."""
-        if len(self.records) > _MEMBERS_AT_ONCE:
-            return True
-        topics = (these for _, one in self.records if one for these in one.values())
-        return sum(map(len, topics)) > _PARTITIONS_AT_ONCE
-
-
-class Considered(NamedTuple):
-    """The decision on a heartbeat: records to write, and the answer once they are written.
-
-    next_target: of a new target assignment, what is written before `records`.
-    to_initialize: partitions that the records say are being initialised, which is then to be done.
-    is_current: whether the group is still as it was when this was considered.
-    is_late: whether an assignment is due that was left, as the group changes all the time.
-    """
-
-    records: list[GroupRecord]
-    answer: ShareHeartbeatAnswer
-    to_initialize: Topics
-    state_epoch: int
-    next_target: NextTarget
-    is_current: Callable[[], bool]
-    is_late: bool
 
 
 class DescribedMember(NamedTuple):

@@ -1,0 +1,142 @@
+"""What groups have decided that takes longer than a turn of the loop.
+
+Regular expressions are resolved in a thread. A target assignment of very many members is computed
+and encoded in turns of the loop: meanwhile the group keeps the one that it has. Nothing is decided
+here; what is found or assigned goes to the group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from drumlin.background import Background
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.consumer.member_change import resolved
+from drumlin.coordination.groups.consumer.regexes import matching_topics
+from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
+from drumlin.coordination.groups.every_kind.any_group import Assign
+from drumlin.coordination.groups.every_kind.group_context import Topics
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord
+from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.groups.share.group import ShareGroup
+from drumlin.coordination.shards.pending_answer import Pending, Written
+from drumlin.coordination.shards.shard_writer import ShardWriter
+from drumlin.coordination.shards.state_log import StateLog
+from drumlin.turns import give_way
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+_log: Final = logging.getLogger(__name__)
+
+
+class LongWork:
+    """What groups of the partitions that are led here have begun.
+
+    Handed in:
+        writer, log, alarm, background: the coordinator's.
+        topics: what can be subscribed to.
+    """
+
+    def __init__(
+        self,
+        writer: ShardWriter[GroupShard, GroupRecord],
+        log: StateLog,
+        alarm: DeadlineAlarm,
+        background: Background,
+        topics: Topics,
+    ) -> None:
+        self._writer, self._log, self._alarm = writer, log, alarm
+        self._background, self._topics = background, topics
+
+    # -- regular expressions -------------------------------------------------------------------
+
+    def resolve(self, shard: GroupShard, group: ConsumerGroup, regexes: frozenset[str]) -> None:
+        """Find their topics; the group is told later."""
+        group.is_resolving = True
+        self._background.spawn(self._resolve(shard, group, regexes))
+
+    async def _resolve(
+        self, shard: GroupShard, group: ConsumerGroup, regexes: frozenset[str]
+    ) -> None:
+        names = list(self._topics.names())
+        group.knows_new_topics |= group.regex_subscribers.keys() <= regexes
+        try:
+            found = await asyncio.to_thread(
+                lambda: {regex: matching_topics(regex, names) for regex in regexes}
+            )
+        finally:
+            group.is_resolving = False
+        if shard.groups.get(group.group_id) is group:
+            try:
+                self._writer.write(shard, resolved(group, found))
+            except KafkaError as error:
+                group.knows_new_topics = False  # a later heartbeat tries again
+                _log.warning("group %r: topics found were not written: %s", group.group_id, error)
+
+    # -- target assignments that take long -----------------------------------------------------
+
+    def assign(
+        self,
+        shard: GroupShard,
+        group: ConsumerGroup | ShareGroup,
+        assign: Assign,
+        answer: Any,
+        first: Pending[Any],
+    ) -> asyncio.Future[Any]:
+        """The answer to the request that has begun an assignment; it need not be awaited.
+
+        If the assignment fails it is `first`: that is `answer`, once it may be given.
+        """
+        group.is_assigning = True
+        work = self._go_on_assigning(shard, group, assign, answer, first)
+        return self._background.answer_with(work)
+
+    async def _go_on_assigning(
+        self,
+        shard: GroupShard,
+        group: ConsumerGroup | ShareGroup,
+        assign: Assign,
+        answer: Any,
+        first: Pending[Any],
+    ) -> Any:
+        pending = first
+        try:
+            pending = await self._assign(shard, group, assign, answer)
+        except KafkaError as refusal:
+            _log.warning("group %r keeps its target assignment: %s", group.group_id, refusal)
+        finally:
+            group.is_assigning = False
+        self._alarm.set()
+        return await pending
+
+    async def _assign(
+        self, shard: GroupShard, group: ConsumerGroup | ShareGroup, assign: Assign, answer: Any
+    ) -> Written[Any]:
+        """
+        Raises:
+            KafkaError: it was not written, or the group is gone.
+        """
+        target = await assign.make()
+
+        def check_group() -> None:
+            if shard.groups.get(group.group_id) is not group:
+                raise KafkaError(ErrorCode.group_id_not_found, "the group was replaced meanwhile")
+
+        def last() -> tuple[Sequence[GroupRecord], Any]:
+            check_group()
+            return assign.complete(group, target)
+
+        def take_over(targets: Any) -> None:
+            group.follow(target.epoch, targets)
+
+        confirmation = await self._writer.write_in_turns(shard, target.records, last, take_over)
+        await give_way()
+        # The member's own part may be thousands of partitions: it has a turn of its own.
+        self._writer.check_leads(shard)
+        check_group()
+        followed = assign.follow(group, answer)
+        if followed.records:
+            confirmation = self._writer.write(shard, followed.records)
+        return self._log.written(followed.answer, confirmation)  # the last of what it waits for

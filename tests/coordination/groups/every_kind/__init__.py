@@ -1,0 +1,1 @@
+"""Tests of `drumlin.coordination.groups.every_kind`."""

@@ -1,0 +1,1 @@
+"""Topics, configurations, features and rights, asked of both brokers."""

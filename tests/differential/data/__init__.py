@@ -1,0 +1,1 @@
+"""Records and transactions, asked of both brokers."""

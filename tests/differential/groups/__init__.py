@@ -1,0 +1,1 @@
+"""Groups of all kinds, asked of both brokers."""

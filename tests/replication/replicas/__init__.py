@@ -1,0 +1,1 @@
+"""Several replicas on real logs, with what happens to them at random."""

@@ -1,0 +1,1 @@
+"""Mistakes that the simulation must find."""

@@ -1,0 +1,1 @@
+"""The processes of brokers in a run, over the real rules."""

@@ -1,0 +1,1 @@
+"""The simulated world: time, network, disks, ZooKeeper."""

@@ -1,0 +1,1 @@
+"""Drumlins as users start them, alone or several, and brokers that follow a script."""

@@ -1,0 +1,1 @@
+"""What tests send and append: requests, messages, batches, committed offsets."""

@@ -1,0 +1,1 @@
+"""What tests of the documents need: tables, environments, commands that are followed."""

@@ -1,0 +1,1 @@
+"""Servers of others that tests need: Apache Kafka, ZooKeeper, HDFS, registries."""

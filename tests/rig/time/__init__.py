@@ -1,0 +1,1 @@
+"""Time and turns of the loop as a test wants them."""
