@@ -51,7 +51,7 @@ _, _USUALLY = USUAL_VALUES
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset, and where."""
+    """The group and the partition that an offset is for."""
 
     group_id: str
     topic: str

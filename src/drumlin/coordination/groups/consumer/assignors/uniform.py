@@ -246,7 +246,7 @@ class _Unequal:
     def _heaviest(
         self, most: list[tuple[int, int]], owned: Mapping[int, list[int]]
     ) -> Iterator[int]:
-        """Again and again the member that has most partitions in all, and some of this topic."""
+        """The member with most partitions in all, and some of this topic: a new one each time."""
         while most:
             load, member = heapq.heappop(most)
             if owned[-member] and -load == self._loads[-member]:
