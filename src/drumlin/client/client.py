@@ -224,6 +224,7 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls, DeprecatedCal
         """
         return self._run(self._connections.partitions(topic))
 
+    @knows_kafkas_names
     def create_topic(
         self,
         topic: str,
@@ -379,6 +380,7 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls, DeprecatedCal
             TypeError, ValueError: an argument cannot have this value.
         """
         arguments.text("topic", topic)
+        partitions = arguments.partition_numbers(partitions)
         check_ends("before", before)
         return self._run(
             deleted_records.delete_in_topic(self._connections, topic, partitions, before)

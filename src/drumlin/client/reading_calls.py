@@ -98,6 +98,7 @@ class ReadingCalls(Calls):
             max_bytes_per_batch=max_bytes_per_batch,
             without_gaps=without_gaps,
         )
+        partitions = arguments.partition_numbers(partitions)
         check_places("start", start)
         check_places("end", end)
         import pyarrow as pa
@@ -147,6 +148,7 @@ class ReadingCalls(Calls):
             max_bytes_per_batch=max_bytes_per_batch,
             without_gaps=without_gaps,
         )
+        partitions = arguments.partition_numbers(partitions)
         check_places("start", start)
         check_places("end", end)
         return self._read(topic, partitions, start, end, options)
@@ -175,6 +177,7 @@ class ReadingCalls(Calls):
         """
         arguments.isolation_level(isolation)
         until: Place | Mapping[int, Place] = "latest" if end is None else dict(end)
+        partitions = arguments.partition_numbers(partitions)
         check_places("start", start)
         check_places("end", until)
         return self._read_records(topic, partitions, start, until, isolation)

@@ -19,7 +19,14 @@ from drumlin.wire.schema.declaration import Message, fields_of
 from drumlin.wire.schema.decoder import Decode, admit, decoder, skip_tags
 from drumlin.wire.schema.encoder import Encode, encode, encoder
 from drumlin.wire.schema.parts import Parts
-from drumlin.wire.schema.types import ZERO, Array, Struct, type_name
+from drumlin.wire.schema.types import (
+    STRING_BYTES_MAX,
+    ZERO,
+    Array,
+    Struct,
+    beginning,
+    type_name,
+)
 
 __all__ = ["ZERO"]
 
@@ -239,6 +246,8 @@ def parse_request_header(frame: memoryview | bytes) -> RequestHeader:
     client_id = None
     if length >= 0:
         client_id = str(frame[_REQUEST_HEADER_START.size : end], "utf-8", errors="replace")
+        if length > STRING_BYTES_MAX // 3:  # bytes that are not UTF-8 become three each
+            client_id = beginning(client_id, STRING_BYTES_MAX)
     if _has_flexible_header(api_key, version):
         no_tags = end < len(frame) and frame[end] == 0
         end = end + 1 if no_tags else skip_tags(frame, end)

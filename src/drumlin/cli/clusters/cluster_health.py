@@ -25,7 +25,7 @@ from drumlin.wire.schema.declaration import Message
 
 _TOPIC_RESOURCE: Final = 2
 _MIN_ISR: Final = "min.insync.replicas"
-#: Of how many topics is asked at a time.
+#: How many topics are asked about at a time.
 _TOPICS_ASKED: Final = 500
 
 

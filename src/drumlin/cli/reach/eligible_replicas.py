@@ -1,4 +1,4 @@
-"""Replicas that may lead a partition without being in sync (KIP-966), as brokers tell them."""
+"""Replicas that may lead a partition without being in sync (KIP-966), as brokers report them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Eligible = Mapping[tuple[str, int], EligibleReplicas]
 
 
 def ask_eligible(cluster: Cluster, topics: Collection[str]) -> Eligible | None:
-    """The eligible replicas of these topics; None where brokers do not tell.
+    """The eligible replicas of these topics; None where brokers do not report them.
 
     Raises:
         PeerError: they do not answer.
@@ -84,7 +84,7 @@ def _told(topic: Any) -> Iterable[tuple[int, EligibleReplicas]]:
 
 
 def as_row(eligible: Eligible | None, topic: str, partition: int) -> dict[str, list[int] | None]:
-    """The fields of a partition that is shown; None where brokers do not tell."""
+    """The fields of a partition that is shown; None where brokers do not report them."""
     if eligible is None:
         return dict.fromkeys(COLUMNS)
     told = eligible.get((topic, partition), EligibleReplicas())

@@ -237,7 +237,7 @@ async def commit_all(
     group: str,
     positions: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> None:
-    """Commit offsets without metadata, without being a member.
+    """Commit offsets without being a member.
 
     Raises:
         CommitFailed: some were refused; the others are committed.

@@ -1,7 +1,7 @@
 """Share groups as an administrator sees them: members, and where the delivery of partitions starts.
 
-A share group commits no offsets: of each partition it keeps a start offset, before which all is
-done with. It can be moved while the group has no members. Loads no Arrow.
+A share group commits no offsets: of each partition it keeps a start offset, before which
+everything is done. It can be moved while the group has no members. Loads no Arrow.
 """
 
 from __future__ import annotations

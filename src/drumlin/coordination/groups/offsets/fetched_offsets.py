@@ -57,7 +57,7 @@ class Fetching:
     def pieces(
         self, topic: str, partitions: Sequence[int], *, leaves_out: bool
     ) -> Iterator[FetchedOffsets]:
-        """What is committed for them; `leaves_out`: not a word of those without a commit."""
+        """What is committed for them; `leaves_out`: only partitions that have something."""
         begins = True
         for first in range(0, max(1, len(partitions)), _AT_ONCE):
             some = partitions[first : first + _AT_ONCE]
@@ -95,7 +95,7 @@ class Fetching:
         return piece._replace(partitions=named)
 
     def _committed(self, key: OffsetKey) -> CommittedOffset | None:
-        """What was committed for a topic that is gone says nothing of its successor."""
+        """What is committed; nothing if that was for a former topic of the same name."""
         packed = self._offsets.packed(*key)
         if packed is None:
             return None

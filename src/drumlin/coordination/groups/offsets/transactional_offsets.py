@@ -30,7 +30,7 @@ class _Pending(NamedTuple):
 
 
 class TransactionalOffsets:
-    """What is pending, by group and topic and by producer."""
+    """What is pending, by group, topic and producer."""
 
     def __init__(self) -> None:
         self._by_place: dict[_Place, dict[int, _Pending]] = {}

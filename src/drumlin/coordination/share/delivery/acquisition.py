@@ -16,7 +16,7 @@ from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Fet
 from drumlin.coordination.share.delivery.in_flight import Bounds, RecordState, Run, Runs
 from drumlin.coordination.share.delivery.settings import Settings
 
-#: Of those that are available again, for one request: a millisecond's worth.
+#: Runs that are available again, for one request: a millisecond's worth.
 _RUNS_MAX = 500
 
 #: Below this limit nothing is left to single out.
