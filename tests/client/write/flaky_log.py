@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from client.transactions.scripted_transactions import config
 from drumlin.records.batch.batch import BatchHeader, parse_header
 from drumlin.records.plain.record import Record, decode_batch
 from drumlin.wire.error_codes import ErrorCode
@@ -34,6 +35,8 @@ class FlakyLog:
         self._next_producer_id = 1000
         broker.script("produce", self.produce)
         broker.script("init_producer_id", self.init_producer_id)
+        # A refusal that is explained by a limit of the topic is told without it, and at once.
+        broker.script("describe_configs", config(None, ErrorCode.topic_authorization_failed))
 
     def init_producer_id(self, shape: Shape, request: Any) -> Any:
         self._next_producer_id += 1
