@@ -78,6 +78,9 @@ if TYPE_CHECKING:
     from drumlin.client.write.open_batch import Delivered as Delivered
     from drumlin.client.write.open_batch import Delivery as Delivery
     from drumlin.client.write.writer import Writer as Writer
+    from drumlin.serving.materialize import materialize as materialize
+    from drumlin.serving.materializing import Progress as Progress
+    from drumlin.serving.target import TargetRefused as TargetRefused
 
 #: Where public names are defined. They are imported when they are asked for: the broker and the
 #: command line must not pay for the client.
@@ -149,6 +152,9 @@ _DEFINED_IN: Final = {
     ),
     "drumlin.client.values.registry": ("SchemaRegistry",),
     "drumlin.client.write.writer": ("Writer",),
+    "drumlin.serving.materialize": ("materialize",),
+    "drumlin.serving.materializing": ("Progress",),
+    "drumlin.serving.target": ("TargetRefused",),
 }
 #: Modules of public names: what secures a connection, and what few programs need.
 _BEHIND_DOORS: Final = ("lowlevel", "security")

@@ -1,0 +1,30 @@
+"""From a URL to the store that it names."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from drumlin.serving.target import Target
+
+_EXPECTED: Final = "expected sqlite:///PATH[?table=NAME]"
+
+
+def open_target(url: str, topic: str, group: str, decode: str | None) -> Target:
+    """
+    Raises:
+        ValueError: the URL names no store, or has an option that means nothing.
+        TargetRefused: the store has something else in the table's place.
+        OSError: the store cannot be reached.
+    """
+    scheme, host, path, query, fragment = urlsplit(url)
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    kept = f"topic {topic!r} by group {group!r}" + (f" as {decode}" if decode else "")
+    if scheme == "sqlite":
+        name = options.pop("table", topic)
+        if host or fragment or options or len(path) < 2 or not name:
+            raise ValueError(f"{url!r}: {_EXPECTED}")
+        from drumlin.serving.sqlite_target import SqliteTarget
+
+        return SqliteTarget(unquote(path[1:]), name, topic, kept)
+    raise ValueError(f"a store of kind {scheme!r}: {_EXPECTED}")
