@@ -88,7 +88,7 @@ def test_a_table_is_kept_by_one_group_of_one_topic(
     client: Client, topic: str, store: Store
 ) -> None:
     drumlin.materialize(client, topic, store.url, group="g", until_end=True)
-    with pytest.raises(drumlin.TargetRefused, match="by group 'g', not .* by group 'other'"):
+    with pytest.raises(drumlin.TargetRefused, match=r"by group 'g', not .* by group 'other'"):
         drumlin.materialize(client, topic, store.url, group="other", until_end=True)
     store.ask("CREATE TABLE mine (id INTEGER)")
     with pytest.raises(drumlin.TargetRefused, match="'mine' has the columns id"):
@@ -222,7 +222,7 @@ def test_several_share_the_partitions(client: Client, topic: str, store: Store) 
             for key in [key for key, value in changes.items() if value is None]:
                 model.pop(key, None)
     wait_until(lambda: failures or store.rows() == model, "the store to have all")
-    for thread, stop in running:
+    for _, stop in running:
         stop.set()
     for thread, _ in running:
         thread.join(60)
@@ -241,7 +241,7 @@ def test_it_is_killed_at_any_moment(
     for number in range(kills):
         claims = store.claims()
         process = subprocess.Popen(command, stderr=subprocess.PIPE)
-        wait_until(lambda: store.claims() > claims, "a claim")
+        wait_until(lambda before=claims: store.claims() > before, "a claim")
         last_part = chance.randrange(10)
         for part in range(10):
             changes = {b"k%d" % chance.randrange(3000): b"%d" % number for _ in range(300)}

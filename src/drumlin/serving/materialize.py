@@ -39,7 +39,9 @@ def materialize(
         client: of the cluster that has the topic.
         topic: the topic's name.
         to: the store: "sqlite:///PATH" or "sqlite:////ABSOLUTE/PATH", with "?table=NAME" where the
-            table is not to have the topic's name.
+            table is not to have the topic's name; or "redis://HOST:PORT/NUMBER", with
+            "?prefix=TEXT" for keys that do not begin with the topic's name and a colon. The
+            password may be in the environment, in DRUMLIN_STORE_PASSWORD.
         group: a consumer group. A table is kept by one group; another one is refused.
         instance: a name of this process among those of the group: who comes with the name of one
             that was killed has its partitions at once, and not after ten seconds.
@@ -59,6 +61,7 @@ def materialize(
         EqualKeys: two partitions have a value for the same key.
         StateNotExact: a cleaner removes tombstones faster than the log is read.
         Undecodable: a key or a value is not UTF-8, and is to be; it names the record.
+        ModuleNotFoundError: the store's client is not installed; the message says what to do.
         OSError: the store cannot be reached.
         TypeError, ValueError: an argument cannot have this value.
     """

@@ -92,6 +92,7 @@ class Materializing:
             group=group,
             columns=_COLUMNS,
             decode=self._decode,
+            max_records=target.rows_at_a_time,
             isolation="read_committed",
             out_of_range="raise",
             group_instance_id=instance,

@@ -27,6 +27,8 @@ _COLUMNS: Final = ("key", "value", "partition")
 class SqliteTarget:
     """`kept` says what is kept in the table, by whom and how: only the same may go on with it."""
 
+    rows_at_a_time: int | None = None
+
     def __init__(self, path: str, name: str, topic: str, kept: str) -> None:
         """
         Raises:

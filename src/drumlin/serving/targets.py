@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from drumlin.serving.target import Target
 
-_EXPECTED: Final = "expected sqlite:///PATH[?table=NAME]"
+_EXPECTED: Final = "expected sqlite:///PATH[?table=NAME] or redis://HOST:PORT/NUMBER[?prefix=TEXT]"
+#: So that it need not stand where others see it.
+VARIABLE: Final = "DRUMLIN_STORE_PASSWORD"
+
+
+def without_password(url: str) -> str:
+    """For people to read."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:...@{host}"))
 
 
 def open_target(url: str, topic: str, group: str, decode: str | None) -> Target:
@@ -27,4 +39,12 @@ def open_target(url: str, topic: str, group: str, decode: str | None) -> Target:
         from drumlin.serving.sqlite_target import SqliteTarget
 
         return SqliteTarget(unquote(path[1:]), name, topic, kept)
+    if scheme in ("redis", "rediss"):
+        prefix = options.pop("prefix", f"{topic}:")
+        if not host or fragment or options:
+            raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
+        from drumlin.serving.redis_target import RedisTarget
+
+        where = urlunsplit((scheme, host, path, "", ""))
+        return RedisTarget(where, os.environ.get(VARIABLE), prefix, kept)
     raise ValueError(f"a store of kind {scheme!r}: {_EXPECTED}")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import urlsplit
 
 import click
 
@@ -17,17 +20,25 @@ from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
 if TYPE_CHECKING:
     from drumlin.serving.materializing import Progress
 
+#: How often a log gets a line; a terminal has one that changes.
+_TELL_S: Final = 60.0
 EXAMPLES: Final = examples(
     "drumlin materialize users --to sqlite:///users.db --group users-db",
     "drumlin materialize users --to 'sqlite:////var/lib/app.db?table=people' -g app --utf8",
     "drumlin materialize users --to sqlite:///users.db -g users-db --until-end",
+    "drumlin materialize users --to redis://127.0.0.1:6379/0 --group users-cache",
 )
 
 
 def materialize(
     topic: Annotated[str, Argument("TOPIC", help="A topic with keys.", complete=complete_topic)],
     to: Annotated[
-        str, Option("--to", metavar="URL", help="The store: sqlite:///PATH[?table=NAME].")
+        str,
+        Option(
+            "--to",
+            metavar="URL",
+            help="The store: sqlite:///PATH[?table=NAME] or redis://HOST:PORT/NUMBER[?prefix=TEXT].",
+        ),
     ],
     group: Annotated[
         str,
@@ -65,7 +76,10 @@ def materialize(
     """Keep the last value of every key in a store, up to date, until Ctrl-C."""
     from drumlin.client.client import connect
     from drumlin.serving.materialize import materialize as keep
+    from drumlin.serving.targets import VARIABLE
 
+    if urlsplit(to).password is not None:
+        raise click.BadParameter(f"--to: others see it here; say the password in {VARIABLE}")
     stop = threading.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda *_: stop.set())
@@ -76,8 +90,14 @@ def materialize(
     ):
         task = progress.add_task(topic, total=None, done="")
 
+        told_s = time.monotonic()
+
         def show(now: Progress) -> None:
+            nonlocal told_s
             progress.update(task, completed=now.records, done=_line(now))
+            if not sys.stderr.isatty() and time.monotonic() - told_s >= _TELL_S:
+                told_s = time.monotonic()
+                output.note(f"{topic}: {_line(now)}")
 
         try:
             done = keep(
@@ -94,6 +114,8 @@ def materialize(
             )
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
+        except ModuleNotFoundError as error:
+            raise output.Failure(str(error)) from error
     output.note(f"{topic}: {_line(done)}")
 
 
