@@ -1,4 +1,4 @@
-"""Tables that follow: against Drumlin's own server, with a cleaner that never rests."""
+"""Tables that follow: against Drumlin's own server, with a cleaner that never rests, and Kafka."""
 
 from __future__ import annotations
 
@@ -20,9 +20,20 @@ def table_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinSe
         yield server
 
 
+@pytest.fixture(
+    params=["drumlin", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.deep])]
+)
+def address(request: pytest.FixtureRequest) -> str:
+    if request.param == "kafka":
+        found: str = request.getfixturevalue("kafka_address")
+        return found
+    server: DrumlinServer = request.getfixturevalue("table_broker")
+    return server.address
+
+
 @pytest.fixture
-def client(table_broker: DrumlinServer) -> Iterator[Client]:
-    with drumlin.connect(table_broker.address, request_timeout_ms=20_000) as client:
+def client(address: str) -> Iterator[Client]:
+    with drumlin.connect(address, request_timeout_ms=20_000) as client:
         yield client
 
 

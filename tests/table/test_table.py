@@ -252,8 +252,8 @@ def test_partitions_that_are_added(client: Client, topic: str) -> None:
         wait_until(lambda: dict(table) == {b"z": b"1"}, "the row of a new partition")
 
 
-def test_a_client_that_is_closed(table_broker: Any, topic: str) -> None:
-    client = drumlin.connect(table_broker.address)
+def test_a_client_that_is_closed(address: str, topic: str) -> None:
+    client = drumlin.connect(address)
     table = client.table(topic)
     client.close()
     wait_until(lambda: table._following.error is not None, "the table to notice")

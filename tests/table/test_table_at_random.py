@@ -83,12 +83,17 @@ def test_it_is_as_the_model_at_each_wait(client: Client, topic: str, seed: int) 
 
 
 def test_it_lags_while_the_cleaner_goes_on(
-    table_broker: DrumlinServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    table_broker: DrumlinServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was written and waited for is there, though the cleaner has removed it meanwhile."""
     small = dataclasses.replace(following._OPTIONS, max_bytes_per_batch=2000)
     monkeypatch.setattr(following, "_OPTIONS", small)
     topic = f"lagging-{uuid.uuid4().hex[:8]}"
+    with drumlin.connect(table_broker.address) as client:
+        lag(client, topic, table_broker.data)
+
+
+def lag(client: Client, topic: str, data: Path) -> None:
     client.create_topic(topic, 1, configs=COMPACTED)
     may_go_on = threading.Event()
 
@@ -102,7 +107,7 @@ def test_it_lags_while_the_cleaner_goes_on(
         fill("b")
         client.append([{"key": "x", "value": "2"}], topic)
         fill("c")
-        await_clean(table_broker.data, topic)
+        await_clean(data, topic)
         left = client.read(
             topic, columns=["key", "offset"], start=report.partitions[0].first_offset
         )
