@@ -151,6 +151,7 @@ LAYERS: Final = {
     "spark": "source and sink for Spark",
     "broker": "sockets, routing, a file per API",
     "lowlevel": "what programs of many processes need of the client",
+    "serving": "topics kept in the stores of others",
     "client": "columns over the wire",
     "coordination": "groups, transactions, their offsets",
     "replication": "leadership, high watermark",
