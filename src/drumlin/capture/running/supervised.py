@@ -1,0 +1,75 @@
+"""A capture that goes on over lost connections, of the database and of the log, until it is stopped."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from drumlin.capture.changes import RowsNeeded
+from drumlin.capture.database.connections import DatabaseLost
+from drumlin.capture.errors import CaptureError, CaptureReplaced
+from drumlin.capture.running.options import CaptureOptions
+from drumlin.capture.running.session import Session
+from drumlin.client.errors import (
+    BrokerUnreachable,
+    BufferFull,
+    DeliveryFailed,
+    RequestTimedOut,
+)
+from drumlin.client.transactions.errors import ProducerFenced, TransactionError
+
+if TYPE_CHECKING:
+    from drumlin.client.client import Client
+
+_PAUSE_MIN_S: Final = 0.2
+_PAUSE_MAX_S: Final = 15.0
+#: What may pass, and may as well come back for ever: it is tried so often without a commit between.
+_TRIES: Final = 5
+
+_UNREACHABLE: Final = (DatabaseLost, BrokerUnreachable, RequestTimedOut)
+_MAY_PASS: Final = (TransactionError, DeliveryFailed, BufferFull)
+
+
+def run(options: CaptureOptions, client: Client) -> None:
+    """Until `should_stop` says so.
+
+    Raises:
+        CaptureError: something has to be mended first; says what.
+        ClientError: the log refuses what cannot be refused in passing.
+    """
+    session = Session(options, client, uuid.uuid4().hex)
+    failures, commits, has_begun = 0, 0, False
+    while not options.should_stop():
+        try:
+            session.go()
+        except RowsNeeded as needed:
+            options.tell(
+                f"topic {needed.topic}: reading it for large values that changes leave out"
+            )
+            continue
+        except ProducerFenced as error:
+            raise CaptureReplaced(f"another capture of this name has begun: {error}") from None
+        except (*_UNREACHABLE, *_MAY_PASS) as error:
+            has_begun = has_begun or session.commits > 0
+            failures = 0 if session.commits > commits else failures + 1
+            commits = session.commits
+            # A wrong address shows at once; what was there before may come back.
+            if not has_begun and not isinstance(error, TransactionError):
+                raise _as_told(error) from error
+            if isinstance(error, _MAY_PASS) and failures >= _TRIES:
+                raise
+            pause_s = min(_PAUSE_MIN_S * 2**failures, _PAUSE_MAX_S) * random.uniform(0.5, 1)
+            options.tell(f"{error}; trying again in {pause_s:.1f} s")
+            _pause(options, pause_s)
+
+
+def _as_told(error: Exception) -> Exception:
+    return CaptureError(str(error)) if isinstance(error, DatabaseLost) else error
+
+
+def _pause(options: CaptureOptions, pause_s: float) -> None:
+    deadline = time.monotonic() + pause_s
+    while not options.should_stop() and time.monotonic() < deadline:
+        time.sleep(0.05)

@@ -1,0 +1,31 @@
+"""A PostgreSQL for the tests of captures, and a database in it for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import psycopg
+import pytest
+
+from capture.captured import Captured
+from rig.postgres import Postgres, running_postgres
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="package")
+def postgres() -> Iterator[Postgres]:
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def captured(postgres: Postgres, drumlin_address: str) -> Iterator[Captured]:
+    """A database without tables, and a name for its capture."""
+    number = next(_numbers)
+    name = f"c{number}"
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    with Captured(postgres, postgres.url(name), drumlin_address, name) as found:
+        yield found
