@@ -152,9 +152,19 @@ class Captured:
 
     def check_equal(self, *tables: str) -> None:
         for table in tables:
-            told = sorted(json.dumps(_plain(each)) for each in self.state(table).values())
+            moments = self._moments(table)
+            told = sorted(
+                json.dumps(_as_database_text(each, moments)) for each in self.state(table).values()
+            )
             there = sorted(json.dumps(each) for each in self._expected(table))
             assert told == there, _difference(told, there)
+
+    def _moments(self, table: str) -> set[str]:
+        found = self.rows(
+            f"SELECT attname::text FROM pg_attribute WHERE attrelid = '{table}'::regclass"
+            " AND atttypid IN ('timestamp'::regtype, 'timestamptz'::regtype)"
+        )
+        return {name for (name,) in found}
 
     def _expected(self, table: str) -> Iterator[dict[str, Any]]:
         """The table's rows by another way: each value as PostgreSQL's own text."""
@@ -165,8 +175,11 @@ class Captured:
                 " AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
                 (table,),
             ).fetchall()
+            # A row type of nulls is not null, but is not `IS NOT NULL` either.
             shown = [
-                f'array_to_json("{name}")::text' if is_array else f'"{name}"::text'
+                f'array_to_json("{name}")::text'
+                if is_array
+                else f"""CASE WHEN num_nulls("{name}") = 0 THEN format('%s', "{name}") END"""
                 for name, is_array in columns
             ]
             for row in connection.execute(f"SELECT {', '.join(shown)} FROM {table}"):  # type: ignore[arg-type]
@@ -178,17 +191,24 @@ class Captured:
                 }
 
 
-def _plain(value: str) -> dict[str, Any]:
+def _as_database_text(value: str, moments: set[str]) -> dict[str, Any]:
     """A record's value with texts as PostgreSQL has them."""
     found = json.loads(value, parse_float=str, parse_int=str)
+    for name in moments:
+        if found[name] is not None:
+            found[name] = _moment(found[name])
     return {name: _numbers_as_text(each) for name, each in found.items()}
+
+
+def _moment(text: str) -> str:
+    return text.replace("T", " ", 1).replace("Z", "+00", 1)
 
 
 def _numbers_as_text(value: Any) -> Any:
     if isinstance(value, list):
         return [_numbers_as_text(each) for each in value]
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return "t" if value else "f"
     return value
 
 
@@ -197,11 +217,16 @@ def _text(data: bytes | None) -> Any:
 
 
 def _difference(told: list[str], there: list[str]) -> str:
-    more = [each for each in told if each not in set(there)]
-    missing = [each for each in there if each not in set(told)]
-    return f"{len(told)} against {len(there)} rows; not in the table: {more[:5]}; not in the topic: {missing[:5]}"
+    more = [_short(each) for each in told if each not in set(there)]
+    missing = [_short(each) for each in there if each not in set(told)]
+    counts = f"{len(told)} against {len(there)} rows"
+    return f"{counts}; not in the table: {more[:3]}; not in the topic: {missing[:3]}"
 
 
 def bytea_text(encoded: str) -> str:
     """A bytea of a record as PostgreSQL writes it."""
     return "\\x" + base64.b64decode(encoded).hex()
+
+
+def _short(row: str) -> str:
+    return json.dumps({name: str(value)[:40] for name, value in json.loads(row).items()})

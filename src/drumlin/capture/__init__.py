@@ -1,8 +1,8 @@
 """Change subscription: the changes of a PostgreSQL database in compacted topics.
 
-`postgres(url, bootstrap)` reads the tables once and then follows every committed change, until it is
-stopped: for each table a topic that holds the last row of every key, and a transaction there for
-what was a transaction in the database. It needs psycopg: `pip install 'drumlin[postgres]'`.
+`postgres(url, bootstrap)` reads the tables once and then follows every committed change, until it
+is stopped: for each table a topic that holds the last row of every key, and a transaction there
+for what was a transaction in the database. It needs psycopg: `pip install 'drumlin[postgres]'`.
 """
 
 from __future__ import annotations

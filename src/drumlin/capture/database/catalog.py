@@ -1,4 +1,4 @@
-"""What the catalog of a database says: of the server, of tables and their keys, of types, of slots."""
+"""What the catalog of a database says: of the server, tables and keys, types, slots."""
 
 from __future__ import annotations
 

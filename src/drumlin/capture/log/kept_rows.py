@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 1000
 _CACHE_KIB: Final = 16 << 10
+_TABLE: Final = """
+CREATE TABLE rows (topic TEXT, key TEXT, value TEXT, PRIMARY KEY (topic, key)) WITHOUT ROWID
+"""
 
 
 class TopicRows:
@@ -28,8 +31,7 @@ class TopicRows:
             "PRAGMA journal_mode = OFF",
             "PRAGMA synchronous = OFF",
             f"PRAGMA cache_size = -{_CACHE_KIB}",
-            "CREATE TABLE rows (topic TEXT, key TEXT, value TEXT, PRIMARY KEY (topic, key))"
-            " WITHOUT ROWID",
+            _TABLE,
             "BEGIN",
         ):
             self._database.execute(statement)

@@ -31,7 +31,7 @@ class Unchanged(Enum):
 
 
 UNCHANGED: Final = Unchanged.TOAST
-Value: TypeAlias = str | None | Literal[Unchanged.TOAST]
+Value: TypeAlias = str | Literal[Unchanged.TOAST] | None
 Row: TypeAlias = list[Value]
 Identity = Literal["d", "n", "f", "i"]
 

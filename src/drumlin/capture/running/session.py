@@ -1,7 +1,8 @@
 """One connection of a capture, from the fence to the error or the stop that ends it.
 
-What is decided is decided by `beginning`, `changes` and `pace`; here is only the order in which log
-and database are asked and told. Nothing is confirmed to the database that the log has not committed.
+What is decided is decided by `beginning`, `changes` and `pace`; here is only the order in which
+log and database are asked and told. Nothing is confirmed to the database that the log has not
+committed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _OTHER_ENDS_S: Final = 10.0
 
 
 class Session:
-    """What lasts over the connections of one process: who it is, and of which topics it needs rows."""
+    """What lasts over the connections of one process: who it is, whose rows it needs."""
 
     def __init__(self, options: CaptureOptions, client: Client, run: str) -> None:
         self.options, self._client, self.run = options, client, run
@@ -60,7 +61,7 @@ class Session:
         with contextlib.closing(connections.connect(self.options.url)) as connection:
             self._check_not_replaced()
             known = self._known()
-            found = plan.look(connection, self.options, self._names, known)
+            plan.look(connection, self.options, self._names, known)  # before anybody is fenced
             outputs.create_own_topic(self._client, self._names)
             output = Output(self._client, self._names)
             try:

@@ -1,4 +1,4 @@
-"""A capture that goes on over lost connections, of the database and of the log, until it is stopped."""
+"""A capture that goes on over lost connections to database and log, until it is stopped."""
 
 from __future__ import annotations
 
@@ -55,11 +55,9 @@ def run(options: CaptureOptions, client: Client) -> None:
             has_begun = has_begun or session.commits > 0
             failures = 0 if session.commits > commits else failures + 1
             commits = session.commits
-            # A wrong address shows at once; what was there before may come back.
-            if not has_begun and not isinstance(error, TransactionError):
+            # What was there before may come back; a wrong address never does.
+            if failures >= _TRIES and not (has_begun and isinstance(error, _UNREACHABLE)):
                 raise _as_told(error) from error
-            if isinstance(error, _MAY_PASS) and failures >= _TRIES:
-                raise
             pause_s = min(_PAUSE_MIN_S * 2**failures, _PAUSE_MAX_S) * random.uniform(0.5, 1)
             options.tell(f"{error}; trying again in {pause_s:.1f} s")
             _pause(options, pause_s)

@@ -6,7 +6,7 @@ import re
 from typing import Final, TypeAlias
 
 #: What an array holds: texts, nulls, and arrays.
-Elements: TypeAlias = "list[str | None | Elements]"
+Elements: TypeAlias = "list[str | Elements | None]"
 
 _PLAIN: Final = {each: re.compile(rf"[^{each}{{}}\"\\]*") for each in ",;"}
 _QUOTED: Final = re.compile(r'[^"\\]*')
