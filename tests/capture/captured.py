@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +17,7 @@ from typing import Any, Self
 import psycopg
 
 import drumlin
+import drumlin.capture
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.names import Names
 from drumlin.capture.messages.lsn import parse_lsn
@@ -26,6 +28,38 @@ from rig.waiting import wait_until
 _SETTINGS = "-c timezone=UTC -c intervalstyle=iso_8601 -c extra_float_digits=3 -c bytea_output=hex"
 
 
+class _Thread:
+    """A capture in this process: it is there at once, and cannot be killed."""
+
+    def __init__(self, url: str, broker: str, tell: Callable[[str], None], how: Any) -> None:
+        self._stop = threading.Event()
+        self._how = {**how, "stop": self._stop, "tell": tell}
+        self._where = (url, broker)
+        self.returncode: int | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            drumlin.capture.postgres(*self._where, **self._how)
+            self.returncode = 0
+        except Exception as error:
+            self._how["tell"](str(error))
+            self.returncode = 1
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def send_signal(self, _: int) -> None:
+        self._stop.set()
+
+    def kill(self) -> None:
+        self._stop.set()
+
+    def wait(self) -> None:
+        self._thread.join()
+
+
 class Captured:
     """One database and its capture."""
 
@@ -34,7 +68,7 @@ class Captured:
         self.prefix = name
         self._folder = tempfile.TemporaryDirectory(prefix="drumlin-capture-")
         self.output = Path(self._folder.name) / "capture.out"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | _Thread | None = None
         self.client: Client = drumlin.connect(broker)
 
     def __enter__(self) -> Self:
@@ -76,6 +110,16 @@ class Captured:
         command += ["--partitions", "2", "--heartbeat-ms", "300"]
         with self.output.open("ab") as sink:
             self.process = subprocess.Popen(command, stdout=sink, stderr=sink)
+
+    def start_here(self, **how: Any) -> None:
+        """In a thread of this process, which is there sooner."""
+        assert self.process is None
+        options = {"name": self.name, "prefix": self.prefix, "partitions": 2, "heartbeat_ms": 300}
+        self.process = _Thread(self.url, self.broker, self._tell, {**options, **how})
+
+    def _tell(self, sentence: str) -> None:
+        with self.output.open("a") as sink:
+            sink.write(f"{sentence}\n")
 
     def said(self) -> str:
         return self.output.read_text(errors="replace") if self.output.exists() else ""

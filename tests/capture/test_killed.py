@@ -54,7 +54,7 @@ def test_equal_after_kills(captured: Captured, seed: int) -> None:
         for _ in range(60):
             transact(connection, source)
     with load(captured, seed):
-        for _ in range(so_many(3, 25)):
+        for _ in range(so_many(2, 25)):
             captured.start()
             threading.Event().wait(source.uniform(0.3, 3.0))
             kind = source.random()

@@ -94,6 +94,7 @@ class Changes:
         self._rows = rows
         self._on_truncate = on_truncate
         self._formats: dict[int, RowFormat] = {}
+        self._others: dict[int, str] = {}
         self._begin: Begin | None = None
         self._is_past = False
         #: All transactions that end before it have been taken.
@@ -142,7 +143,12 @@ class Changes:
         self.end_lsn = max(self.end_lsn, commit.end_lsn)
 
     def _take_relation(self, relation: Relation) -> None:
-        table = self._table(relation.oid, f"{relation.schema}.{relation.name}")
+        name = f"{relation.schema}.{relation.name}"
+        table = self._tables.get(relation.oid)
+        if table is None:
+            # That of a partition comes with that of its table, and nothing else of it.
+            self._others[relation.oid] = name
+            return
         names = [each.name for each in relation.columns]
         flagged = {each.name for each in relation.columns if each.is_key}
         is_full = relation.identity == "f"
@@ -156,9 +162,10 @@ class Changes:
         columns = [(each.name, each.type_oid) for each in relation.columns]
         self._formats[relation.oid] = RowFormat(table.full_name, columns, table.key, self._types)
 
-    def _table(self, oid: int, name: str) -> Table:
+    def _table(self, oid: int) -> Table:
         table = self._tables.get(oid)
         if table is None:
+            name = self._others.get(oid, f"of oid {oid}")
             raise CaptureError(
                 f"table {name} was added to the publication, and its earlier rows are in no topic:"
                 f" ALTER PUBLICATION ... DROP TABLE {name}, or run `drumlin capture remove` and "
@@ -175,7 +182,7 @@ class Changes:
     def _changed(self, message: Message, time_ms: int) -> Iterator[Record]:
         if isinstance(message, Truncate):
             for oid in message.oids:
-                yield from self._truncated(self._table(oid, str(oid)), time_ms)
+                yield from self._truncated(self._table(oid), time_ms)
         elif isinstance(message, Insert):
             table, shape = self._known(message.oid)
             yield Record(
@@ -224,10 +231,11 @@ class Changes:
                 yield Record(table.topic, key, None, time_ms)
 
     def _known(self, oid: int) -> tuple[Table, RowFormat]:
+        table = self._table(oid)
         shape = self._formats.get(oid)
         if shape is None:
-            raise CaptureError(f"a change of a table that was not described, of oid {oid}")
-        return self._tables[oid], shape
+            raise CaptureError(f"table {table.full_name}: a change before its columns were told")
+        return table, shape
 
     def _key(self, shape: RowFormat, row: Row) -> str:
         key = shape.key(row)

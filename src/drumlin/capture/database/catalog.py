@@ -116,10 +116,11 @@ def server(connection: psycopg.Connection[Any]) -> Server:
 
 def tables(connection: psycopg.Connection[Any]) -> list[FoundTable]:
     """All that hold rows, by name: partitioned ones as a whole, without their partitions."""
-    return [
-        FoundTable(*fixed, tuple(key), tuple(zip(names, types, strict=True)))
-        for *fixed, key, names, types in rows(connection, _TABLES)
-    ]
+    found = []
+    for *fixed, key, names, oids in rows(connection, _TABLES):
+        columns = tuple(zip(names, oids, strict=True))
+        found.append(FoundTable._make((*fixed, tuple(key), columns)))
+    return found
 
 
 def types(connection: psycopg.Connection[Any]) -> list[TypeInfo]:

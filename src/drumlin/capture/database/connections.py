@@ -40,12 +40,12 @@ def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any
         DatabaseLost: it cannot be reached.
         DatabaseRefused: the URL, the login or the database is refused.
     """
-    psycopg = loaded()
+    driver = loaded()
     from psycopg.conninfo import conninfo_to_dict
 
     try:
         given: dict[str, Any] = dict(conninfo_to_dict(url))
-    except psycopg.ProgrammingError:
+    except driver.ProgrammingError:
         raise DatabaseRefused(
             "the URL is not of the form postgresql://user@host/database"
         ) from None
@@ -57,9 +57,10 @@ def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any
     if is_replication:
         given["replication"] = "database"
     try:
-        return psycopg.connect(autocommit=True, **given)
-    except psycopg.OperationalError as error:
+        found: psycopg.Connection[Any] = driver.connect(autocommit=True, **given)
+    except driver.OperationalError as error:
         raise failure_of(error, None) from None
+    return found
 
 
 def loaded() -> Any:

@@ -49,7 +49,7 @@ def read_table(connection: psycopg.Connection[Any], table: FoundTable) -> Iterat
     name = f"{quoted(table.schema)}.{quoted(table.name)}"
     statement = f"COPY (SELECT {columns} FROM {only}{name}) TO STDOUT"  # noqa: S608  quoted
     try:
-        with connection.cursor() as cursor, cursor.copy(statement) as copy:  # type: ignore[arg-type]
+        with connection.cursor() as cursor, cursor.copy(statement) as copy:
             for row in copy.rows():
                 yield list(row)
     except loaded().Error as error:

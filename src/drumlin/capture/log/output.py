@@ -21,6 +21,7 @@ from drumlin.capture.log.position import (
     decode_position,
 )
 from drumlin.client.errors import ClientError
+from drumlin.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
@@ -112,7 +113,7 @@ def read_definition(client: Client, names: Names) -> Definition | None:
 
 def _last_value(client: Client, names: Names, partition: int) -> bytes | None:
     """The value of the last committed record, found from the end of the log."""
-    place = (names.topic, partition)
+    place = TopicPartition(names.topic, partition)
     first = client.list_offsets({place: "earliest"})[place].offset
     end = client.list_offsets({place: "latest"}, isolation="read_committed")[place].offset
     count = _FIRST_LOOK

@@ -7,6 +7,7 @@ as the server has sent it; what they mean is for `drumlin.capture.values`.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from enum import Enum
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -20,8 +21,6 @@ _COMMIT: Final = struct.Struct(">Bqqq")
 _TRUNCATE: Final = struct.Struct(">IB")
 
 _KEY_FLAG: Final = 1
-_CASCADE_FLAG: Final = 1
-_RESTART_FLAG: Final = 2
 
 
 class Unchanged(Enum):
@@ -96,13 +95,12 @@ class Insert(NamedTuple):
 class Update(NamedTuple):
     """A changed row.
 
-    `old` is there if its key has changed, and holds the key alone then; or if the table's replica
-    identity is full (`is_old_full`), and holds the whole row.
+    `old` is there if its key has changed, and holds the key alone then, with nulls for the rest; or
+    if the table's replica identity is full, and holds the whole row.
     """
 
     oid: int
     old: Row | None
-    is_old_full: bool
     new: Row
 
 
@@ -111,15 +109,12 @@ class Delete(NamedTuple):
 
     oid: int
     old: Row
-    is_old_full: bool
 
 
 class Truncate(NamedTuple):
     """Tables were emptied, all by one statement."""
 
     oids: tuple[int, ...]
-    cascades: bool
-    restarts_identity: bool
 
 
 Message: TypeAlias = Begin | Commit | Origin | Relation | Type | Insert | Update | Delete | Truncate
@@ -258,22 +253,21 @@ def _update(reader: _Reader) -> Update:
         _expect(reader, b"N")
     elif kind != b"N":
         raise Malformed(f"an update with a row of kind {kind!r}")
-    return Update(oid, old, kind == b"O", reader.row())
+    return Update(oid, old, reader.row())
 
 
 def _delete(reader: _Reader) -> Delete:
     oid, kind = reader.number(_U32), reader.kind()
     if kind not in (b"K", b"O"):
         raise Malformed(f"a delete with a row of kind {kind!r}")
-    return Delete(oid, reader.row(), kind == b"O")
+    return Delete(oid, reader.row())
 
 
 def _truncate(reader: _Reader) -> Truncate:
-    count, flags = reader.unpack(_TRUNCATE)
+    count, _ = reader.unpack(_TRUNCATE)  # and CASCADE, RESTART IDENTITY
     if count > (len(reader.data) - reader.position) // _U32.size:
         raise IndexError
-    oids = tuple(reader.number(_U32) for _ in range(count))
-    return Truncate(oids, bool(flags & _CASCADE_FLAG), bool(flags & _RESTART_FLAG))
+    return Truncate(tuple(reader.number(_U32) for _ in range(count)))
 
 
 def _expect(reader: _Reader, kind: bytes) -> None:
@@ -282,7 +276,7 @@ def _expect(reader: _Reader, kind: bytes) -> None:
         raise Malformed(f"a row of kind {found!r} in place of {kind!r}")
 
 
-_READERS: Final = {
+_READERS: Final[dict[bytes, Callable[[_Reader], Message]]] = {
     b"B": _begin,
     b"C": _commit,
     b"O": _origin,

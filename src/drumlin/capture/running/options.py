@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from drumlin.capture.changes import OnTruncate
-
-HEARTBEAT_S: Final = 10.0
 
 
 @dataclass(frozen=True)
