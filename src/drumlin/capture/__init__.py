@@ -2,7 +2,7 @@
 
 `postgres(url, bootstrap)` reads the tables once and then follows every committed change, until it
 is stopped: for each table a topic that holds the last row of every key, and a transaction there
-for what was a transaction in the database. It needs psycopg: `pip install 'drumlin[postgres]'`.
+for what was a transaction in the database. It needs psycopg: `pip install 'psycopg[binary]'`.
 """
 
 from __future__ import annotations

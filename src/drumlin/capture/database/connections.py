@@ -13,7 +13,7 @@ from drumlin.capture.values.types import SESSION
 if TYPE_CHECKING:
     import psycopg
 
-NO_PSYCOPG: Final = "capturing a PostgreSQL needs psycopg: pip install 'drumlin[postgres]'"
+NO_PSYCOPG: Final = "capturing a PostgreSQL needs psycopg: pip install 'psycopg[binary]'"
 _APPLICATION: Final = "drumlin capture"
 _CONNECT_TIMEOUT_S: Final = 10
 #: A snapshot takes its time, and its transaction waits for the log.
