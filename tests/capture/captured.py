@@ -184,6 +184,15 @@ class Captured:
             for each in batch
         ]
 
+    def topics_with_records(self) -> set[str]:
+        """The tables of which something is committed."""
+        topics = [each for each in self.client.list_topics() if each.startswith(self.prefix + ".")]
+        return {
+            each.rpartition(".")[2]
+            for each in topics
+            if any(self.client.offsets(each, isolation="read_committed").values())
+        }
+
     def state(self, table: str) -> dict[str, str]:
         """The last value of every key."""
         found: dict[str, str] = {}

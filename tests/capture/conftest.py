@@ -21,11 +21,18 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def captured(postgres: Postgres, drumlin_address: str) -> Iterator[Captured]:
+def address(request: pytest.FixtureRequest) -> str:
+    """Drumlin, but for tests that ask for another by a parameter."""
+    found: str = request.getfixturevalue(getattr(request, "param", "drumlin_address"))
+    return found
+
+
+@pytest.fixture
+def captured(postgres: Postgres, address: str) -> Iterator[Captured]:
     """A database without tables, and a name for its capture."""
     number = next(_numbers)
     name = f"c{number}"
     with psycopg.connect(postgres.url(), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-    with Captured(postgres, postgres.url(name), drumlin_address, name) as found:
+    with Captured(postgres, postgres.url(name), address, name) as found:
         yield found

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from capture.captured import Captured
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["drumlin_address", pytest.param("kafka_address", marks=pytest.mark.kafka)],
+    indirect=True,
+)
 def test_a_snapshot_then_the_stream(captured: Captured) -> None:
     captured.run(
         "CREATE TABLE item (id int PRIMARY KEY, name text, price numeric)",

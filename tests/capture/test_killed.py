@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,6 +15,8 @@ import pytest
 from capture.captured import Captured
 from capture.load import SCHEMA, TABLES, transact
 from rig.depth import seeds, so_many
+from rig.drumlin_server import DrumlinServer, running_server
+from rig.waiting import wait_until
 
 
 @contextmanager
@@ -115,3 +118,52 @@ def test_every_change_once(captured: Captured) -> None:
     expected = [f'{{"id":1,"n":{number}}}' for number in range(count + 1)]
     for table in ("one", "two"):
         assert [value for *_, value in captured.records(table)] == expected
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[DrumlinServer]:
+    with running_server(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def own_address(own_server: DrumlinServer) -> str:
+    return own_server.address
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("address", ["own_address"], indirect=True)
+def test_equal_after_the_broker_is_killed(captured: Captured, own_server: DrumlinServer) -> None:
+    captured.run(*SCHEMA)
+    source = random.Random(3)
+    captured.start()
+    captured.await_all()
+    with load(captured, 3):
+        for _ in range(so_many(3, 15)):
+            threading.Event().wait(source.uniform(0.3, 3.0))
+            own_server.kill()
+            threading.Event().wait(source.uniform(0.0, 2.0))
+            own_server.start()
+    captured.await_all()
+    captured.check_equal(*TABLES)
+    for table in TABLES:
+        check_nothing_twice(captured, table)
+
+
+@pytest.mark.parametrize("at", [0.05, 0.4, pytest.param(1.5, marks=pytest.mark.deep)])
+def test_a_snapshot_is_interrupted(captured: Captured, at: float) -> None:
+    """Rows that are gone by the next one are gone in the topic, too."""
+    captured.run(
+        "CREATE TABLE many (id int PRIMARY KEY, text text)",
+        "INSERT INTO many SELECT each, repeat('x', 1000) FROM generate_series(1, 15000) each",
+    )
+    captured.start_here(partitions=1)
+    wait_until(lambda: "many" in captured.topics_with_records(), "the first rows")
+    threading.Event().wait(at)
+    captured.stop()
+    captured.run("DELETE FROM many WHERE id < 3000", "UPDATE many SET text = 'y' WHERE id > 14000")
+    captured.start_here(partitions=1)
+    captured.await_all()
+    captured.check_equal("many")
+    check_nothing_twice(captured, "many")
+    assert len(captured.records("many")) <= 15000 + 2999 + 1000

@@ -76,7 +76,7 @@ def loaded() -> Any:
 
 
 #: Classes of SQLSTATE that say that a server is going away, coming up, or full for a moment.
-_PASSING: Final = ("08", "53", "57", "58", "XX")
+_PASSING: Final = ("08", "40", "53", "57", "58")
 #: How libpq tells of a refusal before there is a session: it has no SQLSTATE then.
 _REFUSALS: Final = ("FATAL:", "password", "authentication")
 _COMING_UP: Final = ("starting up", "shutting down", "recovery", "too many", "remaining connection")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumlin.capture.database import catalog
 from drumlin.capture.database.catalog import FoundTable, quoted
-from drumlin.capture.database.connections import failure_of, loaded
+from drumlin.capture.database.connections import DatabaseRefused, failure_of, loaded
 from drumlin.capture.messages.lsn import parse_lsn
 from drumlin.capture.messages.pgoutput import Row
 
@@ -54,3 +54,6 @@ def read_table(connection: psycopg.Connection[Any], table: FoundTable) -> Iterat
                 yield list(row)
     except loaded().Error as error:
         raise failure_of(error, connection) from None
+    except UnicodeDecodeError as error:
+        why = f"table {table.full_name} has text that is not UTF-8: {error}"
+        raise DatabaseRefused(why) from None

@@ -8,6 +8,8 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from drumlin.capture.errors import CaptureError
+
 #: From 1970 to 2000.
 EPOCH_US: Final = 946_684_800_000_000
 
@@ -16,7 +18,7 @@ _KEEPALIVE: Final = struct.Struct(">cqqB")
 _STATUS: Final = struct.Struct(">cqqqqB")
 
 
-class Malformed(ValueError):
+class Malformed(CaptureError):
     """Bytes that are no message of logical replication, or of a kind that was not asked for."""
 
 

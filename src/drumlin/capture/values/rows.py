@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Final
 
+from drumlin.capture.errors import CaptureError
 from drumlin.capture.messages.pgoutput import UNCHANGED, Value
 from drumlin.capture.values.types import Convert, Types
 
 _DECODER: Final = json.JSONDecoder()
 
 
-class BadValue(ValueError):
+class BadValue(CaptureError):
     """A value that cannot be written as one of its column's type."""
 
 
