@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import signal
 import subprocess
@@ -21,18 +20,22 @@ import drumlin.capture
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.names import Names
 from drumlin.capture.messages.lsn import parse_lsn
+from drumlin.capture.running.care import CaptureStatus
 from drumlin.client.client import Client
 from rig.postgres import Postgres
 from rig.waiting import wait_until
 
-_SETTINGS = "-c timezone=UTC -c intervalstyle=iso_8601 -c extra_float_digits=3 -c bytea_output=hex"
+_SETTINGS = (
+    "-c client_encoding=UTF8 -c timezone=UTC -c intervalstyle=iso_8601 -c extra_float_digits=3"
+    " -c bytea_output=hex"
+)
 
 
 class _Thread:
     """A capture in this process: it is there at once, and cannot be killed."""
 
     def __init__(self, url: str, broker: str, tell: Callable[[str], None], how: Any) -> None:
-        self._stop = threading.Event()
+        self._stop: threading.Event = how.get("stop") or threading.Event()
         self._how = {**how, "stop": self._stop, "tell": tell}
         self._where = (url, broker)
         self.returncode: int | None = None
@@ -149,12 +152,8 @@ class Captured:
             self.command(*arguments), capture_output=True, text=True, timeout=60, check=False
         )
 
-    def slot_lsn(self) -> str | None:
-        found = self.rows(
-            "SELECT confirmed_flush_lsn::text FROM pg_replication_slots"
-            f" WHERE slot_name = 'drumlin_{self.name}'"
-        )
-        return found[0][0] if found else None
+    def status(self) -> CaptureStatus:
+        return drumlin.capture.status(self.url, self.broker, name=self.name)
 
     def await_all(self) -> None:
         """Until everything that is committed in the database by now is in the topics."""
@@ -183,15 +182,6 @@ class Captured:
             for batch in self.client.read_records(self.topic(table), isolation="read_committed")
             for each in batch
         ]
-
-    def topics_with_records(self) -> set[str]:
-        """The tables of which something is committed."""
-        topics = [each for each in self.client.list_topics() if each.startswith(self.prefix + ".")]
-        return {
-            each.rpartition(".")[2]
-            for each in topics
-            if any(self.client.offsets(each, isolation="read_committed").values())
-        }
 
     def state(self, table: str) -> dict[str, str]:
         """The last value of every key."""
@@ -274,11 +264,6 @@ def _difference(told: list[str], there: list[str]) -> str:
     missing = [_short(each) for each in there if each not in set(told)]
     counts = f"{len(told)} against {len(there)} rows"
     return f"{counts}; not in the table: {more[:3]}; not in the topic: {missing[:3]}"
-
-
-def bytea_text(encoded: str) -> str:
-    """A bytea of a record as PostgreSQL writes it."""
-    return "\\x" + base64.b64decode(encoded).hex()
 
 
 def _short(row: str) -> str:

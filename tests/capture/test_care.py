@@ -86,7 +86,7 @@ def test_a_slot_that_others_have_touched(captured: Captured) -> None:
         f"SELECT pg_replication_slot_advance('{slot}', pg_current_wal_lsn())",
     )
     assert "was advanced by someone else: the changes from" in _refused(captured)
-    told = drumlin.capture.status(captured.url, captured.broker, name=captured.name)
+    told = captured.status()
     assert told.missing_bytes > 0 and not told.is_running
     captured.run(f"SELECT pg_drop_replication_slot('{slot}')")
     assert f"slot {slot} is gone" in _refused(captured)
@@ -194,3 +194,47 @@ def test_a_password_does_not_belong_on_a_command_line() -> None:
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ended.returncode == 2
         assert "PGPASSFILE" in ended.stderr and "secret" not in ended.stderr
+
+
+def test_a_row_that_no_broker_takes(captured: Captured) -> None:
+    _item(captured)
+    captured.start_here()
+    captured.await_all()
+    captured.run("UPDATE item SET name = repeat('x', 2000000) WHERE id = 7")
+    assert captured.ended() == 1
+    told = captured.said().splitlines()[-1]
+    assert "max.message.bytes" in told and '{"id":7}' in told
+    captured.client.set_topic_configs(captured.topic("item"), {"max.message.bytes": 4_000_000})
+    captured.start_here()
+    captured.await_all()
+    captured.check_equal("item")
+
+
+def test_text_of_another_encoding(captured: Captured) -> None:
+    captured.run(
+        f"CREATE DATABASE latin_{captured.name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0",
+        f"CREATE DATABASE ascii_{captured.name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0",
+    )
+    first = captured.url
+    captured.url = captured.server.url(f"latin_{captured.name}")
+    captured.run(
+        "CREATE TABLE item (id int PRIMARY KEY, name text)", "INSERT INTO item VALUES (1, 'ü')"
+    )
+    captured.start_here()
+    captured.await_all()
+    captured.run("INSERT INTO item VALUES (2, 'é')")
+    captured.await_all()
+    assert captured.state("item") == {
+        '{"id":1}': '{"id":1,"name":"ü"}',
+        '{"id":2}': '{"id":2,"name":"é"}',
+    }
+    captured.stop()
+    drumlin.capture.remove(captured.url, captured.broker, name=captured.name)
+    captured.url = captured.server.url(f"ascii_{captured.name}")
+    captured.run("CREATE TABLE item (id int PRIMARY KEY, name text)")
+    captured.start_here()
+    captured.await_all()
+    captured.run("INSERT INTO item VALUES (1, convert_from('\\xff', 'SQL_ASCII'))")
+    assert captured.ended() == 1
+    assert "invalid byte sequence" in captured.said().splitlines()[-1]
+    captured.url = first

@@ -10,6 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from drumlin.capture.changes import Record
+from drumlin.capture.errors import CaptureError
 from drumlin.capture.log.names import Names
 from drumlin.capture.log.position import (
     DEFINITION_PARTITION,
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 _BATCH_BYTES: Final = 256 << 10
 _BUFFER_BYTES: Final = 8 << 20
 _FIRST_LOOK: Final = 64
+_LIMIT: Final = "max.message.bytes"
+#: Of a batch of one record.
+_OVERHEAD: Final = 128
+#: In characters. Whoever has a lower limit gets the broker's own refusal.
+_SURELY_SMALL: Final = 128 << 10
 
 
 class Output:
@@ -41,15 +47,24 @@ class Output:
         self._names = names
         self._transaction: Transaction = client.transaction(names.transactional_id)
         self._writers: dict[str, Writer] = {}
+        self._limits: dict[str, int] = {}
         #: What waits for the next commit.
         self.record_count = 0
         self.size_bytes = 0
 
     def send(self, record: Record) -> None:
-        """Into the transaction that is open."""
+        """Into the transaction that is open.
+
+        Raises:
+            CaptureError: the topic does not take a record as large as this.
+            ClientError: the transaction can only be aborted.
+        """
+        size_bytes = len(record.key) + len(record.value or "")
+        if size_bytes > _SURELY_SMALL:
+            self._check_size(record)
         self._write(record.topic, record.key, record.value, record.time_ms)
         self.record_count += 1
-        self.size_bytes += len(record.key) + len(record.value or "")
+        self.size_bytes += size_bytes
 
     def commit(self, position: Position, definition: Definition | None = None) -> None:
         """All that was sent, and where the topics are by that, at once; durable on return."""
@@ -69,6 +84,19 @@ class Output:
         with contextlib.suppress(ClientError):
             self._transaction.abort()
 
+    def _check_size(self, record: Record) -> None:
+        size_bytes = _OVERHEAD + len(record.key.encode()) + len((record.value or "").encode())
+        limit = self._limits.get(record.topic, 0)
+        if size_bytes > limit:  # which may have been raised
+            configs = self._client.topic_configs(record.topic)
+            limit = self._limits[record.topic] = int(configs[_LIMIT].value or 0)
+        if size_bytes > limit:
+            raise CaptureError(
+                f"topic {record.topic}: the row with the key {record.key[:200]} takes "
+                f"{size_bytes:,} bytes, and {_LIMIT} is {limit:,}: drumlin configs alter "
+                f"topic {record.topic} --set {_LIMIT}={2 * size_bytes}"
+            )
+
     def _write(
         self,
         topic: str,
@@ -82,7 +110,20 @@ class Output:
             writer = self._writers[topic] = self._transaction.writer(
                 topic, batch_bytes=_BATCH_BYTES, buffer_bytes=_BUFFER_BYTES
             )
-        writer.send(value, key=key, timestamp=time_ms, partition=partition)
+        try:
+            writer.send(value, key=key, timestamp=time_ms, partition=partition)
+        except ClientError as error:
+            raise self._explained(writer, error) from error
+
+    def _explained(self, writer: Writer, error: ClientError) -> ClientError:
+        """Why a writer takes nothing more: an earlier record was not written."""
+        from drumlin import lowlevel
+
+        try:
+            writer.flush()
+        except ClientError as failure:
+            error = failure
+        return lowlevel.fate(self._transaction, error) or error
 
 
 def create_own_topic(client: Client, names: Names) -> None:

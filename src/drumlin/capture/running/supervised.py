@@ -13,23 +13,26 @@ from drumlin.capture.errors import CaptureError, CaptureReplaced
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.session import Session
 from drumlin.client.errors import (
+    AuthenticationFailed,
     BrokerUnreachable,
-    BufferFull,
-    DeliveryFailed,
+    ClientError,
+    RequestRefused,
     RequestTimedOut,
 )
-from drumlin.client.transactions.errors import ProducerFenced, TransactionError
+from drumlin.client.transactions.errors import ProducerFenced
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
 
 _PAUSE_MIN_S: Final = 0.2
 _PAUSE_MAX_S: Final = 15.0
-#: What may pass, and may as well come back for ever: it is tried so often without a commit between.
+#: What may pass may as well come back for ever: so often it is tried without a commit between.
 _TRIES: Final = 5
 
+#: These last as long as the other side is away.
 _UNREACHABLE: Final = (DatabaseLost, BrokerUnreachable, RequestTimedOut)
-_MAY_PASS: Final = (TransactionError, DeliveryFailed, BufferFull)
+#: These do not pass by themselves.
+_LASTING: Final = (AuthenticationFailed, RequestRefused)
 
 
 def run(options: CaptureOptions, client: Client) -> None:
@@ -51,7 +54,9 @@ def run(options: CaptureOptions, client: Client) -> None:
             continue
         except ProducerFenced as error:
             raise CaptureReplaced(f"another capture of this name has begun: {error}") from None
-        except (*_UNREACHABLE, *_MAY_PASS) as error:
+        except (DatabaseLost, ClientError) as error:
+            if isinstance(error, _LASTING):
+                raise
             has_begun = has_begun or session.commits > 0
             failures = 0 if session.commits > commits else failures + 1
             commits = session.commits
