@@ -147,6 +147,7 @@ LAYERS: Final = {
     "pyspark_drumlin": "by which PySpark finds the data source",
     "cli": "commands",
     "testing": "brokers and fixtures for tests",
+    "capture": "a database's changes in topics",
     "migration": "offsets between stores",
     "spark": "source and sink for Spark",
     "broker": "sockets, routing, a file per API",
