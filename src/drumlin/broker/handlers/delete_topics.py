@@ -150,9 +150,7 @@ async def _delete(context: RequestContext, target: _Target) -> DeletableTopicRes
         await context.broker.metadata.delete_topic(target.topic_id)
     except KafkaError as error:
         failure = _Failure(error.code, error.message)
-        if (
-            target.is_named and error.code is ErrorCode.unknown_topic_id
-        ):  # deleted meanwhile
+        if target.is_named and error.code is ErrorCode.unknown_topic_id:  # deleted meanwhile
             target, failure = _Target(target.name, None), _UNKNOWN
     return _result(target, failure)
 
