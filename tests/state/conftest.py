@@ -12,6 +12,8 @@ import drumlin
 from drumlin.client.client import Client
 from drumlin.state import Processor
 from rig.brokers.drumlin_server import DrumlinServer, running_server
+from rig.servers.apache_kafka import ApacheKafka
+from rig.servers.running import running
 
 #: Nothing is shown by waiting as long as brokers do by default.
 IMPATIENT = {
@@ -30,6 +32,12 @@ def state_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinSe
         yield server
 
 
+@pytest.fixture(scope="session")
+def impatient_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running(ApacheKafka(tmp_path_factory.mktemp("kafka-states"), IMPATIENT)) as kafka:
+        yield f"127.0.0.1:{kafka.port}"
+
+
 @pytest.fixture(
     scope="session",
     params=["drumlin", pytest.param("kafka", marks=(pytest.mark.kafka, pytest.mark.deep))],
@@ -38,7 +46,7 @@ def address(request: pytest.FixtureRequest) -> str:
     if request.param == "drumlin":
         broker: DrumlinServer = request.getfixturevalue("state_broker")
         return broker.address
-    kafka: str = request.getfixturevalue("kafka_address")
+    kafka: str = request.getfixturevalue("impatient_kafka")
     return kafka
 
 
@@ -64,7 +72,6 @@ def group() -> str:
 @pytest.fixture
 def made(address: str, topic: str, group: str) -> Callable[..., Processor]:
     """Makes processors of the topic, that end when they have read it."""
-    quick = QUICK if "kafka" not in topic else {}
     return partial(
         drumlin.state.processor,
         topic,
@@ -73,5 +80,5 @@ def made(address: str, topic: str, group: str) -> Callable[..., Processor]:
         bootstrap=address,
         idle_timeout_ms=1_000,
         commit_interval_ms=20,
-        **quick,
+        **QUICK,
     )

@@ -17,6 +17,7 @@ import drumlin
 from drumlin.client.client import Client
 from drumlin.state import Processor
 from drumlin.state.changelog_format import POSITION_KEY, changelog_name
+from rig.waiting import wait_until
 
 
 def count(processor: Processor, output: str, pause_s: float = 0) -> int:
@@ -40,13 +41,16 @@ def committed(client: Client, topic: str) -> list[tuple[bytes, bytes]]:
 
 def check(client: Client, topic: str, output: str, group: str, wanted: Counter[bytes]) -> None:
     """Output and changelog are what the input says: each record was counted once."""
+    changelog = changelog_name(group, "counts")
+    for each in (output, changelog):
+        # Markers may come to one topic after they have come to another.
+        wait_until(lambda each=each: _is_decided(client, each), f"the last marker in {each}")
     numbers: dict[bytes, list[int]] = defaultdict(list)
     for key, value in committed(client, output):
         numbers[key].append(int(value))
     for key, times in wanted.items():
-        assert numbers[key] == list(range(1, times + 1)), key
+        assert numbers[key] == list(range(1, times + 1)), (key, times)
     assert numbers.keys() == wanted.keys()
-    changelog = changelog_name(group, "counts")
     latest = dict(committed(client, changelog))
     latest.pop(POSITION_KEY)
     assert latest == {key: b"%d" % times for key, times in wanted.items()}
@@ -60,6 +64,10 @@ def check(client: Client, topic: str, output: str, group: str, wanted: Counter[b
     }
     assert offsets == {partition: ends[partition] for partition in offsets}
     assert told == offsets
+
+
+def _is_decided(client: Client, topic: str) -> bool:
+    return client.offsets(topic, isolation="read_committed") == client.offsets(topic)
 
 
 def _positions(client: Client, changelog: str) -> dict[int, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import time
 import uuid
@@ -22,6 +23,9 @@ from state.conftest import IMPATIENT
 
 _KEYS = [f"key-{number}".encode() for number in range(50)]
 PARTITIONS = 3
+SESSION_TIMEOUT_S = 2
+#: So many of those that are killed are frozen instead.
+FROZEN = 0.25
 
 
 class Service:
@@ -66,9 +70,20 @@ class Service:
             self.write(client, 200)
             time.sleep(self.random.uniform(0, 0.1))
         victim = self.random.choice(self.programs)
+        if self.random.random() < FROZEN:
+            self.freeze(victim)
+            return
         victim.kill()
         self.write(client, 200)
         victim.start()
+
+    def freeze(self, victim: Program) -> None:
+        """For longer than its session, so that another one has its partitions when it goes on."""
+        process = victim._process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(SESSION_TIMEOUT_S + 0.5)
+        process.send_signal(signal.SIGCONT)
 
     def await_end(self, client: Client) -> None:
         ends = client.offsets(self.topic)
@@ -140,5 +155,5 @@ def test_killed_many_times(tmp_path: Path, seed: int) -> None:
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_beside_kafka(kafka_address: str, tmp_path: Path) -> None:
-    run(kafka_address, tmp_path, seed=3, kills=4)
+def test_killed_beside_kafka(impatient_kafka: str, tmp_path: Path) -> None:
+    run(impatient_kafka, tmp_path, seed=3, kills=4)

@@ -31,6 +31,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from drumlin.client.errors import ClientError, StateNotExact, UnknownTopic
@@ -40,8 +41,6 @@ from drumlin.state.keyed_state import JournaledState
 from drumlin.state.refused import StateRefused
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from drumlin.client.client import Client
 
 #: So long a former owner has for the end of its last transaction before it is fenced.
@@ -56,6 +55,14 @@ class Restored(NamedTuple):
 
     state: JournaledState
     position: Position | None
+
+
+class Shown(NamedTuple):
+    """The state of a partition as columns: `key` and `value`."""
+
+    partition: int
+    position: Position | None
+    rows: pa.Table
 
 
 class Changelog:
@@ -167,33 +174,38 @@ class Changelog:
                 f"{self._where(partition)}: there is no such partition, as the input has more than "
                 "it had; a state does not grow with its input yet"
             ) from error
-        return Restored(JournaledState(values), self._position(values, partition))
+        told = values.pop(POSITION_KEY, None)
+        return Restored(JournaledState(values), self._position(told, len(values), partition))
 
-    def read(
-        self, *, allow_inexact: bool = False
-    ) -> Iterator[tuple[int, Position | None, pa.RecordBatch]]:
-        """The whole state in batches of `key` and `value`: partition, its position, rows."""
+    def read(self, *, allow_inexact: bool = False) -> Iterator[Shown]:
+        """The committed state of each partition, whoever owns it now.
+
+        Raises:
+            UnknownTopic: there is no such changelog.
+            StateNotExact: it changes too often for a broker that does not tell how far it cleans.
+            StateRefused: it is of a later version, or something else has written to it.
+        """
         for partition in self._client.partitions(self.topic):
-            table = self._client.snapshot(
+            rows = self._client.snapshot(
                 self.topic,
                 partitions=[partition],
                 columns=["key", "value"],
                 allow_inexact=allow_inexact,
             )
-            is_position = pc.equal(table.column("key"), POSITION_KEY)
-            told = table.filter(is_position).column("value").to_pylist()
-            position = self._position({POSITION_KEY: told[0]} if told else {}, partition)
-            for batch in table.filter(pc.invert(is_position)).to_batches():
-                yield partition, position, batch
+            is_position = pc.equal(rows.column("key"), pa.scalar(POSITION_KEY, pa.binary()))
+            told = rows.filter(is_position).column("value").to_pylist()
+            rows = rows.filter(pc.invert(is_position))
+            position = self._position(told[0] if told else None, rows.num_rows, partition)
+            yield Shown(partition, position, rows)
 
-    def _position(self, values: dict[bytes, bytes], partition: int) -> Position | None:
-        told = values.pop(POSITION_KEY, None)
+    def _position(self, told: bytes | None, count: int, partition: int) -> Position | None:
+        """What the partition says of the input; `count`: the keys that it has beside that."""
         if told is not None:
             return read_position(told, self._where(partition))
-        if values:
+        if count:
             raise StateRefused(
-                f"{self._where(partition)}: it has {len(values)} keys and no position, so "
-                "something else has written it"
+                f"{self._where(partition)}: it has {count} keys and no position, so something else "
+                "has written it"
             )
         return None
 

@@ -11,29 +11,21 @@ move are restored.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
-import uuid
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
 
-from drumlin import lowlevel
 from drumlin.client import arguments
 from drumlin.client.client import connect
-from drumlin.client.errors import ClientError, CommitFailed
+from drumlin.client.errors import ClientError
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.client.transactions.errors import (
-    OutcomeUnknown,
-    ProducerFenced,
-    TransactionAborted,
-    UnknownTransaction,
-)
 from drumlin.state.changelog import Changelog
-from drumlin.state.changelog_format import POSITION_KEY, Position, position_value
-from drumlin.state.keyed_state import JournaledState, KeyedState
+from drumlin.state.changelog_format import Position
+from drumlin.state.keyed_state import KeyedState
 from drumlin.state.refused import StateRefused
+from drumlin.state.work import ABORTED, Owned, Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,17 +34,14 @@ if TYPE_CHECKING:
     from drumlin.client.arguments import Decode
     from drumlin.client.client import Client
     from drumlin.client.tables import TableLike
-    from drumlin.client.transactions.transaction import Transaction
-    from drumlin.client.write.writer import Writer
     from drumlin.peer.security.security import Security
 
 _log = logging.getLogger(__name__)
 
-#: Nothing of the transaction will be read, and the same records may be read again.
-_ABORTED: Final = (CommitFailed, ProducerFenced, TransactionAborted, UnknownTransaction)
-#: ... so often in a row, with nothing committed in between.
+#: So often in a row, and for so long, may all be aborted. A member learns by its next heartbeat
+#: that it was thrown out; until then nothing that it does is committed.
 _ABORTS_MAX: Final = 5
-_COMMIT_ATTEMPTS: Final = 5
+_FAILING_S: Final = 60.0
 
 
 def processor(
@@ -164,19 +153,12 @@ class Processor:
         self._start = start
         self._commit_interval_s = commit_interval_ms / 1000
         self._idle_timeout_s = None if idle_timeout_ms is None else idle_timeout_ms / 1000
-        self._transaction_timeout_ms = transaction_timeout_ms
-        self._transactional_id = f"{changelog.id_prefix}{uuid.uuid4()}"
-        self._transaction: Transaction | None = None
-        self._writers: dict[str, Writer] = {}
-        self._states: dict[int, JournaledState] = {}
-        #: Up to where each partition is committed.
-        self._committed: dict[int, int] = {}
+        self._work = Work(client, changelog, transaction_timeout_ms)
         self._batch: pa.RecordBatch | None = None
         self._partition = -1
         self._since: float | None = None  # the first batch after the last commit
-        #: Told by a send: nothing will be committed. It is no concern of the user's code.
-        self._abort_reason: ClientError | None = None
-        self._aborts = 0
+        self._aborts = 0  # in a row
+        self._failing_since = 0.0
         self._is_closed = False
         self._consumer = client.consumer(
             topic,
@@ -196,7 +178,7 @@ class Processor:
     def state(self) -> KeyedState:
         """The state of the partition that the present batch is of."""
         self._check_batch()
-        return self._states[self._partition]
+        return self._work.owned[self._partition].state
 
     @property
     def partition(self) -> int:
@@ -220,14 +202,7 @@ class Processor:
             TypeError, ValueError: what is no record.
         """
         self._check_output(topic)
-        if self._abort_reason is not None:
-            return
-        try:
-            if topic not in self._writers:
-                self._writers[topic] = self._open_transaction().writer(topic, batch_bytes=512 << 10)
-            self._writers[topic].send(value, key, **record)
-        except _ABORTED as error:
-            self._abort_reason = error
+        self._work.send(topic, value, key, record)
 
     def append(self, data: TableLike, topic: str, **options: Any) -> None:
         """Write the rows of a table, which are seen once the batch is committed.
@@ -242,12 +217,7 @@ class Processor:
             TypeError, ValueError: data or options that cannot be.
         """
         self._check_output(topic)
-        if self._abort_reason is not None:
-            return
-        try:
-            self._open_transaction().append(data, topic, **options)
-        except _ABORTED as error:
-            self._abort_reason = error
+        self._work.append(data, topic, options)
 
     def _check_batch(self) -> None:
         if self._batch is None:
@@ -267,6 +237,18 @@ class Processor:
         if self._is_closed:
             raise ClientError("this processor is closed")
         self._batch = None
+        try:
+            batch = self._next()
+        except BaseException as error:
+            # It may be in the middle of a rebalance or of a commit.
+            self._close_after(error)
+            raise
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def _next(self) -> pa.RecordBatch | None:
+        """The next batch; None if nothing has come for long, and all is committed."""
         idle_at = _after(self._idle_timeout_s)
         while True:
             due_at = _NEVER if self._since is None else self._since + self._commit_interval_s
@@ -276,7 +258,7 @@ class Processor:
                 continue
             if now >= idle_at:
                 if self._since is None or self._commit_or_rewind():
-                    raise StopIteration
+                    return None
                 idle_at = _after(self._idle_timeout_s)
                 continue
             until = min(due_at, idle_at)
@@ -303,8 +285,7 @@ class Processor:
             restored = self._changelog.restore(partition)
             place = TopicPartition(self._topic, partition)
             offset = self._position(place, restored.position, committed.get(place))
-            self._states[partition] = restored.state
-            self._committed[partition] = offset
+            self._work.owned[partition] = Owned(restored.state, offset)
             self._consumer.seek(*place, offset)
 
     def _position(
@@ -348,17 +329,9 @@ class Processor:
 
     def _forget(self, places: Iterable[TopicPartition]) -> None:
         for _, partition in places:
-            self._states.pop(partition, None)
-            self._committed.pop(partition, None)
+            self._work.owned.pop(partition, None)
 
     # -- transactions --------------------------------------------------------------------
-
-    def _open_transaction(self) -> Transaction:
-        if self._transaction is None:
-            self._transaction = self._client.transaction(
-                self._transactional_id, timeout_ms=self._transaction_timeout_ms
-            )
-        return self._transaction
 
     def _commit_or_rewind(self) -> bool:
         """Commit; tells whether that was possible. If not, the same records are read again.
@@ -368,10 +341,12 @@ class Processor:
         """
         try:
             self._commit()
-        except _ABORTED as error:
+        except ABORTED as error:
             self._aborts += 1
-            if self._aborts == _ABORTS_MAX:
-                error.add_note(f"nothing could be committed {_ABORTS_MAX} times in a row")
+            if self._aborts == 1:
+                self._failing_since = time.monotonic()
+            if self._aborts >= _ABORTS_MAX and time.monotonic() > self._failing_since + _FAILING_S:
+                error.add_note(f"nothing could be committed {self._aborts} times in a row")
                 raise
             _log.warning("group %r reads again what is not committed: %s", self._group, error)
             self._rewind()
@@ -380,71 +355,15 @@ class Processor:
         return True
 
     def _commit(self) -> None:
-        if self._abort_reason is not None:
-            raise self._abort_reason
-        moved = {
-            place: each
-            for place, each in self._consumer.positions().items()
-            if self._committed.get(place.partition, each.offset) != each.offset
-        }
-        if moved:
-            transaction = self._open_transaction()
-            member = self._consumer.group_metadata()
-            if member.generation_id < 0:
-                # Such offsets would be accepted from anybody.
-                raise CommitFailed(f"not committed: the group {self._group!r} has lost this member")
-            # The order matters: see changelog.py.
-            transaction.append(
-                self._changes(moved),
-                self._changelog.topic,
-                partition="partition",
-                compression="lz4",
-            )
-            transaction.send_offsets({**moved}, member)
-            _commit_surely(transaction)
-            self._transaction = lowlevel.following(transaction)
-            self._writers.clear()
-        for place, each in moved.items():
-            self._committed[place.partition] = each.offset
-            self._states[place.partition].commit()
+        self._work.commit(self._consumer.positions(), self._consumer.group_metadata())
         self._since = None
-
-    def _changes(self, moved: Mapping[TopicPartition, OffsetAndMetadata]) -> pa.Table:
-        """The records of the changelog."""
-        import pyarrow as pa
-
-        tables = []
-        for (topic, partition), position in moved.items():
-            changes = self._states[partition].changes()
-            changes[POSITION_KEY] = position_value(Position(topic, position.offset))
-            tables.append(
-                pa.table(
-                    {
-                        "key": pa.array(list(changes.keys()), pa.binary()),
-                        "value": pa.array(list(changes.values()), pa.binary()),
-                        "partition": pa.repeat(pa.scalar(partition, pa.int32()), len(changes)),
-                    }
-                )
-            )
-        return pa.concat_tables(tables)
 
     def _rewind(self) -> None:
         """Abort what is not committed, and go back to where the last commit was."""
-        self._abort()
-        for partition, state in self._states.items():
-            state.abort()
-            self._consumer.seek(self._topic, partition, self._committed[partition])
-
-    def _abort(self) -> None:
-        transaction, self._transaction = self._transaction, None
-        self._writers.clear()
+        self._work.abort()
         self._since = None
-        self._batch = None
-        self._abort_reason = None
-        if transaction is not None and transaction.state in ("open", "unknown"):
-            # The next transaction of the same id, or of another owner, aborts it in any case.
-            with contextlib.suppress(ClientError):
-                transaction.abort()
+        for partition, each in self._work.owned.items():
+            self._consumer.seek(self._topic, partition, each.committed_offset)
 
     # -- the end -------------------------------------------------------------------------
 
@@ -454,20 +373,26 @@ class Processor:
         Raises:
             CommitFailed: the rest could not be committed; it is read again by another run.
         """
-        self._close(None)
+        self._close(commits=True)
 
-    def _close(self, error: BaseException | None) -> None:
+    def _close_after(self, error: BaseException) -> None:
+        """Close without a commit. The program sees `error`, whatever comes of that."""
+        try:
+            self._close(commits=False)
+        except ClientError as failure:
+            error.add_note(f"and it was not closed in order: {failure}")
+
+    def _close(self, *, commits: bool) -> None:
         if self._is_closed:
             return
         self._is_closed = True
+        self._batch = None
         try:
-            if error is None:
-                self._batch = None
+            if commits:
                 self._commit()
         finally:
-            self._abort()
-            self._states.clear()  # nothing is left to be committed
-            self._committed.clear()
+            self._work.abort()
+            self._work.owned.clear()  # nothing is left to be committed
             try:
                 self._consumer.close()
             finally:
@@ -491,10 +416,9 @@ class Processor:
                 "reads them again"
             )
         if error is None:
-            self._close(None)
-            return
-        with contextlib.suppress(ClientError):
-            self._close(error)
+            self.close()
+        else:
+            self._close_after(error)
 
     def __repr__(self) -> str:
         closed = ", closed" if self._is_closed else ""
@@ -510,15 +434,3 @@ _NEVER: Final = float("inf")
 def _after(seconds: float | None) -> float:
     """The time that long from now on; None: never."""
     return _NEVER if seconds is None else time.monotonic() + seconds
-
-
-def _commit_surely(transaction: Transaction) -> None:
-    """Commit, and ask again if there is no answer: a second commit does no harm."""
-    for attempt in range(1, _COMMIT_ATTEMPTS + 1):
-        try:
-            transaction.commit()
-        except OutcomeUnknown:
-            if attempt == _COMMIT_ATTEMPTS:
-                raise
-        else:
-            return
