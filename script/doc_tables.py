@@ -151,6 +151,7 @@ LAYERS: Final = {
     "migration": "offsets between stores",
     "spark": "source and sink for Spark",
     "broker": "sockets, routing, a file per API",
+    "state": "a process's keyed state, whose memory is a compacted topic",
     "lowlevel": "what programs of many processes need of the client",
     "serving": "topics kept in the stores of others",
     "client": "columns over the wire",
