@@ -12,6 +12,7 @@ from drumlin.version import __version__
 if TYPE_CHECKING:
     from drumlin import lowlevel as lowlevel
     from drumlin import security as security
+    from drumlin import state as state
     from drumlin.client.admin.admin import ConfigEntry as ConfigEntry
     from drumlin.client.admin.admin import TopicDescription as TopicDescription
     from drumlin.client.admin.committed_offsets import OffsetAndMetadata as OffsetAndMetadata
@@ -156,8 +157,9 @@ _DEFINED_IN: Final = {
     "drumlin.serving.materializing": ("Progress",),
     "drumlin.serving.target": ("TargetRefused",),
 }
-#: Modules of public names: what secures a connection, and what few programs need.
-_BEHIND_DOORS: Final = ("lowlevel", "security")
+#: Modules of public names: what secures a connection, what keeps a state in a log, and what few
+#: programs need.
+_BEHIND_DOORS: Final = ("lowlevel", "security", "state")
 _MODULES: Final = {name: module for module, names in _DEFINED_IN.items() for name in names}
 
 __all__ = [

@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from rig.compacted_topic import COMPACTED
+from rig.drumlin_server import DrumlinServer, running_server
 
 import drumlin
 from drumlin.client.client import Client
-from rig.compacted_topic import COMPACTED
-from rig.drumlin_server import DrumlinServer, running_server
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from rig.walkthrough import Walkthrough
 
 PAGE = Path(__file__).parents[2] / "docs" / "materialize.md"

@@ -25,8 +25,8 @@ from drumlin.client.admin.group_admin import GroupDescription, GroupListing
 from drumlin.client.arguments import ConfigValue
 from drumlin.client.deprecated_calls import DeprecatedCalls
 from drumlin.client.errors import ClientError, TopicExists
-from drumlin.client.kafkas_names import knows_kafkas_names
 from drumlin.client.loop_thread import LoopThread
+from drumlin.client.other_names.kafkas_names import knows_kafkas_names
 from drumlin.client.places import End, OffsetSpec, check_ends
 from drumlin.client.read import offsets
 from drumlin.client.read.offsets import OffsetAndTimestamp

@@ -26,7 +26,7 @@ from drumlin.client.consumer.options import (
     Subscription,
 )
 from drumlin.client.errors import translated, translating
-from drumlin.client.kafkas_names import knows_kafkas_names
+from drumlin.client.other_names.kafkas_names import knows_kafkas_names
 from drumlin.client.places import Place, check_places
 from drumlin.client.read import reader
 from drumlin.client.read.log_at_time import cut_at_times, without_times
