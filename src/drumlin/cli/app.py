@@ -39,6 +39,10 @@ app: Final = LazyGroup(
             "records.snapshot", "snapshot_command", "Show the last record of every key."
         ),
         "restore": _at("records.restore", "restore_command", "Write a state into a new topic."),
+        "materialize": _at(
+            "records.materialize", "materialize_command", "Keep a topic as a table in a store."
+        ),
+        "capture": _at("captures.capture", "app", "Write the changes of a database to topics."),
         "groups": _at(
             "groups.groups", "app", "List, describe and delete groups; move their offsets."
         ),
@@ -47,6 +51,7 @@ app: Final = LazyGroup(
         ),
         "configs": _at("topics.configs", "app", "Show and change configurations."),
         "transactions": _at("topics.transactions", "app", "List, describe and abort transactions."),
+        "state": _at("states", "app", "Look into the keyed states of processes."),
         "sinks": _at("topics.sinks", "app", "Show what Spark's exactly-once sinks have open."),
         "compaction": _at("topics.compaction", "app", "Look at cleaning, force it, simulate it."),
         "clock": _at("clock", "app", "Look at a broker's clock, say that it is right."),

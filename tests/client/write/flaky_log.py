@@ -14,8 +14,9 @@ from client.transactions.scripted_transactions import config
 from drumlin.records.batch.batch import BatchHeader, parse_header
 from drumlin.records.plain.record import Record, decode_batch
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker, Silence
+from rig.data.messages import Shape
 
 #: What to do with a request: an error code to answer without writing; "lost": write, and close
 #: without an answer; "dropped": close without writing; "silent": write, and never answer;

@@ -9,13 +9,11 @@ from typing import Any, Final, NamedTuple
 from drumlin.cli.reach.cluster import Cluster
 from drumlin.peer.peer_error import ConnectionLost, RequestTimeout, UnsupportedByBroker
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from drumlin.wire.schema.declaration import Message
 
 #: The most topics in one request, and the most partitions in one answer.
 _TOPICS_ASKED: Final = 500
@@ -55,18 +53,12 @@ def _ask(cluster: Cluster, topics: list[str]) -> Eligible:
     found: dict[tuple[str, int], EligibleReplicas] = {}
     start: tuple[str, int] | None = None
     while True:
-
-        def build(_: Shape, start: tuple[str, int] | None = start) -> Message:
-            cursor: Any = None
-            if start is not None:
-                cursor = Cursor(topic_name=start[0], partition_index=start[1])
-            return DescribeTopicPartitionsRequest(
-                topics=tuple(TopicRequest(name=each) for each in topics),
-                response_partition_limit=_PARTITIONS_TOLD,
-                cursor=cursor,
-            )
-
-        answer = cluster.ask_any("describe_topic_partitions", build)
+        request = DescribeTopicPartitionsRequest(
+            topics=tuple(TopicRequest(name=each) for each in topics),
+            response_partition_limit=_PARTITIONS_TOLD,
+            cursor=start and Cursor(topic_name=start[0], partition_index=start[1]),
+        )
+        answer = cluster.ask_any("describe_topic_partitions", request)
         for topic in answer.topics:
             if topic.error_code is ErrorCode.none:
                 found |= {(topic.name, index): each for index, each in _told(topic)}

@@ -58,7 +58,7 @@ class LastRecord(NamedTuple):
 
 
 class KnownPlaces(NamedTuple):
-    """Where values of keys that end in a number go without another look at their records.
+    """Dictionaries for the values of keys that end in a number, without another look at a record.
 
     places: by what a key has before its number: values by number. It may grow at any time.
     unknown: beginnings of keys whose records are returned all the same.
@@ -72,7 +72,7 @@ class KnownPlaces(NamedTuple):
 
 
 class LatestRecords:
-    """What was read so far of one partition."""
+    """The last record of each key, of what was read so far of one partition."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -181,7 +181,7 @@ def key_of(record: Record) -> bytes:
 
 
 class _Kept:
-    """What a kernel keeps: entries and a hash table of them, and the bytes that they point to."""
+    """The memory of a kernel: entries, a hash table of them, and the bytes that they point to."""
 
     def __init__(self, kernels: CompactionKernels) -> None:
         self._kernels = kernels

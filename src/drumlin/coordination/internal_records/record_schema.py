@@ -32,7 +32,7 @@ class UnreadableRecord(ValueError):
 
 
 def number_of(data: bytes) -> int:
-    """What a key or value begins with: its type or its version.
+    """The number that a key or value begins with: its type or its version.
 
     Raises:
         UnreadableRecord: it is shorter than that.

@@ -21,7 +21,7 @@ _free: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(("free", _c))
 
 
 class Memory:
-    """Some bytes at one address; none at first. Views of them end with the next change."""
+    """Bytes at one address; none at first. Views of them end with the next change."""
 
     def __init__(self) -> None:
         self.address = 0

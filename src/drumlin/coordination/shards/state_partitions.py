@@ -1,4 +1,4 @@
-"""Which partitions of a coordinator's topic this broker leads, and the loading of their state.
+"""Partitions of a coordinator's topic that this broker leads, and the loading of their state.
 
 A partition is loaded once its leadership is ours: read and decoded in a thread, a few at a time,
 then taken over on the loop in steps. A partition that a request asks for is loaded next.

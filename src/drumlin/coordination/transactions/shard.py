@@ -64,7 +64,7 @@ class TransactionShard:
             del self.transactions[transaction.transactional_id]
 
     def chosen(self, is_meant: Callable[[Transaction], bool]) -> Iterator[list[Transaction]]:
-        """Those of the present transactions that are meant, some at each step."""
+        """The present transactions that `is_meant` chooses, some at each step."""
         transactions = list(self.transactions.values())
         for first in range(0, len(transactions), _IDS_PER_STEP):
             yield list(filter(is_meant, transactions[first : first + _IDS_PER_STEP]))

@@ -53,7 +53,7 @@ class Transaction:
 
     @property
     def is_new(self) -> bool:
-        """Nothing is in the log yet."""
+        """Whether the log has nothing of it yet."""
         return self.metadata.producer_epoch == NO_EPOCH
 
     # -- InitProducerId --------------------------------------------------------------------

@@ -414,7 +414,7 @@ class Group:
 
     @property
     def subscribed_topics(self) -> AbstractSet[str] | None:
-        """What the members read; None where that cannot be known, or is not known yet."""
+        """The topics that members read; None where that cannot be known, or is not known yet."""
         return self._generation.subscribed_topics
 
     def is_subscribed_to(self, topic: str) -> bool:

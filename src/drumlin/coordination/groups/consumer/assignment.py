@@ -39,7 +39,7 @@ class NextTarget(NamedTuple):
     instance_ids: dict[str, str]
     """Instance ids of static members, by member id."""
     records: list[GroupRecord]
-    """To be followed by those of `complete`."""
+    """The records of `complete` are to follow them."""
 
     def epoch_record(self, group_id: str) -> GroupRecord:
         return TargetEpochKey(group_id), self.epoch
@@ -62,7 +62,7 @@ class Assigning:
 
     @property
     def size(self) -> int:
-        """How much there is to do, in partitions."""
+        """The amount of work, in partitions."""
         group, joining = self._group, self._joining.subscription
         names = set(group.subscribers) | joining.topics
         names.update(*(each.topics for each in group.regexes.values()))

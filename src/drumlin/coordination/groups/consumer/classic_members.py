@@ -141,7 +141,7 @@ def _check_protocols(group: ConsumerGroup, request: JoinRequest) -> None:
 
 
 def _said(request: JoinRequest) -> ConsumerSubscription:
-    """What the metadata of the preferred protocol says."""
+    """The subscription in the metadata of the preferred protocol."""
     try:
         return read_subscription(request.protocols[0][1])
     except ValueError as error:

@@ -63,7 +63,7 @@ class MemberChange:
         self.records: list[GroupRecord] = []
         self.epoch = group.epoch
         self.regexes: frozenset[str] = frozenset()
-        """To be resolved."""
+        """Regular expressions that are to be resolved."""
         self.assigning: Callable[[], Coroutine[Any, Any, NextTarget]] | None = None
         """Computes a target assignment that takes more than a turn, if one is due."""
 
@@ -195,7 +195,7 @@ class MemberChange:
         return None if self.assigning is None else Assign(self.assigning, complete, follow)
 
     def resolve(self, _: AnyGroup) -> Sequence[Effect]:
-        """What is to be done once the records are written."""
+        """The effects once the records are written."""
         return [Resolve(self.regexes)] if self.regexes else ()
 
     # -- the member's progress -----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What members of the consumer protocol ask, and what they are told. Plain values."""
+"""Requests of members of the consumer protocol, and answers. Plain values."""
 
 from __future__ import annotations
 

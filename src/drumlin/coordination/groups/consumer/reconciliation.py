@@ -34,7 +34,7 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 
 
 class Goal(NamedTuple):
-    """What a member is to reach.
+    """The state that a member is to reach.
 
     topics: those it subscribes to now; it must not keep partitions of others.
     owners: topic id -> the partitions that a member has at present.
@@ -74,7 +74,7 @@ def _still_has(goal: Goal, revoking: PartitionEpochs) -> bool:
 
 
 def _without_unsubscribed(progress: Progress, goal: Goal) -> Progress:
-    """It keeps its epoch, but no partitions of topics that it no longer subscribes to."""
+    """Progress in the same epoch, without topics that the member no longer subscribes to."""
     dropped = {
         topic_id: epochs
         for topic_id, epochs in progress.assigned.items()

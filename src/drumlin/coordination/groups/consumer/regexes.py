@@ -1,4 +1,4 @@
-"""Which topics a member means by a regular expression of their names."""
+"""Regular expressions of topic names that members subscribe to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every group is handed of the broker."""
+"""The parts of the broker that every group is handed."""
 
 from __future__ import annotations
 

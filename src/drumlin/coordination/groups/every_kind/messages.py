@@ -122,7 +122,7 @@ class Assigned:
     generation_id: int
     asked: Iterable[tuple[str, bytes]]
     assignments: dict[str, bytes] = field(default_factory=dict)
-    """What the leader assigned to actual members, filled in while the record is made."""
+    """Assignments for actual members, filled in while the record is made."""
 
 
 @dataclass(frozen=True, slots=True)

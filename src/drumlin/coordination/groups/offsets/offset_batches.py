@@ -151,7 +151,7 @@ class OffsetPacker:
                 self._end()
 
     async def batches(self) -> list[OffsetBatch]:
-        """All of them; nothing is added afterwards. Gives way, also while it compresses.
+        """All batches; nothing is added afterwards. Gives way, also while it compresses.
 
         What they were packed from is forgotten batch by batch: it may be very much.
         """

@@ -337,7 +337,7 @@ class ShareGroup:
         return at_once or not 0 <= age_ms < self._setting("share.assignment.interval.ms")
 
     def _size(self, subscriptions: Mapping[str, tuple[str, ...]]) -> int:
-        """How much there is to assign, in partitions."""
+        """The amount of work of an assignment, in partitions."""
         partitions = sum(len(each.partitions) for each in self.partitions.initialized.values())
         names = sum(map(len, subscriptions.values()))
         return _MEMBER_SIZE * len(subscriptions) + names + partitions

@@ -40,7 +40,7 @@ class StoredState:
     created_ms: int
     written_ms: int
     snapshot_offset: int
-    """Where its latest snapshot is: what the log has of it before is redundant."""
+    """The offset of its latest snapshot: its records before that are redundant."""
     updates: int = 0
     """Updates after that snapshot."""
     greatest_leader_epoch: int = NO_EPOCH

@@ -1,0 +1,52 @@
+"""`drumlin state`: look into the keyed states that processes have left in changelogs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from drumlin.cli.reach.command_config import CommandConfig, settings_of
+from drumlin.cli.terminal import output
+from drumlin.cli.terminal.commands import Argument, Group
+from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
+from drumlin.cli.terminal.points import AllowInexact
+from drumlin.cli.terminal.record_text import show_lines
+
+_ROWS_AT_A_TIME: Final = 8192  # as Python objects they are large
+
+app = Group(help="Look into the keyed states of drumlin.state.")
+
+
+@app.add(
+    epilog=examples(
+        "drumlin state dump counts counts",
+        "drumlin state dump counts counts | jq -r 'select(.key == \"ACME\") | .value'",
+    )
+)
+def dump(
+    group: Annotated[str, Argument("GROUP", help="The consumer group.")],
+    state: Annotated[str, Argument("STATE", help="The name of the state.")],
+    allow_inexact: AllowInexact = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Print the committed keys and values as lines of JSON.
+
+    What is no text is {"base64": …}. Standard error tells of each partition up to which offset of
+    the input its state goes.
+    """
+    from drumlin.client.client import connect
+    from drumlin.state.changelog import Changelog
+
+    with connect(bootstrap, **settings_of(command_config)) as client:
+        for each in Changelog(client, group, state).read(allow_inexact=allow_inexact):
+            if each.position is not None:
+                output.note(
+                    f"partition {each.partition}: {output.counted(each.rows.num_rows, 'key')} "
+                    f"as of {each.position.topic} offset {each.position.offset}"
+                )
+            for batch in each.rows.to_batches(max_chunksize=_ROWS_AT_A_TIME):
+                keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
+                show_lines(
+                    output.json_line({"partition": each.partition, "key": key, "value": value})
+                    for key, value in zip(keys, values, strict=True)
+                )

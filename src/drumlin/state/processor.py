@@ -1,0 +1,436 @@
+"""A member of a group that turns a topic into a state and into other topics, exactly once.
+
+What it changes in the state, what it sends, and how far it has read are one transaction, every
+`commit_interval_ms`. None of that must ever be seen by itself: whatever goes wrong, all of it is
+aborted, the state goes back to the last commit, and the records are read again. Why a former
+owner of a partition cannot interfere is told in `changelog.py`.
+
+Partitions are assigned cooperatively: those that stay keep their state in memory, only those that
+move are restored.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
+
+from drumlin.client import arguments
+from drumlin.client.client import connect
+from drumlin.client.errors import ClientError
+from drumlin.client.topic_partition import TopicPartition
+from drumlin.state.changelog import Changelog
+from drumlin.state.changelog_format import Position
+from drumlin.state.keyed_state import KeyedState
+from drumlin.state.refused import StateRefused
+from drumlin.state.work import ABORTED, Owned, Work
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+    from drumlin.client.arguments import Decode
+    from drumlin.client.client import Client
+    from drumlin.client.tables import TableLike
+    from drumlin.peer.security.security import Security
+
+_log = logging.getLogger(__name__)
+
+#: So often in a row, and for so long, may all be aborted. A member learns by its next heartbeat
+#: that it was thrown out; until then nothing that it does is committed.
+_ABORTS_MAX: Final = 5
+_FAILING_S: Final = 60.0
+
+
+def processor(
+    topic: str,
+    *,
+    group: str,
+    state: str,
+    bootstrap: str,
+    start: Literal["earliest", "latest"] = "earliest",
+    commit_interval_ms: int = 100,
+    idle_timeout_ms: int | None = None,
+    decode: Decode | None = None,
+    headers: bool = False,
+    replication_factor: int = -1,
+    session_timeout_ms: int = 10_000,
+    heartbeat_interval_ms: int = 3_000,
+    max_poll_interval_ms: int = 300_000,
+    transaction_timeout_ms: int = 60_000,
+    security: Security | Mapping[str, str] | None = None,
+) -> Processor:
+    """A processor of a topic, with a state whose memory is `<group>-<state>-changelog`.
+
+    Processes with the same group and state share the partitions. They are all processors: the group
+    has no members of other kinds.
+
+    Args:
+        topic: the input.
+        group: the consumer group.
+        state: the name of the state.
+        bootstrap: "host:port[,host:port...]" of the cluster that has input, changelog and output.
+        start: where a partition begins that was never committed: "earliest" or "latest".
+        commit_interval_ms: how often to commit; records are seen by read_committed readers then.
+        idle_timeout_ms: iteration ends when nothing came for so long; None: never.
+        decode: "utf8" or "json", as in `Client.read`. The state has bytes all the same.
+        headers: add the column `headers`.
+        replication_factor: of the changelog, if it is made; -1: the broker's default.
+        session_timeout_ms: how long the group waits for a process that is silent.
+        heartbeat_interval_ms: how often it shows that it is there.
+        max_poll_interval_ms: a process that takes longer for a batch loses its partitions.
+        transaction_timeout_ms: ... or what it has sent since the last commit.
+        security: TLS and login, as in `connect`.
+
+    Returns:
+        The processor: a context manager, that iterates over batches.
+
+    Raises:
+        StateRefused: the changelog is not one of this input.
+        UnknownTopic: there is no such input.
+        BrokerUnreachable, AuthenticationFailed: as from `connect`.
+        TypeError, ValueError: an option cannot have this value.
+    """
+    for name, value in (("topic", topic), ("group", group), ("state", state)):
+        arguments.text(name, value)
+        if not value:
+            raise ValueError(f"{name} is empty")
+    arguments.one_of("start", start, ("earliest", "latest"))
+    arguments.whole_number("commit_interval_ms", commit_interval_ms, 1, 2**31 - 1)
+    arguments.whole_number("transaction_timeout_ms", transaction_timeout_ms, 1, 2**31 - 1)
+    client = connect(bootstrap, security=security)
+    try:
+        changelog = Changelog(client, group, state)
+        changelog.make(topic, replication_factor)
+        return Processor(
+            client,
+            topic,
+            group,
+            changelog,
+            start=start,
+            commit_interval_ms=commit_interval_ms,
+            idle_timeout_ms=idle_timeout_ms,
+            transaction_timeout_ms=transaction_timeout_ms,
+            reading={
+                "decode": decode,
+                "headers": headers,
+                "session_timeout_ms": session_timeout_ms,
+                "heartbeat_interval_ms": heartbeat_interval_ms,
+                "max_poll_interval_ms": max_poll_interval_ms,
+            },
+        )
+    except BaseException:
+        client.close()
+        raise
+
+
+class Processor:
+    """Made by `processor`. One thread uses it, as a context manager, and iterates over batches.
+
+    To ask for the next batch, and to leave the block without an exception, says that the last one
+    is processed. An exception aborts what is not committed; another run begins with it again.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        topic: str,
+        group: str,
+        changelog: Changelog,
+        *,
+        start: Literal["earliest", "latest"],
+        commit_interval_ms: int,
+        idle_timeout_ms: int | None,
+        transaction_timeout_ms: int,
+        reading: Mapping[str, Any],
+    ) -> None:
+        self._client = client
+        self._topic = topic
+        self._group = group
+        self._changelog = changelog
+        self._start = start
+        self._commit_interval_s = commit_interval_ms / 1000
+        self._idle_timeout_s = None if idle_timeout_ms is None else idle_timeout_ms / 1000
+        self._work = Work(client, changelog, transaction_timeout_ms)
+        self._batch: pa.RecordBatch | None = None
+        self._partition = -1
+        self._since: float | None = None  # the first batch after the last commit
+        self._aborts = 0  # in a row
+        self._failing_since = 0.0
+        self._is_closed = False
+        self._consumer = client.consumer(
+            topic,
+            group=group,
+            assignors=("cooperative-sticky",),
+            isolation="read_committed",
+            commit_interval_ms=None,
+            on_assigned=self._assigned,
+            on_revoked=self._revoked,
+            on_lost=self._lost,
+            **reading,
+        )
+
+    # -- what the user's code sees -------------------------------------------------------
+
+    @property
+    def state(self) -> KeyedState:
+        """The state of the partition that the present batch is of."""
+        self._check_batch()
+        return self._work.owned[self._partition].state
+
+    @property
+    def partition(self) -> int:
+        """The partition that the present batch is of."""
+        self._check_batch()
+        return self._partition
+
+    def send(
+        self, topic: str, value: bytes | str | None, key: bytes | str | None = None, **record: Any
+    ) -> None:
+        """Write a record, which is seen once the batch is committed.
+
+        Args:
+            topic: where to.
+            value: the record's value.
+            key: its key.
+            record: `headers`, `timestamp` or `partition`, as of `Writer.send`.
+
+        Raises:
+            UnknownTopic: there is no such topic, and the broker does not create it.
+            TypeError, ValueError: what is no record.
+        """
+        self._check_output(topic)
+        self._work.send(topic, value, key, record)
+
+    def append(self, data: TableLike, topic: str, **options: Any) -> None:
+        """Write the rows of a table, which are seen once the batch is committed.
+
+        Args:
+            data: as in `Client.append`.
+            topic: where to.
+            options: those of `Client.append`.
+
+        Raises:
+            UnknownTopic: there is no such topic, and the broker does not create it.
+            TypeError, ValueError: data or options that cannot be.
+        """
+        self._check_output(topic)
+        self._work.append(data, topic, options)
+
+    def _check_batch(self) -> None:
+        if self._batch is None:
+            raise ClientError("there is no batch at hand: use this while iterating")
+
+    def _check_output(self, topic: str) -> None:
+        self._check_batch()
+        if topic == self._changelog.topic:
+            raise ValueError(f"topic {topic!r} is the changelog: change the state instead")
+
+    # -- iterating -----------------------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if self._is_closed:
+            raise ClientError("this processor is closed")
+        self._batch = None
+        try:
+            batch = self._next()
+        except BaseException as error:
+            # It may be in the middle of a rebalance or of a commit.
+            self._close_after(error)
+            raise
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def _next(self) -> pa.RecordBatch | None:
+        """The next batch; None if nothing has come for long, and all is committed."""
+        idle_at = _after(self._idle_timeout_s)
+        while True:
+            due_at = _NEVER if self._since is None else self._since + self._commit_interval_s
+            now = time.monotonic()
+            if now >= due_at:
+                self._commit_or_rewind()
+                continue
+            if now >= idle_at:
+                if self._since is None or self._commit_or_rewind():
+                    return None
+                idle_at = _after(self._idle_timeout_s)
+                continue
+            until = min(due_at, idle_at)
+            batch = self._consumer.poll(None if until == _NEVER else (until - now) * 1000)
+            if batch is not None:
+                return self._given(batch)
+
+    def _given(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self._batch = batch
+        self._partition = batch.column("partition")[0].as_py()
+        if self._since is None:
+            self._since = time.monotonic()
+        return batch
+
+    # -- partitions ----------------------------------------------------------------------
+
+    def _assigned(self, places: Iterable[TopicPartition]) -> None:
+        partitions = sorted(each.partition for each in places)
+        if not partitions:
+            return
+        self._changelog.await_former_owners(partitions)
+        committed = self._client.committed_offsets(self._group, require_stable=True)
+        for partition in partitions:
+            restored = self._changelog.restore(partition)
+            place = TopicPartition(self._topic, partition)
+            offset = self._position(place, restored.position, committed.get(place))
+            self._work.owned[partition] = Owned(restored.state, offset)
+            self._consumer.seek(*place, offset)
+
+    def _position(
+        self, place: TopicPartition, told: Position | None, committed: OffsetAndMetadata | None
+    ) -> int:
+        """Where to go on.
+
+        Raises:
+            StateRefused: state and offsets do not belong together.
+        """
+        whose = f"group {self._group!r}, {place}"
+        if told is None:
+            if committed is None:
+                return self._client.list_offsets({place: self._start})[place].offset
+            raise StateRefused(
+                f"{whose}: offset {committed.offset} is committed, and changelog "
+                f"{self._changelog.topic!r} has no state of it. To begin with an empty state, "
+                "delete the group's offsets"
+            )
+        if told.topic != self._topic:
+            raise StateRefused(
+                f"changelog {self._changelog.topic!r} is of topic {told.topic!r}, not of "
+                f"{self._topic!r}"
+            )
+        if committed is not None and committed.offset != told.offset:
+            raise StateRefused(
+                f"{whose}: offset {committed.offset} is committed, and the state is that of offset "
+                f"{told.offset}. Somebody has moved the group: move it back, or delete its offsets "
+                "(then it goes on with the state), or those and the changelog (then it begins anew)"
+            )
+        return told.offset
+
+    def _revoked(self, places: Iterable[TopicPartition]) -> None:
+        self._commit_or_rewind()
+        self._forget(places)
+
+    def _lost(self, places: Iterable[TopicPartition]) -> None:
+        """Others may have them already: nothing of what was done for them may be committed."""
+        self._rewind()
+        self._forget(places)
+
+    def _forget(self, places: Iterable[TopicPartition]) -> None:
+        for _, partition in places:
+            self._work.owned.pop(partition, None)
+
+    # -- transactions --------------------------------------------------------------------
+
+    def _commit_or_rewind(self) -> bool:
+        """Commit; tells whether that was possible. If not, the same records are read again.
+
+        Raises:
+            ClientError: it can't be done, or nobody can tell whether it was.
+        """
+        try:
+            self._commit()
+        except ABORTED as error:
+            self._aborts += 1
+            if self._aborts == 1:
+                self._failing_since = time.monotonic()
+            if self._aborts >= _ABORTS_MAX and time.monotonic() > self._failing_since + _FAILING_S:
+                error.add_note(f"nothing could be committed {self._aborts} times in a row")
+                raise
+            _log.warning("group %r reads again what is not committed: %s", self._group, error)
+            self._rewind()
+            return False
+        self._aborts = 0
+        return True
+
+    def _commit(self) -> None:
+        self._work.commit(self._consumer.positions(), self._consumer.group_metadata())
+        self._since = None
+
+    def _rewind(self) -> None:
+        """Abort what is not committed, and go back to where the last commit was."""
+        self._work.abort()
+        self._since = None
+        for partition, each in self._work.owned.items():
+            self._consumer.seek(self._topic, partition, each.committed_offset)
+
+    # -- the end -------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Commit what is processed, give up the partitions, leave the group.
+
+        Raises:
+            CommitFailed: the rest could not be committed; it is read again by another run.
+        """
+        self._close(commits=True)
+
+    def _close_after(self, error: BaseException) -> None:
+        """Close without a commit. The program sees `error`, whatever comes of that."""
+        try:
+            self._close(commits=False)
+        except ClientError as failure:
+            error.add_note(f"and it was not closed in order: {failure}")
+
+    def _close(self, *, commits: bool) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._batch = None
+        try:
+            if commits:
+                self._commit()
+        finally:
+            self._work.abort()
+            self._work.owned.clear()  # nothing is left to be committed
+            try:
+                self._consumer.close()
+            finally:
+                self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        batch = self._batch
+        if error is not None and batch is not None:
+            offsets = batch.column("offset")
+            error.add_note(
+                f"while topic {self._topic!r} partition {self._partition} was processed, offsets "
+                f"{offsets[0]} to {offsets[-1]}; nothing of these is committed, and another run "
+                "reads them again"
+            )
+        if error is None:
+            self.close()
+        else:
+            self._close_after(error)
+
+    def __repr__(self) -> str:
+        closed = ", closed" if self._is_closed else ""
+        return f"<drumlin.state.Processor of {self._changelog.topic!r}{closed}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Processor belongs to its process: make another one over there")
+
+
+_NEVER: Final = float("inf")
+
+
+def _after(seconds: float | None) -> float:
+    """The time that long from now on; None: never."""
+    return _NEVER if seconds is None else time.monotonic() + seconds

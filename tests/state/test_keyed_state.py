@@ -1,0 +1,139 @@
+"""A state is a dict, whose changes since the last commit are known and can be forgotten."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from drumlin.state import KeyedState
+from drumlin.state.changelog_format import POSITION_KEY
+from drumlin.state.keyed_state import JournaledState
+
+KEYS = st.sampled_from([b"", b"a", b"ab", b"b", b"\xff", b"\x00"])
+VALUES = st.sampled_from([b"", b"1", b"2", b"x"])
+
+
+class AgainstDict(RuleBasedStateMachine):
+    """Beside it a dict, the dict of the last commit, and the changelog as a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = JournaledState()
+        self.model: dict[bytes, bytes] = {}
+        self.committed: dict[bytes, bytes] = {}
+        self.changelog: dict[bytes, bytes] = {}
+
+    @rule(key=KEYS, value=VALUES)
+    def put(self, key: bytes, value: bytes) -> None:
+        self.state[key] = self.model[key] = value
+
+    @rule(key=KEYS)
+    def delete(self, key: bytes) -> None:
+        assert self.state.delete(key) == (self.model.pop(key, None) is not None)
+
+    @rule(key=KEYS)
+    def pop(self, key: bytes) -> None:
+        assert self.state.pop(key, None) == self.model.pop(key, None)
+
+    @rule(rows=st.lists(st.tuples(KEYS, st.none() | VALUES), max_size=8))
+    def update_many(self, rows: list[tuple[bytes, bytes | None]]) -> None:
+        self.state.update_many([key for key, _ in rows], [value for _, value in rows])
+        for key, value in rows:
+            if value is None:
+                self.model.pop(key, None)
+            else:
+                self.model[key] = value
+
+    @rule(keys=st.lists(KEYS, max_size=8))
+    def count(self, keys: list[bytes]) -> None:
+        if any(not self.model.get(key, b"0").isdigit() for key in keys):
+            with pytest.raises(ValueError, match="is no count"):
+                self.state.count_by(keys)
+            return
+        told = self.state.count_by(keys)
+        for key in keys:
+            self.model[key] = b"%d" % (int(self.model.get(key, b"0")) + 1)
+        assert dict(zip(*told.to_pydict().values(), strict=True)) == {
+            key: int(self.model[key]) for key in keys
+        }
+
+    @rule()
+    def clear(self) -> None:
+        self.state.clear()
+        self.model.clear()
+
+    @rule()
+    def commit(self) -> None:
+        for key, value in self.state.changes().items():
+            if value is None:
+                del self.changelog[key]  # it was there: nothing is deleted in vain
+            else:
+                self.changelog[key] = value
+        self.state.commit()
+        self.committed = dict(self.model)
+        assert not self.state.changes()
+        assert self.changelog == self.model
+
+    @rule()
+    def abort(self) -> None:
+        self.state.abort()
+        self.model = dict(self.committed)
+        assert not self.state.changes()
+
+    @invariant()
+    def they_are_equal(self) -> None:
+        assert dict(self.state) == self.model
+        assert len(self.state) == len(self.model)
+        assert self.state.scan() == sorted(self.model.items())
+        assert self.state.scan(b"a") == [each for each in self.state.scan() if each[0][:1] == b"a"]
+        for key in (b"", b"a", b"zz"):
+            assert (key in self.state) == (key in self.model)
+            assert self.state.get(key, b"?") == self.model.get(key, b"?")
+
+
+TestAgainstDict = AgainstDict.TestCase
+
+
+@pytest.mark.parametrize(("key", "value"), [("a", b"1"), (b"a", "1"), (b"a", None), (1, b"1")])
+def test_what_is_no_bytes_is_refused_by_name(key: object, value: object) -> None:
+    state = KeyedState()
+    with pytest.raises(TypeError, match=r"expected bytes"):
+        state[key] = value  # type: ignore[index,assignment]
+    assert not state
+
+
+def test_the_changelogs_own_key_is_refused() -> None:
+    state = KeyedState()
+    with pytest.raises(ValueError, match=r"the changelog's own"):
+        state[POSITION_KEY] = b""
+    with pytest.raises(ValueError, match=r"the changelog's own"):
+        state.update_many([b"a", POSITION_KEY], [b"1", b"2"])
+    with pytest.raises(ValueError, match=r"the changelog's own"):
+        state.count_by([b"a", POSITION_KEY])
+    assert not state
+
+
+def test_columns_of_any_kind_of_bytes_are_taken() -> None:
+    state = KeyedState()
+    keys = pa.chunked_array([["a"], ["b", "a"]])
+    state.update_many(keys, pa.array([b"1", b"2", None], pa.large_binary()))
+    assert dict(state) == {b"b": b"2"}
+    assert state.count_by(keys.dictionary_encode()).to_pydict() == {
+        "key": [b"a", b"b"],
+        "count": [2, 3],
+    }
+
+
+def test_rows_that_cannot_be_change_nothing() -> None:
+    state = KeyedState({b"a": b"7"})
+    with pytest.raises(ValueError, match="2 keys and 1 values"):
+        state.update_many([b"a", b"b"], [b"1"])
+    with pytest.raises(TypeError, match="key None"):
+        state.update_many([b"a", None], [b"1", b"2"])
+    with pytest.raises(TypeError, match="keys are int64"):
+        state.count_by(pa.array([1, 2]))
+    with pytest.raises(TypeError, match="1 of 2 are null"):
+        state.count_by([b"a", None])
+    assert dict(state) == {b"a": b"7"}

@@ -1,0 +1,159 @@
+"""Two processes count, and are killed at any moment, like their broker: each record counts once."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import drumlin
+from drumlin.client.client import Client
+from guarantees.programs import Program
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.waiting import wait_until
+from state import counting
+from state.conftest import IMPATIENT
+
+_KEYS = [f"key-{number}".encode() for number in range(50)]
+PARTITIONS = 3
+SESSION_TIMEOUT_S = 2
+#: So many of those that are killed are frozen instead.
+FROZEN = 0.25
+
+
+class Service:
+    """Two counting processes, what was written for them, and what they should have counted."""
+
+    def __init__(self, bootstrap: str, folder: Path, seed: int) -> None:
+        self.random = random.Random(seed)
+        name = uuid.uuid4().hex[:8]
+        self.topic, self.output, self.group = f"in-{name}", f"out-{name}", f"group-{name}"
+        self.wanted: Counter[bytes] = Counter()
+        with self.client(bootstrap) as client:
+            client.create_topic(self.topic, PARTITIONS)
+            client.create_topic(self.output, 1)
+        command = [sys.executable, "-m", "state.counting", bootstrap]
+        command += [self.topic, self.group, self.output, "0.01"]
+        self.folder = folder
+        self.programs = [Program(command, folder / f"program-{each}") for each in range(2)]
+        self.bootstrap = bootstrap
+
+    @staticmethod
+    def client(bootstrap: str) -> Client:
+        return drumlin.connect(bootstrap, call_timeout_ms=60_000)
+
+    def write(self, client: Client, count: int) -> None:
+        keys = self.random.choices(_KEYS, k=count)
+        client.append({"key": keys, "value": keys}, self.topic)
+        self.wanted.update(keys)
+
+    def begin(self, client: Client) -> None:
+        """Until both have partitions."""
+        for each in self.programs:
+            each.start()
+        self.write(client, 300)
+        wait_until(lambda: self.members_at_work(client) == 2, "two members")
+
+    def members_at_work(self, client: Client) -> int:
+        return sum(bool(each.partitions) for each in client.describe_group(self.group).members)
+
+    def kill_one(self, client: Client) -> None:
+        """At any moment of its work, which goes on meanwhile."""
+        for _ in range(3):
+            self.write(client, 200)
+            time.sleep(self.random.uniform(0, 0.1))
+        victim = self.random.choice(self.programs)
+        if self.random.random() < FROZEN:
+            self.freeze(victim)
+            return
+        victim.kill()
+        self.write(client, 200)
+        victim.start()
+
+    def freeze(self, victim: Program) -> None:
+        """For longer than its session, so that another one has its partitions when it goes on."""
+        process = victim._process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(SESSION_TIMEOUT_S + 0.5)
+        process.send_signal(signal.SIGCONT)
+
+    def await_end(self, client: Client) -> None:
+        ends = client.offsets(self.topic)
+
+        def is_done() -> bool:
+            for each in self.programs:
+                each.look_after()
+            committed = client.committed_offsets(self.group).items()
+            return {place.partition: each.offset for place, each in committed} == ends
+
+        wait_until(is_done, f"all to be counted: see {self.folder}", 180)
+
+    def check(self, client: Client) -> None:
+        for each in self.programs:
+            each.kill()
+        counting.check(client, self.topic, self.output, self.group, self.wanted)
+
+    def close(self) -> None:
+        for each in self.programs:
+            each.kill()
+
+
+def run(
+    bootstrap: str, folder: Path, seed: int, kills: int, harm: Callable[[int], None] | None = None
+) -> None:
+    service = Service(bootstrap, folder, seed)
+    try:
+        with service.client(bootstrap) as client:
+            service.begin(client)
+            for number in range(kills):
+                service.kill_one(client)
+                if harm is not None:
+                    harm(number)
+            service.await_end(client)
+            service.check(client)
+    finally:
+        service.close()
+
+
+def with_a_broker_that_dies(folder: Path, seed: int, kills: int, every: int) -> None:
+    broker = DrumlinServer(folder, IMPATIENT)
+    try:
+        broker.start()
+
+        def harm(number: int) -> None:
+            if number % every == every - 1:
+                broker.kill()
+                broker.start()
+
+        run(broker.address, folder, seed, kills, harm)
+        broker.check_output()
+    finally:
+        broker.close()
+
+
+def test_killed_a_few_times(tmp_path: Path) -> None:
+    with_a_broker_that_dies(tmp_path, seed=1, kills=2, every=2)
+
+
+@pytest.mark.deep
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_many_times(tmp_path: Path, seed: int) -> None:
+    with_a_broker_that_dies(tmp_path, seed, kills=25, every=4)
+
+
+@pytest.mark.deep
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_beside_kafka(impatient_kafka: str, tmp_path: Path) -> None:
+    run(impatient_kafka, tmp_path, seed=3, kills=4)
