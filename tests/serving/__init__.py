@@ -1,1 +1,1 @@
-"""Tests of tables that are served: pages, and the databases that they are made in."""
+"""Tests of topics that are kept in stores of others."""
