@@ -11,10 +11,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from rig.drumlin_server import DrumlinServer, running_server
 
 from capture.captured import Captured
 from capture.load import SCHEMA, TABLES, transact
+from rig.brokers.drumlin_server import DrumlinServer, running_server
 from rig.depth import seeds, so_many
 
 

@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
+from rig.brokers.process import BrokerProcess
 from rig.ports import free_ports
-from rig.process import BrokerProcess
 from rig.waiting import wait_until
 
 #: Where it is not on the path; libraries beside it are found by LD_LIBRARY_PATH.

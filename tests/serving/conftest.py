@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from rig.compacted_topic import COMPACTED
-from rig.drumlin_server import DrumlinServer, running_server
 
 import drumlin
 from drumlin.client.client import Client
+from rig.brokers.drumlin_server import DrumlinServer, running_server
+from rig.data.compacted_topic import COMPACTED
 
 
 @pytest.fixture(scope="session")

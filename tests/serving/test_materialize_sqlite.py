@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig.drumlin_server import DrumlinServer
 
 import drumlin
 from drumlin.client.client import Client
 from drumlin.serving.sqlite_target import SqliteTarget
 from drumlin.serving.target import Fenced, Position
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
 

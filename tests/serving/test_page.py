@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rig.walkthrough import Walkthrough
+
+from rig.documents.walkthrough import Walkthrough
 
 PAGE = Path(__file__).parents[2] / "docs" / "materialize.md"
 

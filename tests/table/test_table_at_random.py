@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rig.compacted_topic import COMPACTED, await_clean
-from rig.drumlin_server import DrumlinServer, running_server
 
 import drumlin
 from drumlin.client.client import Client
 from drumlin.client.table import following
+from rig.brokers.drumlin_server import DrumlinServer, running_server
+from rig.data.compacted_topic import COMPACTED, await_clean
 
 KEYS = 40
 PARTITIONS = 3
