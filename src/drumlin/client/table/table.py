@@ -59,12 +59,9 @@ class Table(Mapping[Any, Any]):
     # -- the mapping -----------------------------------------------------------------------
 
     def __getitem__(self, key: bytes | str) -> Any:
-        name = _name_of(key)
-        following = self._following
-        rows = following.rows
-        if rows is None or following.error is not None:
-            rows = self._rows()
-        value = rows.get(name)
+        name = key if type(key) is bytes else _name_of(key)
+        rows = self._following.rows  # None after an error
+        value = rows.get(name) if rows is not None else self._rows().get(name)
         if value is None:
             raise KeyError(key)
         return value if self._options.decode is None else self._decoder.value(name, value)
