@@ -61,13 +61,14 @@ class Table(Mapping[Any, Any]):
     def __getitem__(self, key: bytes | str) -> Any:
         name = key if type(key) is bytes else _name_of(key)
         rows = self._following.rows  # None after an error
-        value = rows.get(name) if rows is not None else self._rows().get(name)
-        if value is None:
+        found = rows.find(name) if rows is not None else self._rows().find(name)
+        if found is None:
             raise KeyError(key)
+        value = found[0]
         return value if self._options.decode is None else self._decoder.value(name, value)
 
     def __contains__(self, key: object) -> bool:
-        return self._rows().get(_name_of(key)) is not None
+        return self._rows().find(_name_of(key)) is not None
 
     def __len__(self) -> int:
         return len(self._rows())
