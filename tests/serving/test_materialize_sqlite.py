@@ -259,3 +259,40 @@ def test_it_is_killed_at_any_moment(
     assert done.returncode == 0, done.stderr
     assert "0 behind" in done.stderr
     assert store.rows() == model
+
+
+@pytest.mark.deep
+def test_a_process_that_sleeps_while_another_takes_over(
+    client: Client, topic: str, store: Store, serving_broker: DrumlinServer
+) -> None:
+    """Longer than its session; then it wakes up with what it had fetched."""
+    command = [sys.executable, "-m", "drumlin", "materialize", topic, "--to", store.url]
+    command += ["--group", "sleeping", "--bootstrap", serving_broker.address]
+    model: dict[bytes, bytes] = {}
+    chance = random.Random(1)
+
+    def write(rounds: int) -> None:
+        for number in range(rounds):
+            changes = {b"k%d" % chance.randrange(300): b"%d" % number for _ in range(100)}
+            client.append([{"key": k, "value": v} for k, v in changes.items()], topic)
+            model.update(changes)
+
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE)]
+    try:
+        for round_ in range(3):
+            write(20)
+            processes[-1].send_signal(signal.SIGSTOP)
+            write(20)
+            processes.append(subprocess.Popen(command, stderr=subprocess.PIPE))
+            wait_until(lambda: store.rows() == model, f"round {round_}: the next one to take over")
+            processes[-2].send_signal(signal.SIGCONT)
+            write(20)
+            wait_until(lambda: store.rows() == model, f"round {round_}: both to go on")
+            assert [each.poll() for each in processes] == [None] * len(processes)
+    finally:
+        for each in processes:
+            each.send_signal(signal.SIGCONT)
+            each.terminate()
+            each.communicate()
+    assert [each.returncode for each in processes] == [0] * len(processes)
+    assert store.rows() == model
