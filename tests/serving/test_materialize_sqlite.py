@@ -11,13 +11,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import drumlin
 from drumlin.client.client import Client
 from drumlin.serving.sqlite_target import SqliteTarget
 from drumlin.serving.target import Fenced, Position
-from rig.drumlin_server import DrumlinServer
+from rig.drumlin_server import DrumlinServer, running_server
 from rig.waiting import wait_until
 
 
@@ -189,6 +190,14 @@ def test_an_old_owner_that_wakes_up_writes_nothing(store: Store) -> None:
     assert (store.rows(), new.positions()) == ({b"b": b"2"}, {0: at._replace(offset=7)})
     tables = {name for (name,) in store.ask("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert tables == {"users", "drumlin_positions"}
+    store.ask("DROP TABLE users")
+    with pytest.raises(OSError, match=r"app\.db: no such table: users"):
+        new.apply(0, 2, {b"c": b"3"}, at._replace(offset=8))
+    assert new.positions() == {0: at._replace(offset=7)}
+    other = store.path.with_name("other.db")
+    other.write_bytes(b"no database" * 1000)
+    with pytest.raises(OSError, match=r"other\.db: .*not a database"):
+        SqliteTarget(str(other), "users", "t", "t by g")
     old.close()
     new.close()
 
@@ -228,6 +237,41 @@ def test_several_share_the_partitions(client: Client, topic: str, store: Store) 
         thread.join(60)
     assert not failures
     assert store.rows() == model
+
+
+def test_the_broker_is_killed(store: Store, tmp_path: Path) -> None:
+    """Again and again, also while partitions are claimed and loaded."""
+    stop, failures = threading.Event(), []
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with (
+        running_server(tmp_path, settings) as server,
+        drumlin.connect(server.address, request_timeout_ms=3_000) as client,
+        drumlin.connect(server.address, call_timeout_ms=60_000) as writer,
+    ):
+        writer.create_topic("mortal", 3, configs={"cleanup.policy": "compact"})
+
+        def keep() -> None:
+            try:
+                drumlin.materialize(client, "mortal", store.url, group="mortal", stop=stop)
+            except BaseException as error:
+                failures.append(error)
+
+        model: dict[bytes, bytes] = {}
+        thread = threading.Thread(target=keep)
+        thread.start()
+        wait_until(lambda: failures or store.claims(), "a claim")
+        for number in range(2):
+            changes = {b"k%d" % key: b"%d" % number for key in range(number, 2000, number + 1)}
+            table = pa.table({"key": list(changes), "value": list(changes.values())})
+            writer.append(table, "mortal")
+            model |= changes
+            server.kill()
+            store.ask("DELETE FROM drumlin_positions")  # so that there is more to do
+            server.start()
+        wait_until(lambda: failures or store.rows() == model, "the store to have all")
+        stop.set()
+        thread.join(60)
+    assert not failures
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.deep)])
