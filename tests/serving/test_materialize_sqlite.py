@@ -11,13 +11,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import drumlin
 from drumlin.client.client import Client
 from drumlin.serving.sqlite_target import SqliteTarget
 from drumlin.serving.target import Fenced, Position
-from rig.brokers.drumlin_server import DrumlinServer
+from rig.brokers.drumlin_server import DrumlinServer, running_server
 from rig.waiting import wait_until
 
 
@@ -189,6 +190,14 @@ def test_an_old_owner_that_wakes_up_writes_nothing(store: Store) -> None:
     assert (store.rows(), new.positions()) == ({b"b": b"2"}, {0: at._replace(offset=7)})
     tables = {name for (name,) in store.ask("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert tables == {"users", "drumlin_positions"}
+    store.ask("DROP TABLE users")
+    with pytest.raises(OSError, match=r"app\.db: no such table: users"):
+        new.apply(0, 2, {b"c": b"3"}, at._replace(offset=8))
+    assert new.positions() == {0: at._replace(offset=7)}
+    other = store.path.with_name("other.db")
+    other.write_bytes(b"no database" * 1000)
+    with pytest.raises(OSError, match=r"other\.db: .*not a database"):
+        SqliteTarget(str(other), "users", "t", "t by g")
     old.close()
     new.close()
 
@@ -230,6 +239,41 @@ def test_several_share_the_partitions(client: Client, topic: str, store: Store) 
     assert store.rows() == model
 
 
+def test_the_broker_is_killed(store: Store, tmp_path: Path) -> None:
+    """Again and again, also while partitions are claimed and loaded."""
+    stop, failures = threading.Event(), []
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with (
+        running_server(tmp_path, settings) as server,
+        drumlin.connect(server.address, request_timeout_ms=3_000) as client,
+        drumlin.connect(server.address, call_timeout_ms=60_000) as writer,
+    ):
+        writer.create_topic("mortal", 3, configs={"cleanup.policy": "compact"})
+
+        def keep() -> None:
+            try:
+                drumlin.materialize(client, "mortal", store.url, group="mortal", stop=stop)
+            except BaseException as error:
+                failures.append(error)
+
+        model: dict[bytes, bytes] = {}
+        thread = threading.Thread(target=keep)
+        thread.start()
+        wait_until(lambda: failures or store.claims(), "a claim")
+        for number in range(2):
+            changes = {b"k%d" % key: b"%d" % number for key in range(number, 2000, number + 1)}
+            table = pa.table({"key": list(changes), "value": list(changes.values())})
+            writer.append(table, "mortal")
+            model |= changes
+            server.kill()
+            store.ask("DELETE FROM drumlin_positions")  # so that there is more to do
+            server.start()
+        wait_until(lambda: failures or store.rows() == model, "the store to have all")
+        stop.set()
+        thread.join(60)
+    assert not failures
+
+
 @pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.deep)])
 def test_it_is_killed_at_any_moment(
     client: Client, topic: str, store: Store, serving_broker: DrumlinServer, kills: int
@@ -258,4 +302,41 @@ def test_it_is_killed_at_any_moment(
     done = subprocess.run([*command, "--until-end"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "0 behind" in done.stderr
+    assert store.rows() == model
+
+
+@pytest.mark.deep
+def test_a_process_that_sleeps_while_another_takes_over(
+    client: Client, topic: str, store: Store, serving_broker: DrumlinServer
+) -> None:
+    """Longer than its session; then it wakes up with what it had fetched."""
+    command = [sys.executable, "-m", "drumlin", "materialize", topic, "--to", store.url]
+    command += ["--group", "sleeping", "--bootstrap", serving_broker.address]
+    model: dict[bytes, bytes] = {}
+    chance = random.Random(1)
+
+    def write(rounds: int) -> None:
+        for number in range(rounds):
+            changes = {b"k%d" % chance.randrange(300): b"%d" % number for _ in range(100)}
+            client.append([{"key": k, "value": v} for k, v in changes.items()], topic)
+            model.update(changes)
+
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE)]
+    try:
+        for round_ in range(3):
+            write(20)
+            processes[-1].send_signal(signal.SIGSTOP)
+            write(20)
+            processes.append(subprocess.Popen(command, stderr=subprocess.PIPE))
+            wait_until(lambda: store.rows() == model, f"round {round_}: the next one to take over")
+            processes[-2].send_signal(signal.SIGCONT)
+            write(20)
+            wait_until(lambda: store.rows() == model, f"round {round_}: both to go on")
+            assert [each.poll() for each in processes] == [None] * len(processes)
+    finally:
+        for each in processes:
+            each.send_signal(signal.SIGCONT)
+            each.terminate()
+            each.communicate()
+    assert [each.returncode for each in processes] == [0] * len(processes)
     assert store.rows() == model

@@ -241,6 +241,7 @@ def test_a_topic_that_is_made_again(client: Client, topic: str) -> None:
         client.append(rows(b="new"), topic)
         wait_until(lambda: dict(table) == {b"b": b"new"}, "the new topic's rows")
         assert {(each.key, each.new) for each in told} == {(b"a", None), (b"b", b"new")}
+        assert table.positions() == {(topic, 0): 1}
         with pytest.raises(drumlin.ClientError):
             strict.wait_until({0: 1000}, timeout_ms=60_000)
 

@@ -41,6 +41,7 @@ _STAY_MEMBER_S: Final = 5.0
 #: How soon others take over what a process kept that was killed.
 _SESSION_MS: Final = 10_000
 _WRITE_IDLE_MS: Final = 60_000
+_PAUSE_S: Final = 0.5
 _LOADS_MAX: Final = 5
 _PASSES: Final = (BrokerUnreachable, RequestTimedOut)
 
@@ -79,6 +80,7 @@ class Materializing:
         self._memory_bytes = memory_bytes
         self._loader = Loader(client._thread, client._connections, topic)
         self._topic_id: str | None = None
+        self._delete_retention_ms: int | None = None  # None: nothing is compacted
         self._owned: dict[int, Owned] = {}
         self._to_claim: set[int] = set()
         self._to_load: set[int] = set()
@@ -219,11 +221,8 @@ class Materializing:
         self._consumer.resume([place])
 
     def _is_late(self, owned: Owned) -> bool:
-        configs = self._client.topic_configs(self._topic)
-        if "compact" not in (configs["cleanup.policy"].value or ""):
-            return False
-        retention_ms = int(configs["delete.retention.ms"].value or 0)
-        return owned.may_lack_deletions(retention_ms, _now_ms())
+        retention_ms = self._delete_retention_ms
+        return retention_ms is not None and owned.may_lack_deletions(retention_ms, _now_ms())
 
     # -- loading ---------------------------------------------------------------------------
 
@@ -244,6 +243,8 @@ class Materializing:
             self._continue(owned)
         except _GivenUp:
             pass
+        except _PASSES:
+            time.sleep(_PAUSE_S)  # it stays among those to be loaded
         except Fenced:
             self._to_load.discard(partition)
             self._claim_later(partition)
@@ -310,6 +311,10 @@ class Materializing:
                     self._write(owned, {}, owned.position)
 
     def _describe(self) -> None:
+        configs = self._client.topic_configs(self._topic)
+        is_compacted = "compact" in (configs["cleanup.policy"].value or "")
+        retention_ms = int(configs["delete.retention.ms"].value or 0)
+        self._delete_retention_ms = retention_ms if is_compacted else None
         with translated():
             self._topic_id = self._loader.describe().topic_id
 

@@ -43,10 +43,8 @@ class SqliteTarget:
         try:
             self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
             self._prepare()
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             raise OSError(f"{path}: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise TargetRefused(f"{path}: {error}") from error
 
     def _prepare(self) -> None:
         run = self._database.execute
@@ -180,14 +178,20 @@ class SqliteTarget:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """One transaction. Whatever is raised undoes all of it."""
-        self._database.execute("BEGIN IMMEDIATE")
+        """One transaction. Whatever is raised undoes all of it.
+
+        Raises:
+            OSError: the file is full, locked for too long, or what is in it has been changed.
+        """
         try:
+            self._database.execute("BEGIN IMMEDIATE")
             yield
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise OSError(f"{self._path}: {error}") from error
+        finally:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
 
     def _side(self, partition: int, term: int) -> str:
         return _quoted(f"drumlin_{self._name}_{partition}_{term}")

@@ -97,10 +97,9 @@ class DiskRows:
             self._count -= 1
             return old[0]
 
-    def get(self, key: bytes) -> bytes | None:
+    def find(self, key: bytes) -> tuple[bytes, int] | None:
         with self._lock:
-            found = self._find(key)
-        return None if found is None else found[0]
+            return self._find(key)
 
     def _find(self, key: bytes) -> tuple[bytes, int] | None:
         found: tuple[bytes, int] | None = self._database.execute(

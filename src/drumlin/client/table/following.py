@@ -263,6 +263,7 @@ class Following:
             if len(exact) < len(self._states):
                 return
             old, self.rows = self.rows, self._working
+            self.waits.restart(exact)
             self._loads = 0
             if not self.loaded.done():
                 self.loaded.set_result(None)
@@ -272,11 +273,12 @@ class Following:
 
     def _tell_difference(self, old: Rows, new: Rows) -> None:
         for key, value, partition in new:
-            before = old.get(key)
+            found = old.find(key)
+            before = None if found is None else found[0]
             if before != value:
                 self._tell(key, before, value, partition, _NO_OFFSET)
         for key, value, partition in old:
-            if new.get(key) is None:
+            if new.find(key) is None:
                 self._tell(key, value, None, partition, _NO_OFFSET)
 
     # -- loading ---------------------------------------------------------------------------
@@ -332,7 +334,10 @@ class Following:
         if now.topic_id != before.topic_id and self._options.when_lost == "raise":
             message = f"topic {self._topic!r} was deleted, and made again"
             raise UnknownTopic(message, ErrorCode.unknown_topic_id)
-        if now.topic_id == before.topic_id and self._options.partitions is not None:
+        if now.topic_id != before.topic_id:
+            # Offsets of the other topic say nothing of this one.
+            self.waits.restart(dict.fromkeys(self._states, 0))
+        elif self._options.partitions is not None:
             return False
         self._load()
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -38,8 +38,9 @@ class Rows(Protocol):
     def remove(self, key: bytes, partition: int) -> bytes | None:
         """Returns the value that the key had, if it came from this partition."""
 
-    def get(self, key: bytes) -> bytes | None:
-        """The value of the key; None if there is none."""
+    @property
+    def find(self) -> Callable[[bytes], tuple[bytes, int] | None]:
+        """Given a key, its value and partition; None if there is none."""
 
     def __len__(self) -> int: ...
 
@@ -54,6 +55,8 @@ class MemoryRows:
         self._topic = topic
         self._rows: dict[bytes, tuple[bytes, int]] = {}
         self._content_size = 0
+        #: No function of ours, as each look-up would pay for it.
+        self.find = self._rows.get
 
     @property
     def nbytes(self) -> int:
@@ -91,10 +94,6 @@ class MemoryRows:
         self._content_size -= len(key) + len(old[0])
         del self._rows[key]
         return old[0]
-
-    def get(self, key: bytes) -> bytes | None:
-        found = self._rows.get(key)
-        return None if found is None else found[0]
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -59,18 +59,16 @@ class Table(Mapping[Any, Any]):
     # -- the mapping -----------------------------------------------------------------------
 
     def __getitem__(self, key: bytes | str) -> Any:
-        name = _name_of(key)
-        following = self._following
-        rows = following.rows
-        if rows is None or following.error is not None:
-            rows = self._rows()
-        value = rows.get(name)
-        if value is None:
+        name = key if type(key) is bytes else _name_of(key)
+        rows = self._following.rows  # None after an error
+        found = rows.find(name) if rows is not None else self._rows().find(name)
+        if found is None:
             raise KeyError(key)
+        value = found[0]
         return value if self._options.decode is None else self._decoder.value(name, value)
 
     def __contains__(self, key: object) -> bool:
-        return self._rows().get(_name_of(key)) is not None
+        return self._rows().find(_name_of(key)) is not None
 
     def __len__(self) -> int:
         return len(self._rows())

@@ -47,6 +47,11 @@ class Waits:
             self._reached.update(reached)
         self._settle(lambda ends: self._is_past(ends), None)
 
+    def restart(self, reached: Ends) -> None:
+        """The table is exact up to there, and no further, whatever was told before."""
+        with self._lock:
+            self._reached = dict(reached)
+
     def fail(self, error: BaseException) -> None:
         """Nothing will be reached any more."""
         with self._lock:

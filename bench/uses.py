@@ -1,0 +1,134 @@
+"""What the log is for: a table that follows, beside a dictionary that a program fills itself.
+
+A broker of Drumlin has the topic. `table_load`: until a topic of a million keys
+can be looked up; theirs is confluent-kafka, record by record. `table_lookup`: keys in random order;
+theirs is the dictionary itself. `materialize_sqlite`: the same topic into a table of SQLite; theirs
+is confluent-kafka with a transaction for each 10,000 records.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import Consumer, TopicPartition
+
+from bench.brokers import Broker, drumlin
+from bench.harness import Comparison, Metric, Metrics, Options, compare
+from drumlin.client.client import Client, connect
+from drumlin.serving.materialize import materialize
+
+_KEYS: Final = 1_000_000
+_APPENDED: Final = 100_000
+_LOOKUPS: Final = 200_000
+_BATCH: Final = 10_000
+_LOAD: Final = Metric("rate", "keys/s", target=4.0)
+_KEEP: Final = Metric("rate", "keys/s")
+_CPU: Final = Metric("cpu", "CPU s/million keys", higher_is_better=False)
+_LOOKUP: Final = Metric("time", "CPU µs", higher_is_better=False, limit=1.0)
+
+
+def run(options: Options) -> list[Comparison]:
+    """All rows, or those that are chosen."""
+    keys = round(_KEYS * options.scale)
+    results: list[Comparison] = []
+    with (
+        drumlin(options, {"group.initial.rebalance.delay.ms": "0"}) as broker,
+        broker.topic(1, **{"cleanup.policy": "compact"}) as topic,
+        connect(broker.address) as client,
+    ):
+        _fill(client, topic, keys)
+        sides: dict[str, Any]
+        if not options.rows or "table_load" in options.rows:
+            sides = {
+                "client.table": lambda: _timed(keys, lambda: client.table(topic).close()),
+                "a dict by confluent": lambda: _timed(keys, lambda: _dict(broker, topic, keys)),
+            }
+            results += compare("uses", "table_load", [_LOAD, _CPU], sides, options)
+        if not options.rows or "table_lookup" in options.rows:
+            names = [b"user-%d" % random.randrange(keys) for _ in range(_LOOKUPS)]
+            with client.table(topic) as table:
+                plain = dict(table.items())
+                sides = {
+                    "client.table": lambda: _lookups(table, names),
+                    "a dict": lambda: _lookups(plain, names),
+                }
+                results += compare("uses", "table_lookup", [_LOOKUP], sides, options)
+        if not options.rows or "materialize_sqlite" in options.rows:
+            folder = options.directory
+            sides = {
+                "drumlin.materialize": lambda: _timed(keys, lambda: _keep(client, topic, folder)),
+                "confluent, executemany": lambda: _timed(
+                    keys, lambda: _by_hand(broker, topic, keys, folder)
+                ),
+            }
+            results += compare("uses", "materialize_sqlite", [_KEEP, _CPU], sides, options)
+    return results
+
+
+def _fill(client: Client, topic: str, keys: int) -> None:
+    for start in range(0, keys, _APPENDED):
+        numbers = range(start, min(start + _APPENDED, keys))
+        rows = {
+            "key": [b"user-%d" % each for each in numbers],
+            "value": [b"value of the user %d" % each for each in numbers],
+        }
+        client.append(pa.table(rows), topic)
+
+
+def _timed(keys: int, work: Any) -> Metrics:
+    begun_s, begun_cpu_s = time.perf_counter(), time.process_time()
+    work()
+    cpu_s = time.process_time() - begun_cpu_s
+    return {"rate": keys / (time.perf_counter() - begun_s), "cpu": cpu_s / keys * 1e6}
+
+
+def _lookups(table: Any, names: list[bytes]) -> Metrics:
+    begun_s = time.thread_time()
+    for name in names:
+        table[name]
+    return {"time": (time.thread_time() - begun_s) / len(names) * 1e6}
+
+
+def _records(broker: Broker, topic: str, keys: int) -> Iterator[list[tuple[bytes, bytes]]]:
+    consumer = Consumer(
+        {"bootstrap.servers": broker.address, "group.id": "none", "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    read = 0
+    try:
+        while read < keys:
+            found = consumer.consume(_BATCH, 1.0)
+            read += len(found)
+            yield [(each.key() or b"", each.value() or b"") for each in found]
+    finally:
+        consumer.close()
+
+
+def _dict(broker: Broker, topic: str, keys: int) -> None:
+    dict(itertools.chain.from_iterable(_records(broker, topic, keys)))
+
+
+def _keep(client: Client, topic: str, folder: Path) -> None:
+    path = folder / f"{uuid.uuid4().hex}.db"
+    materialize(client, topic, f"sqlite:///{path}", group=path.stem, until_end=True)
+    path.unlink()
+
+
+def _by_hand(broker: Broker, topic: str, keys: int, folder: Path) -> None:
+    path = folder / f"{uuid.uuid4().hex}.db"
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("CREATE TABLE rows (key PRIMARY KEY, value) WITHOUT ROWID")
+    for rows in _records(broker, topic, keys):
+        with database:
+            database.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?)", rows)
+    database.close()
+    path.unlink()
