@@ -55,6 +55,33 @@ def test_all_that_is_missing_is_said_at_once(captured: Captured) -> None:
         drumlin.capture.setup(captured.url, name=captured.name, tables=["shop.*"])
 
 
+def test_a_publication_that_others_have_made(captured: Captured) -> None:
+    name = f"drumlin_{captured.name}"
+    _item(
+        captured,
+        "CREATE TABLE left_out (id int PRIMARY KEY)",
+        "CREATE TABLE added (id int PRIMARY KEY)",
+        f"CREATE PUBLICATION {name} FOR TABLE ONLY item, added WITH (publish = 'insert')",
+    )
+    tables = ["public.item", "public.left_out"]
+    with pytest.raises(CaptureRefused) as refused:
+        drumlin.capture.setup(captured.url, name=captured.name, tables=tables)
+    for each in (
+        f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')",
+        f'ALTER PUBLICATION {name} ADD TABLE ONLY "public"."left_out"',
+        f'ALTER PUBLICATION {name} DROP TABLE "public"."added"',
+    ):
+        assert each in str(refused.value)
+    with captured.connect() as connection:
+        if connection.info.server_version < 150000:
+            return
+    captured.run(
+        f"DROP PUBLICATION {name}", f"CREATE PUBLICATION {name} FOR TABLE ONLY item WHERE (id > 5)"
+    )
+    with pytest.raises(CaptureRefused, match=r"leaves out rows or columns of table public\.item"):
+        drumlin.capture.setup(captured.url, name=captured.name, tables=["public.item"])
+
+
 def test_a_server_without_logical_replication() -> None:
     settings = {"wal_level": "replica", "max_replication_slots": "0"}
     with running_postgres(settings) as server, pytest.raises(CaptureRefused) as refused:

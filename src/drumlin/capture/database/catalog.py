@@ -63,6 +63,7 @@ class Publication(NamedTuple):
 
     is_complete: bool  # publishes every kind of change
     oids: frozenset[int]
+    filtered: frozenset[int]  # of which it leaves out rows or columns
 
 
 _SERVER: Final = """
@@ -102,9 +103,12 @@ FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
 """
 _SLOT: Final = "SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = %s"
 _PUBLICATION: Final = """
-SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate,
-  p.puballtables, coalesce((SELECT array_agg(r.prrelid::int8) FROM pg_publication_rel r
-    WHERE r.prpubid = p.oid), '{}')
+SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.puballtables,
+  coalesce((SELECT array_agg(r.prrelid::int8) FROM pg_publication_rel r
+    WHERE r.prpubid = p.oid), '{}'),
+  -- Columns of the catalog from PostgreSQL 15 on.
+  coalesce((SELECT array_agg(r.prrelid::int8) FROM pg_publication_rel r WHERE r.prpubid = p.oid
+    AND (to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL)), '{}')
 FROM pg_publication p WHERE p.pubname = %s
 """
 
@@ -145,9 +149,9 @@ def slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
 
 
 def publication(connection: psycopg.Connection[Any], name: str) -> Publication | None:
-    for is_complete, is_of_all, oids in rows(connection, _PUBLICATION, (name,)):
+    for is_complete, is_of_all, oids, filtered in rows(connection, _PUBLICATION, (name,)):
         found = {each.oid for each in tables(connection)} if is_of_all else set(oids)
-        return Publication(is_complete, frozenset(found))
+        return Publication(is_complete, frozenset(found), frozenset(filtered))
     return None
 
 
