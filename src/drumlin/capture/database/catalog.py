@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.capture.database.connections import failure_of, loaded
-from drumlin.capture.values.types import TypeInfo
+from drumlin.capture.values.types import TypeInfo, key_kind
 
 if TYPE_CHECKING:
     import psycopg
@@ -40,6 +40,7 @@ class FoundTable(NamedTuple):
     may_select: bool
     is_owner: bool
     key: tuple[str, ...]
+    key_kinds: tuple[str, ...]
     columns: tuple[tuple[str, int], ...]  # names and types of those that are in the stream
 
     @property
@@ -79,8 +80,8 @@ SELECT current_setting('server_version_num')::int, current_setting('wal_level'),
 _TABLES: Final = """
 SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relreplident::text,
   c.relpersistence = 'p', has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE'),
-  coalesce((SELECT array_agg(a.attname::text ORDER BY k.place)
-    FROM pg_index i
+  coalesce((SELECT array_agg(ARRAY[a.attname::text, a.atttypid::text, a.atttypmod::text]
+    ORDER BY k.place) FROM pg_index i
     CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k (number, place)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
     WHERE i.indrelid = c.oid AND i.indimmediate AND i.indisvalid AND k.place <= i.indnkeyatts
@@ -123,7 +124,8 @@ def tables(connection: psycopg.Connection[Any]) -> list[FoundTable]:
     found = []
     for *fixed, key, names, oids in rows(connection, _TABLES):
         columns = tuple(zip(names, oids, strict=True))
-        found.append(FoundTable._make((*fixed, tuple(key), columns)))
+        kinds = tuple(key_kind(int(oid), int(modifier)) for _, oid, modifier in key)
+        found.append(FoundTable._make((*fixed, tuple(name for name, *_ in key), kinds, columns)))
     return found
 
 
