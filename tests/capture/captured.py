@@ -22,7 +22,7 @@ from drumlin.capture.log.names import Names
 from drumlin.capture.messages.lsn import parse_lsn
 from drumlin.capture.running.care import CaptureStatus
 from drumlin.client.client import Client
-from rig.postgres import Postgres
+from rig.servers.postgres import Postgres
 from rig.waiting import wait_until
 
 _SETTINGS = (

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from capture.captured import Captured
-from rig.postgres import Postgres, running_postgres
+from rig.servers.postgres import Postgres, running_postgres
 from rig.waiting import wait_until
 
 _numbers = count(1)

@@ -11,7 +11,7 @@ from capture.captured import Captured
 
 @pytest.mark.parametrize(
     "address",
-    ["drumlin_address", pytest.param("kafka_address", marks=pytest.mark.kafka)],
+    ["drumlin_address", pytest.param("kafka_address", marks=[pytest.mark.kafka, pytest.mark.deep])],
     indirect=True,
 )
 def test_a_snapshot_then_the_stream(captured: Captured) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 import drumlin.capture
 from capture.captured import Captured
-from drumlin.capture.errors import CaptureRefused
-from rig.postgres import running_postgres
+from drumlin.capture.errors import CaptureError, CaptureRefused
+from rig.servers.postgres import Postgres, running_postgres
 from rig.waiting import wait_until
 
 
@@ -53,6 +53,33 @@ def test_all_that_is_missing_is_said_at_once(captured: Captured) -> None:
         assert each in told
     with pytest.raises(CaptureRefused, match=r"no table matches shop\.\*: there are public\.bare"):
         drumlin.capture.setup(captured.url, name=captured.name, tables=["shop.*"])
+
+
+def test_a_publication_that_others_have_made(captured: Captured) -> None:
+    name = f"drumlin_{captured.name}"
+    _item(
+        captured,
+        "CREATE TABLE left_out (id int PRIMARY KEY)",
+        "CREATE TABLE added (id int PRIMARY KEY)",
+        f"CREATE PUBLICATION {name} FOR TABLE ONLY item, added WITH (publish = 'insert')",
+    )
+    tables = ["public.item", "public.left_out"]
+    with pytest.raises(CaptureRefused) as refused:
+        drumlin.capture.setup(captured.url, name=captured.name, tables=tables)
+    for each in (
+        f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')",
+        f'ALTER PUBLICATION {name} ADD TABLE ONLY "public"."left_out"',
+        f'ALTER PUBLICATION {name} DROP TABLE "public"."added"',
+    ):
+        assert each in str(refused.value)
+    with captured.connect() as connection:
+        if connection.info.server_version < 150000:
+            return
+    captured.run(
+        f"DROP PUBLICATION {name}", f"CREATE PUBLICATION {name} FOR TABLE ONLY item WHERE (id > 5)"
+    )
+    with pytest.raises(CaptureRefused, match=r"leaves out rows or columns of table public\.item"):
+        drumlin.capture.setup(captured.url, name=captured.name, tables=["public.item"])
 
 
 def test_a_server_without_logical_replication() -> None:
@@ -238,3 +265,29 @@ def test_text_of_another_encoding(captured: Captured) -> None:
     assert captured.ended() == 1
     assert "invalid byte sequence" in captured.said().splitlines()[-1]
     captured.url = first
+
+
+def test_neither_a_driver_nor_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "postgresql://user:secret@127.0.0.1:1/shop"
+    with pytest.raises(CaptureError, match="refused") as lost:
+        drumlin.capture.setup(url)
+    assert isinstance(lost.value, ConnectionError) and "secret" not in str(lost.value)
+    with pytest.raises(CaptureError, match="postgresql://user@host/database"):
+        drumlin.capture.setup("shop:secret")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install"):
+        drumlin.capture.setup(url)
+
+
+def test_a_database_that_comes_later(postgres: Postgres, captured: Captured) -> None:
+    """A capture that has begun waits for it; so does one that has not, for some seconds."""
+    _item(captured)
+    postgres.stop()
+    captured.start_here()
+    wait_until(lambda: "trying again" in captured.said(), "the first failure")
+    postgres.start()
+    captured.await_all()
+    postgres.restart()
+    captured.run("DELETE FROM item WHERE id > 50")
+    captured.await_all()
+    captured.check_equal("item")

@@ -31,7 +31,7 @@ from drumlin.capture.messages.pgoutput import (
 from drumlin.capture.running.pace import Pace
 from drumlin.capture.values.types import Types
 
-_TABLE = Table(1, "s", "t", "t", ("id",))
+_TABLE = Table(1, "s", "t", "t", ("id",), ("integer",))
 _COLUMNS = (Column("id", 23, -1, True), Column("big", 25, -1, False))
 _RELATION = Relation(1, "s", "t", "d", _COLUMNS)
 
@@ -129,6 +129,10 @@ def test_truncation(rows: TopicRows) -> None:
     ("relation", "told"),
     [
         (_RELATION._replace(columns=(_COLUMNS[0], Column("big", 25, -1, True))), "has the key"),
+        (
+            _RELATION._replace(columns=(Column("id", 1700, 7, True), _COLUMNS[1])),
+            "the type of 'id' has changed",
+        ),
         (_RELATION._replace(identity="n", columns=_COLUMNS[1:]), "has no key"),
         (_RELATION._replace(identity="f", columns=_COLUMNS[1:]), "captured by the key"),
     ],
@@ -147,7 +151,8 @@ def test_tables_that_were_added(rows: TopicRows) -> None:
 
 
 def test_columns_that_come_and_go(rows: TopicRows) -> None:
-    more = _RELATION._replace(columns=(*_COLUMNS, Column("more", 23, -1, False)))
+    larger = Column("id", 20, -1, True)
+    more = _RELATION._replace(columns=(larger, _COLUMNS[1], Column("more", 23, -1, False)))
     fewer = _RELATION._replace(columns=_COLUMNS[:1])
     found = _take(
         _changes(rows),

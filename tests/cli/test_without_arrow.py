@@ -139,6 +139,9 @@ FAILING = (
     "sinks describe missing",
     "sinks forget missing --yes",
     "clock trust --data missing",
+    "capture postgres --url postgresql://127.0.0.1:1/missing --setup",
+    "capture status --url postgresql://127.0.0.1:1/missing",
+    "capture remove --url postgresql://127.0.0.1:1/missing --yes",
 )
 NEEDING_ARROW = (
     "snapshot clicks",

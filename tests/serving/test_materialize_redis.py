@@ -15,7 +15,7 @@ from drumlin.client.client import Client
 from drumlin.serving import targets
 from drumlin.serving.redis_target import RedisTarget
 from drumlin.serving.target import Fenced, Position
-from rig.redis_server import PROGRAM, WHY_NOT, RedisServer
+from rig.servers.redis_server import PROGRAM, WHY_NOT, RedisServer
 from rig.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=WHY_NOT)

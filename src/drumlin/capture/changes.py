@@ -27,7 +27,7 @@ from drumlin.capture.messages.pgoutput import (
     Update,
 )
 from drumlin.capture.values.rows import RowFormat, StillUnknown, columns_of, filled
-from drumlin.capture.values.types import Types
+from drumlin.capture.values.types import Types, key_kind
 
 
 class OnTruncate(StrEnum):
@@ -46,6 +46,7 @@ class Table(NamedTuple):
     name: str
     topic: str
     key: tuple[str, ...]
+    key_kinds: tuple[str, ...]  # by `key_kind`
 
     @property
     def full_name(self) -> str:
@@ -159,8 +160,19 @@ class Changes:
                 f"{now}: ALTER it back, or run `drumlin capture remove` and begin anew into "
                 "topics of another --prefix"
             )
+        self._check_kinds(table, relation)
         columns = [(each.name, each.type_oid) for each in relation.columns]
         self._formats[relation.oid] = RowFormat(table.full_name, columns, table.key, self._types)
+
+    def _check_kinds(self, table: Table, relation: Relation) -> None:
+        kinds = {each.name: key_kind(each.type_oid, each.modifier) for each in relation.columns}
+        for name, kind in zip(table.key, table.key_kinds, strict=True):
+            if kinds[name] != kind:
+                raise CaptureError(
+                    f"table {table.full_name}: the type of {name!r} has changed, which is part of "
+                    "the key, so that keys may be written otherwise than in the topic: ALTER it "
+                    "back, or run `drumlin capture remove` and begin anew"
+                )
 
     def _table(self, oid: int) -> Table:
         table = self._tables.get(oid)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.capture.database.connections import failure_of, loaded
-from drumlin.capture.values.types import TypeInfo
+from drumlin.capture.values.types import TypeInfo, key_kind
 
 if TYPE_CHECKING:
     import psycopg
@@ -40,6 +40,7 @@ class FoundTable(NamedTuple):
     may_select: bool
     is_owner: bool
     key: tuple[str, ...]
+    key_kinds: tuple[str, ...]
     columns: tuple[tuple[str, int], ...]  # names and types of those that are in the stream
 
     @property
@@ -63,6 +64,7 @@ class Publication(NamedTuple):
 
     is_complete: bool  # publishes every kind of change
     oids: frozenset[int]
+    filtered: frozenset[int]  # of which it leaves out rows or columns
 
 
 _SERVER: Final = """
@@ -78,8 +80,8 @@ SELECT current_setting('server_version_num')::int, current_setting('wal_level'),
 _TABLES: Final = """
 SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relreplident::text,
   c.relpersistence = 'p', has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE'),
-  coalesce((SELECT array_agg(a.attname::text ORDER BY k.place)
-    FROM pg_index i
+  coalesce((SELECT array_agg(ARRAY[a.attname::text, a.atttypid::text, a.atttypmod::text]
+    ORDER BY k.place) FROM pg_index i
     CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k (number, place)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
     WHERE i.indrelid = c.oid AND i.indimmediate AND i.indisvalid AND k.place <= i.indnkeyatts
@@ -102,9 +104,12 @@ FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
 """
 _SLOT: Final = "SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = %s"
 _PUBLICATION: Final = """
-SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate,
-  p.puballtables, coalesce((SELECT array_agg(r.prrelid::int8) FROM pg_publication_rel r
-    WHERE r.prpubid = p.oid), '{}')
+SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.puballtables,
+  coalesce((SELECT array_agg(r.prrelid::int8) FROM pg_publication_rel r
+    WHERE r.prpubid = p.oid), '{}'),
+  -- Columns of the catalog from PostgreSQL 15 on.
+  coalesce((SELECT array_agg(r.prrelid::int8) FROM pg_publication_rel r WHERE r.prpubid = p.oid
+    AND (to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL)), '{}')
 FROM pg_publication p WHERE p.pubname = %s
 """
 
@@ -119,7 +124,8 @@ def tables(connection: psycopg.Connection[Any]) -> list[FoundTable]:
     found = []
     for *fixed, key, names, oids in rows(connection, _TABLES):
         columns = tuple(zip(names, oids, strict=True))
-        found.append(FoundTable._make((*fixed, tuple(key), columns)))
+        kinds = tuple(key_kind(int(oid), int(modifier)) for _, oid, modifier in key)
+        found.append(FoundTable._make((*fixed, tuple(name for name, *_ in key), kinds, columns)))
     return found
 
 
@@ -145,9 +151,9 @@ def slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
 
 
 def publication(connection: psycopg.Connection[Any], name: str) -> Publication | None:
-    for is_complete, is_of_all, oids in rows(connection, _PUBLICATION, (name,)):
+    for is_complete, is_of_all, oids, filtered in rows(connection, _PUBLICATION, (name,)):
         found = {each.oid for each in tables(connection)} if is_of_all else set(oids)
-        return Publication(is_complete, frozenset(found))
+        return Publication(is_complete, frozenset(found), frozenset(filtered))
     return None
 
 

@@ -106,6 +106,10 @@ def publication_problems(
         if each.oid in wanted and each.oid not in publication.oids:
             cure = f"ALTER PUBLICATION {name} ADD TABLE {_only(each)}"
             found.append(Problem(f"table {each.full_name} is not in publication {name}", cure))
+        elif each.oid in wanted and each.oid in publication.filtered:
+            cure = f"ALTER PUBLICATION {name} DROP TABLE {table}, then ADD TABLE {_only(each)}"
+            why = f"publication {name} leaves out rows or columns of table {each.full_name}"
+            found.append(Problem(why, cure))
         elif each.oid not in wanted and each.oid in publication.oids:
             cure = f"ALTER PUBLICATION {name} DROP TABLE {table}"
             why = f"table {each.full_name} is in publication {name}, and is not captured"

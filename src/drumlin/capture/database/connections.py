@@ -24,7 +24,7 @@ _PATIENCE: Final = {
 }
 
 
-class DatabaseLost(ConnectionError):
+class DatabaseLost(CaptureError, ConnectionError):
     """The database cannot be reached, or a connection to it broke. It may come back."""
 
 

@@ -50,7 +50,7 @@ class Definition:
 
     def encode(self) -> str:
         tables = [
-            {**each._asdict(), "key": list(each.key)}
+            {**each._asdict(), "key": list(each.key), "key_kinds": list(each.key_kinds)}
             for each in sorted(self.tables, key=lambda table: table.full_name)
         ]
         return json.dumps(
@@ -85,7 +85,14 @@ def decode_definition(value: bytes) -> Definition:
     found = _parsed(value)
     try:
         tables = [
-            Table(int(each["oid"]), each["schema"], each["name"], each["topic"], tuple(each["key"]))
+            Table(
+                int(each["oid"]),
+                each["schema"],
+                each["name"],
+                each["topic"],
+                tuple(each["key"]),
+                tuple(each["key_kinds"]),
+            )
             for each in found["tables"]
         ]
         return Definition(str(found["system_id"]), str(found["database"]), tables)

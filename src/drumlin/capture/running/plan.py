@@ -34,7 +34,12 @@ class Found(NamedTuple):
         """
         tables = [
             Table(
-                each.oid, each.schema, each.name, topic_of(prefix, each.schema, each.name), each.key
+                each.oid,
+                each.schema,
+                each.name,
+                topic_of(prefix, each.schema, each.name),
+                each.key,
+                each.key_kinds,
             )
             for each in self.tables
         ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.capture.changes import RowsNeeded
 from drumlin.capture.database.connections import DatabaseLost
-from drumlin.capture.errors import CaptureError, CaptureReplaced
+from drumlin.capture.errors import CaptureReplaced
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.session import Session
 from drumlin.client.errors import (
@@ -62,14 +62,10 @@ def run(options: CaptureOptions, client: Client) -> None:
             commits = session.commits
             # What was there before may come back; a wrong address never does.
             if failures >= _TRIES and not (has_begun and isinstance(error, _UNREACHABLE)):
-                raise _as_told(error) from error
+                raise
             pause_s = min(_PAUSE_MIN_S * 2**failures, _PAUSE_MAX_S) * random.uniform(0.5, 1)
             options.tell(f"{error}; trying again in {pause_s:.1f} s")
             _pause(options, pause_s)
-
-
-def _as_told(error: Exception) -> Exception:
-    return CaptureError(str(error)) if isinstance(error, DatabaseLost) else error
 
 
 def _pause(options: CaptureOptions, pause_s: float) -> None:

@@ -105,6 +105,20 @@ _BUILT_IN: Final[dict[int, Convert]] = {
 }
 
 
+_INTEGERS: Final = frozenset({20, 21, 23, 26})
+_TEXTS: Final = frozenset({25, 1043})
+
+
+def key_kind(oid: int, modifier: int) -> str:
+    """Columns of keys with the same kind write the same values alike.
+
+    Where a key's kind changes, the keys in a topic would not be those of later changes.
+    """
+    if oid in _INTEGERS:
+        return "integer"
+    return "text" if oid in _TEXTS else f"{oid}:{modifier}"
+
+
 class Types:
     """The types of a database: which converter a column of each has."""
 

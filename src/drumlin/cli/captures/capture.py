@@ -184,12 +184,12 @@ def _check_no_password(url: str) -> None:
 @contextmanager
 def _told() -> Iterator[None]:
     """What a capture raises, as one line for the user."""
-    from drumlin.capture.database.connections import NO_PSYCOPG, DatabaseLost
+    from drumlin.capture.database.connections import NO_PSYCOPG
     from drumlin.capture.errors import CaptureError
 
     try:
         yield
-    except (CaptureError, DatabaseLost) as error:
+    except CaptureError as error:
         raise output.Failure(str(error)) from error
     except ModuleNotFoundError as error:
         if error.name == "psycopg":

@@ -1,6 +1,7 @@
 """A PostgreSQL of a test's own, with logical replication, on a free port of the loopback interface.
 
-That of Debian is taken, or else the one that comes with the package `pgserver`. Nothing happens on
+`DRUMLIN_TEST_POSTGRES` names the folder of its programs; else that of Debian is taken, or the one
+that comes with the package `pgserver`. Nothing happens on
 import. `Unavailable` says why a machine cannot have one; tests skip with it.
 """
 
@@ -43,6 +44,8 @@ class Unavailable(Exception):
 
 
 def _programs() -> Path:
+    if named := os.environ.get("DRUMLIN_TEST_POSTGRES"):
+        return Path(named)
     for version in sorted(_DEBIAN.glob("*/bin"), key=_version_of, reverse=True):
         if (version / "initdb").exists():
             return version
