@@ -226,6 +226,7 @@ def test_what_is_used_at_the_wrong_time_is_told(topic: str, group: str, made: Ma
         ({"commit_interval_ms": 0}, "commit_interval_ms"),
         ({"transaction_timeout_ms": -1}, "transaction_timeout_ms"),
         ({"bootstrap": None}, "bootstrap"),
+        ({"idle_timeout_ms": "soon"}, "idle_timeout_ms"),
     ],
 )
 def test_options_that_cannot_be_are_named(wrong: dict[str, Any], told: str) -> None:

@@ -65,8 +65,10 @@ def read_position(value: bytes, where: str) -> Position:
         raise StateRefused(
             f"{where}: it has format {version!r}, and this version of Drumlin knows {FORMAT} only"
         )
-    names = [told.get(each) for each in ("group", "topic", "topic_id")]
-    offset = told.get("offset")
-    if not all(isinstance(each, str) for each in names) or type(offset) is not int or offset < 0:
+    position = Position(
+        told.get("group"), told.get("topic"), told.get("topic_id"), told.get("offset")
+    )
+    are_names = all(isinstance(each, str) for each in position[:-1])
+    if not are_names or type(position.offset) is not int or position.offset < 0:
         raise StateRefused(f"{where}: its position {told!r} is none")
-    return Position(*names, offset)
+    return position

@@ -100,6 +100,7 @@ def processor(
     arguments.one_of("start", start, ("earliest", "latest"))
     arguments.whole_number("commit_interval_ms", commit_interval_ms, 1, 2**31 - 1)
     arguments.whole_number("transaction_timeout_ms", transaction_timeout_ms, 1, 2**31 - 1)
+    arguments.numbers_at_least({"idle_timeout_ms": idle_timeout_ms}, 0)
     client = connect(bootstrap, security=security)
     try:
         changelog = Changelog(client, group, state)
