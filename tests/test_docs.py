@@ -36,7 +36,10 @@ from rig.brokers.drumlin_server import DrumlinServer
 from rig.documents.doc_tables import doc_tables
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tests/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -235,7 +238,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
         started.close()
 
 
-@pytest.mark.parametrize("name", ["docs/client.md", "docs/compaction.md", "docs/keyed-state.md"])
+@pytest.mark.parametrize(
+    "name", ["docs/client.md", "docs/compaction.md", "docs/keyed-state.md", "docs/tables.md"]
+)
 def test_snippets_run(broker: DrumlinServer, name: str) -> None:
     """The programs without Spark, one after the other, as a reader would type them."""
     names: dict[str, Any] = {}

@@ -243,11 +243,40 @@ def test_folders_are_small() -> None:
     sizes = Counter(
         str(Path(name).parent)
         for name in sources()
-        if name.startswith("src/") and not name.endswith("/__init__.py")
+        if name.startswith(("src/", "tests/")) and not name.endswith("/__init__.py")
     )
     for of_a_kind in ("broker/handlers", "records/kernels/code", "wire/protocol"):
         del sizes[f"src/drumlin/{of_a_kind}"]
+    del sizes["tests/broker/handlers"]
     _check_ratchet(sizes, FOLDER_FILES_MAX, {})
+
+
+def test_folders_of_tests_are_packages() -> None:
+    """Else two of their files could not have one name."""
+    files = {Path(name) for name in sources() if name.startswith("tests/")}
+    folders = {each.parent for each in files if each.name.startswith("test_")} - {Path("tests")}
+    assert not {str(each) for each in folders if each / "__init__.py" not in files}
+
+
+def test_folders_of_tests_follow_those_of_the_source() -> None:
+    """`tests/README.md`: what a room promises is tested in a folder of its name."""
+    rooms = {str(Path(name).parent) for name in sources()}
+    areas = {name for name in rooms if Path(name).parent == Path("src/drumlin")}
+    apart = (
+        "replication/replicas",
+        "replication/simulation",
+        "spark/sink_proof",
+        "spark/sink_twin",
+    )
+    astray = {
+        name
+        for name in rooms
+        if name.startswith("tests/")
+        and f"src/drumlin/{name.split('/')[1]}" in areas
+        and name.replace("tests/", "src/drumlin/", 1) not in rooms
+        and not name.removeprefix("tests/").startswith(apart)
+    }
+    assert not astray, "the room has another name, or none"
 
 
 def test_circles_are_found() -> None:

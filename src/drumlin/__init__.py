@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from drumlin.client.errors import CommitFailed as CommitFailed
     from drumlin.client.errors import CorruptData as CorruptData
     from drumlin.client.errors import DeliveryFailed as DeliveryFailed
+    from drumlin.client.errors import EqualKeys as EqualKeys
+    from drumlin.client.errors import FollowingEnded as FollowingEnded
     from drumlin.client.errors import LogEndsEarly as LogEndsEarly
     from drumlin.client.errors import LogTruncated as LogTruncated
     from drumlin.client.errors import MembershipEnded as MembershipEnded
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from drumlin.client.errors import RequestRefused as RequestRefused
     from drumlin.client.errors import RequestTimedOut as RequestTimedOut
     from drumlin.client.errors import StateNotExact as StateNotExact
+    from drumlin.client.errors import TableTooLarge as TableTooLarge
     from drumlin.client.errors import TopicExists as TopicExists
     from drumlin.client.errors import Undecodable as Undecodable
     from drumlin.client.errors import UnknownTopic as UnknownTopic
@@ -49,6 +52,8 @@ if TYPE_CHECKING:
     from drumlin.client.read.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from drumlin.client.read.reader import ReadRecord as ReadRecord
     from drumlin.client.restore.restoring import RestoreReport as RestoreReport
+    from drumlin.client.table.options import Change as Change
+    from drumlin.client.table.table import Table as Table
     from drumlin.client.topic_partition import TopicPartition as TopicPartition
     from drumlin.client.transactions.errors import NothingToEnd as NothingToEnd
     from drumlin.client.transactions.errors import OutcomeUnknown as OutcomeUnknown
@@ -74,6 +79,9 @@ if TYPE_CHECKING:
     from drumlin.client.write.open_batch import Delivered as Delivered
     from drumlin.client.write.open_batch import Delivery as Delivery
     from drumlin.client.write.writer import Writer as Writer
+    from drumlin.serving.materialize import materialize as materialize
+    from drumlin.serving.materializing import Progress as Progress
+    from drumlin.serving.target import TargetRefused as TargetRefused
 
 #: Where public names are defined. They are imported when they are asked for: the broker and the
 #: command line must not pay for the client.
@@ -92,6 +100,8 @@ _DEFINED_IN: Final = {
         "CommitFailed",
         "CorruptData",
         "DeliveryFailed",
+        "EqualKeys",
+        "FollowingEnded",
         "LogEndsEarly",
         "LogTruncated",
         "MembershipEnded",
@@ -105,6 +115,7 @@ _DEFINED_IN: Final = {
         "RequestRefused",
         "RequestTimedOut",
         "StateNotExact",
+        "TableTooLarge",
         "TopicExists",
         "Undecodable",
         "UnknownTopic",
@@ -114,6 +125,8 @@ _DEFINED_IN: Final = {
     "drumlin.client.read.offsets": ("OffsetAndTimestamp",),
     "drumlin.client.read.reader": ("ReadRecord",),
     "drumlin.client.restore.restoring": ("RestoreReport",),
+    "drumlin.client.table.options": ("Change",),
+    "drumlin.client.table.table": ("Table",),
     "drumlin.client.topic_partition": ("TopicPartition",),
     "drumlin.client.transactions.errors": (
         "NothingToEnd",
@@ -140,6 +153,9 @@ _DEFINED_IN: Final = {
     ),
     "drumlin.client.values.registry": ("SchemaRegistry",),
     "drumlin.client.write.writer": ("Writer",),
+    "drumlin.serving.materialize": ("materialize",),
+    "drumlin.serving.materializing": ("Progress",),
+    "drumlin.serving.target": ("TargetRefused",),
 }
 #: Modules of public names: what secures a connection, what keeps a state in a log, and what few
 #: programs need.

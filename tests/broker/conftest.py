@@ -21,7 +21,8 @@ Ask = Callable[..., Any]
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
     directory = tmp_path_factory.mktemp("broker")
-    server = DrumlinServer(directory, {"offsets.topic.num.partitions": "2"})
+    settings = {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
+    server = DrumlinServer(directory, settings)
     server.start()
     try:
         yield server

@@ -35,8 +35,8 @@ from drumlin.wire.messages import (
     parse_request,
     parse_request_header,
     parse_response,
-    request_shape,
 )
+from rig.data.messages import request_shape
 
 TOPIC_ID = uuid.UUID(int=11)
 

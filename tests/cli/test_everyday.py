@@ -15,9 +15,10 @@ import pytest
 import drumlin
 from cli.conftest import Run
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.brokers.scripted_broker import ScriptedBroker
+from rig.data.messages import Shape
 
 
 @pytest.fixture

@@ -151,6 +151,20 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Client], object]]] = [
     *[(TypeError, f"partition {wrong!r}: expected (topic, number)",
        lambda client, wrong=wrong: client.commit_offsets("g", {wrong: 3}))
       for wrong in ("t", ("t", "0"), ("t",), 0, (0, "t"))],
+    *[(TypeError, f"partitions {wrong!r}: expected a list of numbers", call)
+      for wrong in (0, "0")
+      for call in (
+          lambda client, wrong=wrong: client.read("t", wrong),
+          lambda client, wrong=wrong: client.read_batches("t", wrong),
+          lambda client, wrong=wrong: client.read_records("t", wrong),
+          lambda client, wrong=wrong: client.snapshot("t", partitions=wrong),
+          lambda client, wrong=wrong: client.delete_records("t", wrong, before=0))],
+    (TypeError, "partition '0': expected a whole number", lambda client: client.read("t", ["0"])),
+    *[(TypeError, f"data['value'] {wrong!r}: expected a column; one row is a list of one",
+       lambda client, wrong=wrong: client.append({"value": wrong}, "t"))
+      for wrong in ("a", b"a", 1)],
+    (TypeError, "create_topic() has no option 'num_partitions': it is called 'partitions' here",
+     lambda client: client.create_topic("new", num_partitions=3)),
     (TypeError, "partition 't': expected (topic, number)",
      lambda client: client.delete_offsets("g", "t")),
     *[(error, text, lambda client, call=call, offset=offset: call(client)("g", {("t", 0): offset}))

@@ -13,6 +13,7 @@ import drumlin
 from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.deprecated_calls import DeprecatedCalls
+from rig.waiting import wait_until
 
 #: Behind the door, and not on the face of a client.
 ONLY_HERE = ("claim_states", "confirm_states", "ends_at", "is_topic_id_unknown", "look_up_topics",
@@ -57,6 +58,8 @@ def old_names(client: Client, topic: str) -> dict[str, tuple[object, Callable[[]
 
 
 def test_old_names_warn_and_work(client: Client, topic: str) -> None:
+    # Apache Kafka may make a log a moment after the topic has a leader.
+    wait_until(lambda: lowlevel.partition_sizes(client, [(topic, 0)]), "the log to be there")
     for name, (expected, call) in old_names(client, topic).items():
         with pytest.warns(DeprecationWarning, match=rf"Client\.{name} is ") as told:
             assert call() == expected

@@ -24,8 +24,9 @@ from drumlin.client.transactions.descriptions import list_transactions
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from rig.brokers.scripted_broker import Answer, ScriptedBroker
+from rig.data.messages import Shape
 
 T = TypeVar("T")
 

@@ -8,9 +8,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from records.validation.test_odd_bodies import READ_BY_ALL, VALUES, batch_of
 from rig.brokers.scripted_broker import ScriptedBroker, Silence
+from rig.data.messages import Shape
 
 pytestmark = pytest.mark.clients
 

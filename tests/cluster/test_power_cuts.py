@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cluster.conftest import MakeBroker
+from cluster.numbers import bootstrap, consume, produce
 from drumlin.metadata.zookeeper.znodes import layout
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.data.messages import render
@@ -37,38 +37,6 @@ def brokers(make_broker: MakeBroker) -> Servers:
     return servers
 
 
-def bootstrap(servers: Servers) -> str:
-    return ",".join(each.address for each in servers.values())
-
-
-def produce(servers: Servers, first: int, count: int = _RECORDS) -> None:
-    failed: list[object] = []
-    producer = Producer(
-        {"bootstrap.servers": bootstrap(servers), "acks": "all", "linger.ms": 5, "log_level": 0}
-    )
-    for number in range(first, first + count):
-        producer.produce(
-            "t", str(number).encode(), on_delivery=lambda e, _: failed.append(e) if e else None
-        )
-    assert producer.flush(60) == 0
-    assert not failed
-
-
-def consumed(servers: Servers, count: int) -> list[int]:
-    settings = {"bootstrap.servers": bootstrap(servers), "group.id": "none", "log_level": 0}
-    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
-    consumer.assign([TopicPartition("t", 0, 0)])
-    found: list[int] = []
-
-    def has_all() -> bool:
-        found.extend(int(each.value()) for each in consumer.consume(1000, 1.0) if not each.error())
-        return len(found) >= count
-
-    wait_until(has_all, f"{count} records", 60)
-    consumer.close()
-    return found
-
-
 def state(operator: Operator) -> layout.StateNode:
     return layout.decode_state("", operator.get(layout.state_path("t", 0)))
 
@@ -86,7 +54,7 @@ def cut_power(servers: Servers) -> None:
 def test_one_comes_back_with_an_empty_disk(
     brokers: Servers, operator: Operator, is_first: bool
 ) -> None:
-    produce(brokers, 0)
+    produce(brokers, range(_RECORDS))
     cut_power(brokers)
     shutil.rmtree(brokers[1].data)
     order = [1, 2, 3] if is_first else [2, 3, 1]
@@ -94,25 +62,25 @@ def test_one_comes_back_with_an_empty_disk(
         brokers[node_id].start()
     if not is_first:
         comes_to(operator, lambda it: it.leader > 0, "two of them to be enough")
-        assert sorted(consumed({2: brokers[2], 3: brokers[3]}, _RECORDS)) == list(range(_RECORDS))
+        assert sorted(consume({2: brokers[2], 3: brokers[3]}, _RECORDS)) == list(range(_RECORDS))
     else:
         assert state(operator).leader == -1
     brokers[order[2]].start()
     comes_to(operator, lambda it: len(it.isr) == 3, "all to be in sync")
     assert state(operator).leader != 1
-    produce(brokers, _RECORDS, 10)
-    assert sorted(consumed(brokers, _RECORDS + 10)) == list(range(_RECORDS + 10))
+    produce(brokers, range(_RECORDS, _RECORDS + 10))
+    assert sorted(consume(brokers, _RECORDS + 10)) == list(range(_RECORDS + 10))
 
 
 @pytest.mark.deep
 def test_one_comes_back_with_a_copy_of_its_clean_stop(brokers: Servers, operator: Operator) -> None:
-    produce(brokers, 0, 100)
+    produce(brokers, range(100))
     brokers[1].stop()
     copy = brokers[1].data.with_name("copy")
     shutil.copytree(brokers[1].data, copy)
     brokers[1].start()
     comes_to(operator, lambda it: len(it.isr) == 3, "all to be in sync")
-    produce(brokers, 100)
+    produce(brokers, range(100, 100 + _RECORDS))
     cut_power(brokers)
     shutil.rmtree(brokers[1].data)
     copy.rename(brokers[1].data)
@@ -122,7 +90,7 @@ def test_one_comes_back_with_a_copy_of_its_clean_stop(brokers: Servers, operator
     for node_id in (2, 3):
         brokers[node_id].start()
     comes_to(operator, lambda it: len(it.isr) == 3, "all to be in sync")
-    assert sorted(consumed(brokers, _RECORDS + 100)) == list(range(_RECORDS + 100))
+    assert sorted(consume(brokers, _RECORDS + 100)) == list(range(_RECORDS + 100))
 
 
 def test_a_clean_stop_of_all_needs_no_recovery(brokers: Servers, operator: Operator) -> None:
@@ -130,7 +98,7 @@ def test_a_clean_stop_of_all_needs_no_recovery(brokers: Servers, operator: Opera
 
     With another one there are enough, and all is committed that was.
     """
-    produce(brokers, 0, 10)
+    produce(brokers, range(10))
     for node_id in (2, 3, 1):
         brokers[node_id].stop()
     stopped = state(operator)
@@ -140,7 +108,7 @@ def test_a_clean_stop_of_all_needs_no_recovery(brokers: Servers, operator: Opera
     assert described(brokers[3]) == (3, [3], [1])
     brokers[1].start()
     both = {node_id: brokers[node_id] for node_id in (1, 3)}
-    assert consumed(both, 10) == list(range(10))
+    assert consume(both, 10) == list(range(10))
 
 
 def described(server: DrumlinServer) -> tuple[Any, ...]:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cluster.conftest import MakeBroker
+from cluster.numbers import bootstrap, consume, produce
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.data.batches import batch
 from rig.data.messages import render
@@ -44,10 +45,6 @@ def brokers(make_broker: MakeBroker) -> dict[int, DrumlinServer]:
     return servers
 
 
-def bootstrap(servers: dict[int, DrumlinServer]) -> str:
-    return ",".join(each.address for each in servers.values())
-
-
 def partitions(server: DrumlinServer) -> list[dict[str, Any]]:
     """As one broker knows them, by index."""
     with server.connect() as client:
@@ -61,38 +58,6 @@ def in_sync(server: DrumlinServer) -> list[int]:
 
 def leaders(server: DrumlinServer) -> list[int]:
     return [each["leader_id"] for each in partitions(server)]
-
-
-def produce(servers: dict[int, DrumlinServer], first: int, count: int, **more: Any) -> None:
-    """Records with these numbers, acknowledged by all in-sync replicas."""
-    failed: list[object] = []
-    settings = {"bootstrap.servers": bootstrap(servers), "acks": "all", "linger.ms": 5, **more}
-    producer = Producer(settings)
-    for number in range(first, first + count):
-        producer.produce(
-            "t",
-            str(number).encode(),
-            partition=number % _PARTITIONS,
-            on_delivery=lambda error, _: failed.append(error) if error else None,
-        )
-    assert producer.flush(60) == 0
-    assert not failed
-
-
-def consume(servers: dict[int, DrumlinServer], count: int, **more: Any) -> list[int]:
-    """The numbers of all records, each partition from its beginning."""
-    settings = {"bootstrap.servers": bootstrap(servers), "group.id": "none", **more}
-    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
-    consumer.assign([TopicPartition("t", each, 0) for each in range(_PARTITIONS)])
-    found: list[int] = []
-
-    def has_all() -> bool:
-        found.extend(int(each.value()) for each in consumer.consume(1000, 1.0) if not each.error())
-        return len(found) >= count
-
-    wait_until(has_all, f"{count} records", 60)
-    consumer.close()
-    return found
 
 
 def records_of(server: DrumlinServer, partition: int) -> bytes:
@@ -111,31 +76,31 @@ def assert_replicas_are_equal(servers: dict[int, DrumlinServer]) -> None:
 
 
 def test_a_broker_is_killed_and_comes_back(brokers: dict[int, DrumlinServer]) -> None:
-    produce(brokers, 0, 3000)
+    produce(brokers, range(3000), _PARTITIONS)
     brokers[1].kill()
-    produce(brokers, 3000, 3000)
+    produce(brokers, range(3000, 6000), _PARTITIONS)
     survivor = brokers[2]
     assert sorted(set(leaders(survivor)) | {2, 3}) == [2, 3]
     brokers[1].start()
     wait_until(lambda: in_sync(survivor) == [3] * _PARTITIONS, "broker 1 to be in sync")
-    assert sorted(consume(brokers, 6000)) == list(range(6000))
+    assert sorted(consume(brokers, 6000, _PARTITIONS)) == list(range(6000))
     assert_replicas_are_equal(brokers)
 
 
 def test_a_broker_that_stops_hands_over_first(brokers: dict[int, DrumlinServer]) -> None:
-    produce(brokers, 0, 300)
+    produce(brokers, range(300), _PARTITIONS)
     assert brokers[1].terminate() == 0
     assert 1 not in leaders(brokers[2])  # at once: no session has to end before
     assert in_sync(brokers[2]) == [2] * _PARTITIONS
-    produce(brokers, 300, 300)
+    produce(brokers, range(300, 600), _PARTITIONS)
     brokers[1].start()
     wait_until(lambda: in_sync(brokers[2]) == [3] * _PARTITIONS, "broker 1 to be in sync")
-    assert sorted(consume(brokers, 600)) == list(range(600))
+    assert sorted(consume(brokers, 600, _PARTITIONS)) == list(range(600))
     assert_replicas_are_equal(brokers)
 
 
 def test_fewer_in_sync_than_asked_for(brokers: dict[int, DrumlinServer]) -> None:
-    produce(brokers, 0, 30)
+    produce(brokers, range(30), _PARTITIONS)
     for node_id in (2, 3):
         brokers[node_id].kill()
     last = brokers[1]
@@ -151,7 +116,7 @@ def test_fewer_in_sync_than_asked_for(brokers: dict[int, DrumlinServer]) -> None
     wait_until(lambda: in_sync(last) == [3] * _PARTITIONS, "all to be in sync")
     with last.connect() as client:
         wait_until(lambda: _fetch_raw(client)["high_watermark"] == 11, "it to be committed")
-    produce(brokers, 30, 30)
+    produce(brokers, range(30, 60), _PARTITIONS)
     assert_replicas_are_equal(brokers)
 
 
@@ -201,7 +166,7 @@ def test_who_asks_in_the_wrong_place_is_told_the_right_one(
 
 
 def test_consumers_read_from_the_replica_in_their_rack(brokers: dict[int, DrumlinServer]) -> None:
-    produce(brokers, 0, 300)
+    produce(brokers, range(300), _PARTITIONS)
     leader = leaders(brokers[1])[0]
     near = leader % 3 + 1
     with brokers[leader].connect() as client:
@@ -215,18 +180,20 @@ def test_consumers_read_from_the_replica_in_their_rack(brokers: dict[int, Drumli
     with brokers[near].connect() as client:
         wait_until(lambda: _fetch_raw(client)["high_watermark"] == 100, "what is committed")
         assert _fetch_raw(client)["records"]
-    assert sorted(consume(brokers, 300, **{"client.rack": f"rack-{near}"})) == list(range(300))
+    assert sorted(consume(brokers, 300, _PARTITIONS, **{"client.rack": f"rack-{near}"})) == list(
+        range(300)
+    )
 
 
 def test_records_are_deleted_on_all_replicas(brokers: dict[int, DrumlinServer]) -> None:
-    produce(brokers, 0, 300)
+    produce(brokers, range(300), _PARTITIONS)
     admin = AdminClient({"bootstrap.servers": bootstrap(brokers)})
     answers = admin.delete_records([TopicPartition("t", each, 60) for each in range(_PARTITIONS)])
     assert {each.result(20).low_watermark for each in answers.values()} == {60}
     brokers[leaders(brokers[1])[0]].kill()
     survivors = {key: each for key, each in brokers.items() if each.process is not None}
     wait_until(lambda: len(set(leaders(next(iter(survivors.values())))) - {-1}) == 2, "leaders")
-    found = consume(survivors, 120)
+    found = consume(survivors, 120, _PARTITIONS)
     assert sorted(found) == list(range(180, 300))
 
 

@@ -12,7 +12,7 @@ from guarantees.cluster.groups import check_groups
 from guarantees.cluster.plans import FAULTS, plan
 from guarantees.cluster.replicas import Replica, differences
 from guarantees.cluster.sharing import Deliveries
-from guarantees.history import History
+from guarantees.histories.history import History
 from rig.data.batches import Batch, Rec, batch
 
 # -- groups ------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from drumlin.peer.options import PeerOptions
 from drumlin.peer.peer_error import ConnectionLost
 from drumlin.peer.retry import Deadline, backoff_s
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker
+from rig.data.messages import Shape
 from rig.ports import free_ports
 
 T = TypeVar("T")

@@ -21,14 +21,16 @@ from drumlin.peer.peer_error import (
     UnsupportedByBroker,
 )
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape, encode_response
+from drumlin.wire.messages import ZERO, encode_response
+from drumlin.wire.protocol.init_producer_id import InitProducerIdRequest
 from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker, Silence
-from rig.data.messages import response_shape
+from rig.data.messages import Shape, response_shape
 from rig.ports import free_ports
 from rig.waiting import eventually
 
 T = TypeVar("T")
 OPTIONS = PeerOptions(request_timeout_ms=5_000, connect_timeout_ms=2_000)
+REQUEST = InitProducerIdRequest(transactional_id=None, transaction_timeout=ZERO)
 
 
 def with_connection(
@@ -46,10 +48,6 @@ def with_connection(
     return asyncio.run(run())
 
 
-def init_producer_id(shape: Shape) -> Any:
-    return shape("InitProducerIdRequest", transactional_id=None, transaction_timeout=ZERO)
-
-
 def answer_with(producer_id: int) -> Callable[[Shape, Any], Any]:
     def answer(shape: Shape, request: Any) -> Any:
         return shape(
@@ -64,7 +62,7 @@ def answer_with(producer_id: int) -> Callable[[Shape, Any], Any]:
 
 
 async def ask(connection: BrokerConnection) -> int:
-    response = await connection.request("init_producer_id", init_producer_id)
+    response = await connection.request("init_producer_id", REQUEST)
     producer_id: int = response.producer_id
     return producer_id
 
@@ -75,6 +73,22 @@ def test_the_highest_common_version_is_used() -> None:
         broker.script("init_producer_id", answer_with(7))
         assert with_connection(broker, ask) == 7
     assert [version for name, version, _ in broker.requests if name == "init_producer_id"] == [2]
+
+
+def test_a_request_may_depend_on_the_version_that_is_used() -> None:
+    async def ask_by_version(connection: BrokerConnection) -> Any:
+        def request(version: int) -> InitProducerIdRequest:
+            name = f"in version {version}"
+            return InitProducerIdRequest(transactional_id=name, transaction_timeout=ZERO)
+
+        return await connection.request("init_producer_id", request)
+
+    with ScriptedBroker() as broker:
+        broker.versions["init_producer_id"] = (0, 2)
+        broker.script("init_producer_id", answer_with(7))
+        with_connection(broker, ask_by_version)
+    asked = [request for name, _, request in broker.requests if name == "init_producer_id"]
+    assert [each.transactional_id for each in asked] == ["in version 2"]
 
 
 def test_an_old_broker_answers_api_versions_in_the_oldest_format() -> None:
@@ -168,8 +182,8 @@ def test_an_answer_in_single_bytes_is_put_together() -> None:
 
 def test_a_request_without_an_answer_times_out_and_closes() -> None:
     async def use(connection: BrokerConnection) -> tuple[BaseException, BaseException, bool]:
-        first = connection.send("init_producer_id", init_producer_id, timeout_ms=50)
-        second = connection.send("init_producer_id", init_producer_id)
+        first = connection.send("init_producer_id", REQUEST, timeout_ms=50)
+        second = connection.send("init_producer_id", REQUEST)
         errors = await asyncio.gather(first, second, return_exceptions=True)
         return errors[0], errors[1], connection.is_open
 

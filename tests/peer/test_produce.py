@@ -13,8 +13,9 @@ from drumlin.peer.options import PeerOptions
 from drumlin.peer.peer_error import ConnectionLost, InvalidResponse
 from drumlin.peer.produce import produced, send_batch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker
+from rig.data.messages import Shape
 
 Sent = Callable[..., asyncio.Future[Any]]
 

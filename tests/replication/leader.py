@@ -13,8 +13,9 @@ from drumlin.replication.replica import Replica
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.wire.by_hand.fetch_response import EpochEnd, PartitionFetch
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from rig.brokers.scripted_broker import ScriptedBroker
+from rig.data.messages import Shape
 
 Place = tuple[UUID, int]
 LATEST = -1

@@ -15,8 +15,8 @@ from drumlin.peer.options import PeerOptions
 from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost, InvalidResponse, PeerError
 from drumlin.security import OAuthBearer, Plain, Scram, Security
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from rig.brokers.scripted_broker import Answer, CloseConnection, ScriptedBroker, Silence
+from rig.data.messages import Shape
 from security.test_scram import ScramServer
 from security.test_tokens import jwt
 

@@ -16,9 +16,9 @@ from drumlin.wire.messages import (
     encode_request,
     parse_request,
     parse_request_header,
-    request_shape,
     schema_versions,
 )
+from rig.data.messages import request_shape
 
 _VERSIONS = range(4, schema_versions("fetch")[1] + 1)
 _INT32 = st.integers(-(2**31), 2**31 - 1)

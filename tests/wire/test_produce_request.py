@@ -18,8 +18,8 @@ from drumlin.wire.messages import (
     encode_request,
     parse_request,
     parse_request_header,
-    request_shape,
 )
+from rig.data.messages import request_shape
 
 
 def read(version: int, frame: memoryview, position: int) -> ProduceRequest:

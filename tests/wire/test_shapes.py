@@ -9,10 +9,9 @@ from drumlin.wire.messages import (
     ZERO,
     encode_response,
     parse_response,
-    request_shape,
 )
 from drumlin.wire.protocol.list_offsets import ListOffsetsPartitionResponse
-from rig.data.messages import response_shape
+from rig.data.messages import request_shape, response_shape
 
 
 def test_what_is_built_is_the_real_thing() -> None:

@@ -39,6 +39,10 @@ app: Final = LazyGroup(
             "records.snapshot", "snapshot_command", "Show the last record of every key."
         ),
         "restore": _at("records.restore", "restore_command", "Write a state into a new topic."),
+        "materialize": _at(
+            "records.materialize", "materialize_command", "Keep a topic as a table in a store."
+        ),
+        "capture": _at("captures.capture", "app", "Write the changes of a database to topics."),
         "groups": _at(
             "groups.groups", "app", "List, describe and delete groups; move their offsets."
         ),

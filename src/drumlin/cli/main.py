@@ -17,6 +17,6 @@ def main() -> None:
             sys.stdout.flush()
         else:  # Ctrl-C, maybe because nobody reads: then do not wait for a reader
             standard_output.discard()
-    except (OSError, KeyboardInterrupt):  # after an error: else it is written out by now
+    except (OSError, KeyboardInterrupt):  # after an error; otherwise all is written by now
         standard_output.discard()
     sys.exit(code)

@@ -150,6 +150,15 @@ def no_text(name: str, value: object) -> None:
         raise TypeError(f"{name} {shown(value)}: expected a list of strings, or a set")
 
 
+def partition_numbers(partitions: object) -> list[int] | None:
+    """`partitions` are numbers, or None: all of them."""
+    if partitions is None:
+        return None
+    if isinstance(partitions, str | bytes) or not isinstance(partitions, Iterable):
+        raise TypeError(f"partitions {shown(partitions)}: expected a list of numbers")
+    return [whole_number("partition", each, -(2**31), 2**31 - 1) for each in partitions]
+
+
 def config_values(name: str, values: Mapping[str, object]) -> dict[str, str]:
     """Configuration values as brokers have them: 5 as "5", True as "true".
 

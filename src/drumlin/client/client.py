@@ -25,14 +25,15 @@ from drumlin.client.admin.group_admin import GroupDescription, GroupListing
 from drumlin.client.arguments import ConfigValue
 from drumlin.client.deprecated_calls import DeprecatedCalls
 from drumlin.client.errors import ClientError, TopicExists
-from drumlin.client.kafkas_names import knows_kafkas_names
 from drumlin.client.loop_thread import LoopThread
+from drumlin.client.other_names.kafkas_names import knows_kafkas_names
 from drumlin.client.places import End, OffsetSpec, check_ends
 from drumlin.client.read import offsets
 from drumlin.client.read.offsets import OffsetAndTimestamp
 from drumlin.client.reading_calls import ReadingCalls
 from drumlin.client.restore_calls import RestoreCalls
 from drumlin.client.state_calls import StateCalls
+from drumlin.client.table_calls import TableCalls
 from drumlin.client.topic_partition import (
     AnyPartition,
     TopicPartition,
@@ -105,7 +106,7 @@ def connect(
     return client
 
 
-class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls, DeprecatedCalls):
+class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, DeprecatedCalls):
     """One cluster, seen from one process. Use it as a context manager, or `close` it.
 
     `connect` makes it, checks its options and asks the cluster at once.
@@ -132,8 +133,8 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls, DeprecatedCal
     def close(self) -> None:
         """Close all connections and stop the thread. Closing twice does nothing.
 
-        A transaction that is open is aborted, if that takes no more than a few seconds. Where
-        several threads close it, each returns once it is closed.
+        A transaction that is open is aborted, if that takes no more than a few seconds, and tables
+        that are open are closed. Where several threads close it, each returns once it is closed.
 
         Raises:
             ClientError: in a callback, which would wait for itself. Nothing that brokers say.
@@ -145,6 +146,7 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls, DeprecatedCal
             if not self._thread.is_running:
                 return
             try:
+                self._close_tables()
                 with contextlib.suppress(ClientError):
                     self._abort_open_transactions()
                     self._thread.call_soon(self._producer.close)
@@ -224,6 +226,7 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls, DeprecatedCal
         """
         return self._run(self._connections.partitions(topic))
 
+    @knows_kafkas_names
     def create_topic(
         self,
         topic: str,
@@ -379,6 +382,7 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls, DeprecatedCal
             TypeError, ValueError: an argument cannot have this value.
         """
         arguments.text("topic", topic)
+        partitions = arguments.partition_numbers(partitions)
         check_ends("before", before)
         return self._run(
             deleted_records.delete_in_topic(self._connections, topic, partitions, before)

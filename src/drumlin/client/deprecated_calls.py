@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from drumlin.client.admin import admin
 from drumlin.client.admin.admin import TopicDescription
 from drumlin.client.calls import Calls
-from drumlin.client.deprecation import was_called
 from drumlin.client.errors import ClientError
+from drumlin.client.other_names.deprecation import was_called
 from drumlin.client.read import log_sizes
 from drumlin.client.state import exact_states
 from drumlin.client.topic_partition import TopicPartition, as_partitions

@@ -160,6 +160,25 @@ class StateNotExact(ClientError, LookupError):
         self.exact_from = exact_from
 
 
+class EqualKeys(ClientError, LookupError):
+    """Two partitions have a value for the same key, so that a mapping does not have one value."""
+
+    def __init__(self, topic: str, key: bytes) -> None:
+        super().__init__(
+            f"topic {topic!r}: two partitions have a value for the key {key[:100]!r}. A table may "
+            "be had of partitions that share no key: say which"
+        )
+        self.key = key
+
+
+class TableTooLarge(ClientError, MemoryError):
+    """A table takes more memory than it may, and is not to go to the disk."""
+
+
+class FollowingEnded(ClientError):
+    """A table is no longer followed, as a callback has raised an exception: its cause."""
+
+
 class CorruptData(ClientError):
     """A fetched record batch is damaged: on its way, or in the log."""
 

@@ -26,7 +26,7 @@ from drumlin.client.consumer.options import (
     Subscription,
 )
 from drumlin.client.errors import translated, translating
-from drumlin.client.kafkas_names import knows_kafkas_names
+from drumlin.client.other_names.kafkas_names import knows_kafkas_names
 from drumlin.client.places import Place, check_places
 from drumlin.client.read import reader
 from drumlin.client.read.log_at_time import cut_at_times, without_times
@@ -98,6 +98,7 @@ class ReadingCalls(Calls):
             max_bytes_per_batch=max_bytes_per_batch,
             without_gaps=without_gaps,
         )
+        partitions = arguments.partition_numbers(partitions)
         check_places("start", start)
         check_places("end", end)
         import pyarrow as pa
@@ -147,6 +148,7 @@ class ReadingCalls(Calls):
             max_bytes_per_batch=max_bytes_per_batch,
             without_gaps=without_gaps,
         )
+        partitions = arguments.partition_numbers(partitions)
         check_places("start", start)
         check_places("end", end)
         return self._read(topic, partitions, start, end, options)
@@ -175,6 +177,7 @@ class ReadingCalls(Calls):
         """
         arguments.isolation_level(isolation)
         until: Place | Mapping[int, Place] = "latest" if end is None else dict(end)
+        partitions = arguments.partition_numbers(partitions)
         check_places("start", start)
         check_places("end", until)
         return self._read_records(topic, partitions, start, until, isolation)

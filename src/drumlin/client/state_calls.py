@@ -137,6 +137,7 @@ class StateCalls(Calls):
         """The point is found at once, not when the first batch is asked for."""
         from drumlin.client.state.snapshots import StateReader
 
+        partitions = arguments.partition_numbers(partitions)
         check_point("at", at)
         isolation = options.isolation
         arguments.isolation_level(isolation)

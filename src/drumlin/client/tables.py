@@ -55,8 +55,10 @@ def as_table(data: object) -> pa.Table:
             return pa.Table.from_batches([data])
         if _is_pandas(data):
             return pa.Table.from_pandas(data, preserve_index=False)
-        if hasattr(data, "__arrow_c_stream__") or isinstance(data, Mapping):
+        if hasattr(data, "__arrow_c_stream__"):
             return pa.table(data)
+        if isinstance(data, Mapping):
+            return _of_columns(data)
         if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
             return _of_rows(data)
     except pa.ArrowException as error:
@@ -66,6 +68,15 @@ def as_table(data: object) -> pa.Table:
 
 def _is_pandas(data: object) -> bool:
     return type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns")
+
+
+def _of_columns(columns: Mapping[str, Any]) -> pa.Table:
+    for name, column in columns.items():
+        # The letters of a string would be values.
+        if isinstance(column, str | bytes) or not isinstance(column, Iterable):
+            shown = arguments.shown(column)
+            raise TypeError(f"data[{name!r}] {shown}: expected a column; one row is a list of one")
+    return pa.table(columns)
 
 
 def _of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

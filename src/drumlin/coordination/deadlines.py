@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-#: Places of cancelled deadlines that one look gives up. Each look brings one more at most.
+#: Places of cancelled deadlines that one look drops. A look adds one place at most.
 _GIVEN_UP_MAX: Final = 64
 
 

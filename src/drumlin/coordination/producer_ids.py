@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from drumlin.metadata.store.store import ProducerIdBlock
 
 
-class NoneAtHand(Exception):
+class BlockExhausted(Exception):
     """All ids of the block are given out; there are more after a `refill`."""
 
 
@@ -33,17 +33,17 @@ class ProducerIds:
         while True:
             try:
                 return self.take()
-            except NoneAtHand:
+            except BlockExhausted:
                 await self.refill()
 
     def take(self) -> int:
         """An id that has never been given out, at once.
 
         Raises:
-            NoneAtHand: it has to be waited for.
+            BlockExhausted: there is none before a `refill`.
         """
         if self._next_id == self._end_id:
-            raise NoneAtHand
+            raise BlockExhausted
         producer_id = self._next_id
         self._next_id += 1
         return producer_id

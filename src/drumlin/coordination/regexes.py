@@ -1,12 +1,12 @@
 """Regular expressions of clients, in RE2's syntax as in Apache Kafka.
 
-RE2 takes time in proportion to the text, whatever the pattern, and its memory is limited. What
-takes long is to compile: above all the classes of Unicode, each of which is hundreds of ranges,
-and repetitions. So a pattern has few of those, is short, and gets little memory: the worst take
+RE2 takes time in proportion to the text, whatever the pattern, and its memory is limited. Compiling
+is what takes long: above all the classes of Unicode, each of which is hundreds of ranges, and
+repetitions. So a pattern has few of those, is short, and gets little memory: the worst take
 some milliseconds. Threads would not help there: RE2's binding keeps the interpreter's lock while it
 compiles. It does not while it matches: so where pattern and text together may take longer than a
 turn of the event loop (`takes_long`), a thread is to match them, which takes seconds at most.
-Which part of a name a group has matched is never asked: to find out takes 50 times as long.
+Nobody asks what a group in the pattern has matched: finding out takes 50 times as long.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _MEMORY_BYTES_MAX: Final = 128 << 10
 _LENGTH_MAX: Final = 4096
 #: `\\p` and `\\P`; each takes up to 0.4 ms.
 _UNICODE_CLASSES_MAX: Final = 16
-#: What is repeated so often in all would not fit into the memory: each time takes 16 bytes of it.
+#: More repetitions in all would not fit into the memory: each takes 16 bytes of it.
 _REPETITIONS_MAX: Final = _MEMORY_BYTES_MAX // 16
 _repetitions: Final = re.compile(r"\{(\d{1,4})(?:,(\d{0,4}))?\}").findall
-#: A character of the text is up to one for each instruction of the pattern; each takes some 10 ns.
+#: Steps are characters of the text times instructions of the pattern; each takes some 10 ns.
 _STEPS_MAX: Final = 200_000
 
 

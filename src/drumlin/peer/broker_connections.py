@@ -27,9 +27,7 @@ from drumlin.peer.retry import (
 from drumlin.peer.rights import CREATING, refusal
 from drumlin.peer.security.access import Access
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from drumlin.wire.schema.declaration import Message
 
 T = TypeVar("T")
 
@@ -194,17 +192,14 @@ class BrokerConnections:
     ) -> dict[str, ErrorCode]:
         """Do what `refresh` does, but return the topics that were refused, with their errors."""
         connection = await self.any()
-
-        def build(_: Shape) -> Message:
-            wanted = [MetadataRequestTopic(topic_id=None, name=each) for each in topics or ()]
-            return MetadataRequest(
-                topics=None if topics is None else tuple(wanted),
-                allow_auto_topic_creation=create_missing,
-                include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=False,
-            )
-
-        response = await connection.request("metadata", build)
+        wanted = [MetadataRequestTopic(topic_id=None, name=each) for each in topics or ()]
+        request = MetadataRequest(
+            topics=None if topics is None else tuple(wanted),
+            allow_auto_topic_creation=create_missing,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        response = await connection.request("metadata", request)
         code = getattr(response, "error_code", ErrorCode.none)
         if code is not ErrorCode.none:
             raise KafkaError(code, "metadata")

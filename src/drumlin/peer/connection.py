@@ -40,12 +40,11 @@ from drumlin.wire.frames import SCRATCH_BYTES, FrameReader
 from drumlin.wire.messages import (
     API_KEYS,
     EncodedBody,
-    Shape,
     encode_request,
     parse_response,
-    request_shape,
     schema_versions,
 )
+from drumlin.wire.protocol.api_versions import ApiVersionsRequest
 from drumlin.wire.schema.declaration import Message
 
 _logger = logging.getLogger(__name__)
@@ -58,8 +57,8 @@ _RENEWED_AFTER: Final = (0.85, 0.95)  # fractions of a login's lifetime, as in K
 _LOOK_AGAIN_S: Final = 0.002
 _LIFETIME_MAX_S: Final = 30 * 86400.0
 
-#: Builds a request in the negotiated version.
-RequestBuilder = Callable[[Shape], Message | EncodedBody]
+#: A request for every version, or a function that returns it for a version when it is sent.
+Request = Message | EncodedBody | Callable[[int], Message | EncodedBody]
 #: Given the version, reads a whole response frame.
 ResponseParser = Callable[[int, memoryview], Any]
 
@@ -182,7 +181,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def request(
         self,
         api_name: str,
-        build: RequestBuilder,
+        request: Request,
         *,
         version_max: int | None = None,
         timeout_ms: float | None = None,
@@ -195,7 +194,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         await self.writable()
         return await self.send(
-            api_name, build, version_max=version_max, timeout_ms=timeout_ms, parse=parse
+            api_name, request, version_max=version_max, timeout_ms=timeout_ms, parse=parse
         )
 
     async def writable(self) -> None:
@@ -208,7 +207,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def send(
         self,
         api_name: str,
-        build: RequestBuilder,
+        request: Request,
         *,
         version_max: int | None = None,
         timeout_ms: float | None = None,
@@ -219,11 +218,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         `parse` reads the response in place of the generated schemas.
         """
         version = self.version_of(api_name, version_max)
-        message = build(request_shape(api_name, version))
-        return self._send(api_name, version, message, timeout_ms, parse)
+        return self._send(api_name, version, _in_version(request, version), timeout_ms, parse)
 
     def send_unanswered(
-        self, api_name: str, build: RequestBuilder, *, version_max: int | None = None
+        self, api_name: str, request: Request, *, version_max: int | None = None
     ) -> None:
         """Send a request that has no response: Produce with acks=0.
 
@@ -234,7 +232,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._has_unanswered = True
         if self._outbox is not None:
             self._outbox.report_any()
-        self._write(api_name, version, build(request_shape(api_name, version)))
+        self._write(api_name, version, _in_version(request, version))
 
     def give_back(self, part: memoryview) -> None:
         """Recycle the memory of the answer that contains `part`, which must not be used again."""
@@ -306,10 +304,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._frames.max_frame_bytes = _FRAME_BYTES_MAX
 
     def _send_api_versions(self, version: int) -> asyncio.Future[Any]:
-        message = request_shape("api_versions", version)(
-            "ApiVersionsRequest",
-            client_software_name="drumlin",
-            client_software_version=__version__,
+        message = ApiVersionsRequest(
+            client_software_name="drumlin", client_software_version=__version__
         )
         return self._send("api_versions", version, message, self._options.connect_timeout_ms)
 
@@ -327,9 +323,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         where = f"broker {self.address}"
         return await log_in(self._ask_for_login, self._access, exchange, where)
 
-    async def _ask_for_login(self, api_name: str, build: RequestBuilder) -> Any:
+    async def _ask_for_login(self, api_name: str, message: Message) -> Any:
         version = self.version_of(api_name)
-        message = build(request_shape(api_name, version))
         correlation_id = self._write(api_name, version, message, is_login=True)
         timeout_ms = self._options.connect_timeout_ms
         return await self._await_answer(correlation_id, api_name, version, timeout_ms)
@@ -468,6 +463,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._outbox.close()
         if self._transport is not None:
             self._transport.abort()
+
+
+def _in_version(request: Request, version: int) -> Message | EncodedBody:
+    return request(version) if callable(request) else request
 
 
 def _reason(error: OSError) -> str:

@@ -27,9 +27,7 @@ from drumlin.wire.by_hand.fetch_response import (
     parse_fetch_response,
 )
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from drumlin.wire.schema.declaration import Message
 
 _CONSUMER: Final = -1
 
@@ -53,26 +51,23 @@ async def fetch(
         KafkaError: the broker's error for this partition.
         PeerError: no answer.
     """
-
-    def build(_: Shape) -> Message:
-        wanted = FetchPartition(
-            partition=partition,
-            fetch_offset=offset,
-            partition_max_bytes=max_bytes,
-        )
-        return FetchRequest(
-            replica_id=_CONSUMER,
-            max_wait=timedelta(milliseconds=max_wait_ms),
-            min_bytes=1,
-            max_bytes=max_bytes,
-            isolation_level=ISOLATION_LEVELS[isolation],
-            topics=(FetchTopic(topic=topic, partitions=(wanted,)),),
-            forgotten_topics_data=(),
-            rack_id=rack,
-        )
-
+    wanted = FetchPartition(
+        partition=partition,
+        fetch_offset=offset,
+        partition_max_bytes=max_bytes,
+    )
+    request = FetchRequest(
+        replica_id=_CONSUMER,
+        max_wait=timedelta(milliseconds=max_wait_ms),
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=ISOLATION_LEVELS[isolation],
+        topics=(FetchTopic(topic=topic, partitions=(wanted,)),),
+        forgotten_topics_data=(),
+        rack_id=rack,
+    )
     response: FetchResponse = await connection.request(
-        "fetch", build, version_max=VERSION_MAX_WITH_NAMES, parse=parse_fetch_response
+        "fetch", request, version_max=VERSION_MAX_WITH_NAMES, parse=parse_fetch_response
     )
     where = f"fetch of topic {topic!r} partition {partition}"
     if response.error_code is not ErrorCode.none:

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 from drumlin.peer.peer_error import AuthenticationFailed
 from drumlin.peer.security.access import Access
 from drumlin.peer.security.exchanges import Exchange
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.sasl_authenticate import SaslAuthenticateRequest
 from drumlin.wire.protocol.sasl_handshake import SaslHandshakeRequest
 from drumlin.wire.schema.declaration import Message
 
 #: Sends a request ahead of all others and waits for the answer.
-Ask = Callable[[str, Callable[[Shape], Message]], Awaitable[Any]]
+Ask = Callable[[str, Message], Awaitable[Any]]
 
 
 async def log_in(ask: Ask, access: Access, exchange: Exchange, where: str) -> float:
@@ -31,12 +29,12 @@ async def log_in(ask: Ask, access: Access, exchange: Exchange, where: str) -> fl
         AuthenticationFailed: one side rejects the other's identity.
         PeerError, KafkaError: the broker cannot decide at the moment.
     """
-    response = await ask("sasl_handshake", partial(_handshake, exchange.mechanism))
+    response = await ask("sasl_handshake", SaslHandshakeRequest(mechanism=exchange.mechanism))
     _check_handshake(response, exchange.mechanism, where)
     message: bytes | None = exchange.first()
     lifetime_s = 0.0
     while message is not None:
-        answer = await ask("sasl_authenticate", partial(_authenticate, message))
+        answer = await ask("sasl_authenticate", SaslAuthenticateRequest(auth_bytes=message))
         _check(answer, access, exchange, where)
         lifetime_s = max(answer.session_lifetime.total_seconds(), 0.0)
         try:
@@ -45,14 +43,6 @@ async def log_in(ask: Ask, access: Access, exchange: Exchange, where: str) -> fl
             access.refused()
             raise _failed(access, exchange, where, access.without_secrets(str(error))) from None
     return lifetime_s
-
-
-def _handshake(mechanism: str, _: Shape) -> Message:
-    return SaslHandshakeRequest(mechanism=mechanism)
-
-
-def _authenticate(message: bytes, _: Shape) -> Message:
-    return SaslAuthenticateRequest(auth_bytes=message)
 
 
 def _check_handshake(response: Any, mechanism: str, where: str) -> None:

@@ -13,12 +13,11 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
-from drumlin.peer.connection import BrokerConnection, RequestBuilder
+from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.peer_error import InvalidResponse, only
 from drumlin.peer.rights import refusal
 from drumlin.records.batch.batch import Buffer
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from drumlin.wire.schema.declaration import Message
 
@@ -79,29 +78,25 @@ def send_batch(
         connection.version_of("produce", settings.version_max)  # raises here, not in a later turn
         outgoing = _all_outgoing.setdefault(connection, _Outgoing())
         return outgoing.add(connection, settings, (topic, partition), batch)
-    build = _request(settings, {(topic, partition): batch})
-    connection.send_unanswered("produce", build, version_max=settings.version_max)
+    request = _request(settings, {(topic, partition): batch})
+    connection.send_unanswered("produce", request, version_max=settings.version_max)
     return asyncio.ensure_future(connection.writable())
 
 
-def _request(settings: _RequestSettings, batches: Mapping[_Place, Buffer]) -> RequestBuilder:
-    def build(_: Shape) -> Message:
-        by_topic: dict[str, list[Any]] = {}
-        for (topic, partition), batch in batches.items():
-            data = PartitionProduceData(index=partition, records=batch)
-            by_topic.setdefault(topic, []).append(data)
-        topics = (
-            TopicProduceData(name=topic, partition_data=tuple(each))
-            for topic, each in by_topic.items()
-        )
-        return ProduceRequest(
-            transactional_id=settings.transactional_id,
-            acks=settings.acks,
-            timeout=timedelta(milliseconds=settings.timeout_ms),
-            topic_data=tuple(topics),
-        )
-
-    return build
+def _request(settings: _RequestSettings, batches: Mapping[_Place, Buffer]) -> Message:
+    by_topic: dict[str, list[Any]] = {}
+    for (topic, partition), batch in batches.items():
+        data = PartitionProduceData(index=partition, records=batch)
+        by_topic.setdefault(topic, []).append(data)
+    topics = (
+        TopicProduceData(name=topic, partition_data=tuple(each)) for topic, each in by_topic.items()
+    )
+    return ProduceRequest(
+        transactional_id=settings.transactional_id,
+        acks=settings.acks,
+        timeout=timedelta(milliseconds=settings.timeout_ms),
+        topic_data=tuple(topics),
+    )
 
 
 class _Outgoing:
@@ -134,11 +129,11 @@ class _Outgoing:
         while self._settings is not None and self._queues:
             together = self._take()
             answers = {place: each.answer for place, each in together.items()}
-            build = _request(
-                self._settings, {place: each.batch for place, each in together.items()}
-            )
+            batches = {place: each.batch for place, each in together.items()}
+            version_max = self._settings.version_max
             try:
-                response = connection.send("produce", build, version_max=self._settings.version_max)
+                request = _request(self._settings, batches)
+                response = connection.send("produce", request, version_max=version_max)
             except Exception as error:  # noqa: BLE001 - the caller that waits must get it
                 _fail(answers.values(), error)
             else:

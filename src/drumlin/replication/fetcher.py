@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from drumlin.replication.followed_partition import FollowedPartition
     from drumlin.replication.follower_session import Request
     from drumlin.wire.by_hand.fetch_response import FetchResponse
-    from drumlin.wire.messages import EncodedBody, Shape
+    from drumlin.wire.messages import EncodedBody
 
 _logger = logging.getLogger(__name__)
 
@@ -168,17 +168,12 @@ class LeaderFetcher:
         request = self._session.next()
         body = self._encode(request)
 
-        def build(shape: Shape) -> EncodedBody:
-            if shape.version < follower_fetch.VERSION_MIN:
-                raise KafkaError(
-                    ErrorCode.unsupported_version,
-                    f"broker {self.leader_id} is too old to replicate from",
-                )
-            return body
-
+        if connection.version_of("fetch", follower_fetch.VERSION_MAX) < follower_fetch.VERSION_MIN:
+            message = f"broker {self.leader_id} is too old to replicate from"
+            raise KafkaError(ErrorCode.unsupported_version, message)
         answer = connection.send(
             "fetch",
-            build,
+            body,
             version_max=follower_fetch.VERSION_MAX,
             timeout_ms=self._context.config.replica_socket_timeout_ms,
             parse=parse_fetch_response,

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from drumlin.peer.connection import BrokerConnection, RequestBuilder
+from drumlin.peer.connection import BrokerConnection, Request
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -52,32 +51,26 @@ async def leaders_offsets(
     return found
 
 
-def _ask(connection: BrokerConnection, build: RequestBuilder) -> asyncio.Future[Any]:
-    return connection.send("list_offsets", build, version_max=_VERSION_MAX)
+def _ask(connection: BrokerConnection, request: Request) -> asyncio.Future[Any]:
+    return connection.send("list_offsets", request, version_max=_VERSION_MAX)
 
 
-def _asking(
-    node_id: int, partitions: Sequence[FollowedPartition], timestamp: int
-) -> RequestBuilder:
-    def build(_: Shape) -> Message:
-        topics: dict[str, list[Any]] = {}
-        for each in partitions:
-            wanted = ListOffsetsPartition(
-                partition_index=each.index,
-                current_leader_epoch=each.leader_epoch,
-                timestamp=timestamp,
-            )
-            topics.setdefault(each.topic, []).append(wanted)
-        return ListOffsetsRequest(
-            replica_id=node_id,
-            isolation_level=_READ_UNCOMMITTED,
-            topics=tuple(
-                ListOffsetsTopic(name=name, partitions=tuple(wanted))
-                for name, wanted in topics.items()
-            ),
+def _asking(node_id: int, partitions: Sequence[FollowedPartition], timestamp: int) -> Message:
+    topics: dict[str, list[Any]] = {}
+    for each in partitions:
+        wanted = ListOffsetsPartition(
+            partition_index=each.index,
+            current_leader_epoch=each.leader_epoch,
+            timestamp=timestamp,
         )
-
-    return build
+        topics.setdefault(each.topic, []).append(wanted)
+    return ListOffsetsRequest(
+        replica_id=node_id,
+        isolation_level=_READ_UNCOMMITTED,
+        topics=tuple(
+            ListOffsetsTopic(name=name, partitions=tuple(wanted)) for name, wanted in topics.items()
+        ),
+    )
 
 
 def _by_place(response: Any) -> dict[tuple[str, int], Any]:

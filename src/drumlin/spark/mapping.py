@@ -14,7 +14,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from drumlin.client.deprecation import was_called
+from drumlin.client.other_names.deprecation import was_called
 from drumlin.spark.old_names import takes_bootstrap_servers
 from drumlin.spark.options.keyword_options import read_options, with_keywords
 from drumlin.spark.options.options import SourceOptions

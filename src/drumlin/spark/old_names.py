@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from drumlin.client.deprecation import was_called
+from drumlin.client.other_names.deprecation import was_called
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

@@ -19,7 +19,12 @@ from drumlin.wire.schema.declaration import Message, fields_of
 from drumlin.wire.schema.decoder import Decode, admit, decoder, skip_tags
 from drumlin.wire.schema.encoder import Encode, encode, encoder
 from drumlin.wire.schema.parts import Parts
-from drumlin.wire.schema.types import ZERO, Array, Struct, type_name
+from drumlin.wire.schema.types import (
+    STRING_BYTES_MAX,
+    ZERO,
+    beginning,
+    type_name,
+)
 
 __all__ = ["ZERO"]
 
@@ -56,52 +61,6 @@ class RequestHeader(NamedTuple):
 
 
 _header_of: Final = from_tuple(RequestHeader)
-
-
-class Shape:
-    """A factory of the structures of one version of a message, by the names of their classes.
-
-    Fields that only other versions have may be given as well; they are not written.
-    """
-
-    __slots__ = ("_classes", "version")
-
-    def __init__(self, api_name: str, version: int, kind: str) -> None:
-        self._classes = _classes(_payload_class(api_name, kind), version)
-        self.version = version
-
-    def __call__(self, class_name: str, /, **fields: Any) -> Any:
-        """An instance of the class `class_name`.
-
-        Raises:
-            AttributeError: this version has no such class; see `has`.
-            TypeError: a field is missing, or no version of the message has it.
-        """
-        cls = self._classes.get(class_name)
-        if cls is None:
-            raise AttributeError(f"version {self.version} has no {class_name}")
-        return cls(**fields)
-
-    def has(self, class_name: str) -> bool:
-        """Whether this version has the class at all."""
-        return class_name in self._classes
-
-    def knows(self, class_name: str, field: str) -> bool:
-        """Whether this version's class has the field."""
-        if not self.has(class_name):
-            return False
-        fields = fields_of(self._classes[class_name], self.version)
-        return any(each.name == field and each.is_there for each in fields)
-
-
-def _classes(payload: Any, version: int) -> dict[str, Any]:
-    """The classes of one version of a message, by name."""
-    found = {payload.__name__: payload}
-    for field in fields_of(payload, version):
-        type_ = field.type.of if isinstance(field.type, Array) else field.type
-        if field.is_there and isinstance(type_, Struct):
-            found |= _classes(type_.of, version)
-    return found
 
 
 def error_response(api_name: str, version: int, code: ErrorCode) -> Message | None:
@@ -187,12 +146,6 @@ def _payload_class(api_name: str, kind: str) -> Any:
 
 
 @functools.cache
-def request_shape(api_name: str, version: int) -> Shape:
-    """Builds requests of one version, for code that acts as a client."""
-    return Shape(api_name, version, "request")
-
-
-@functools.cache
 def _decoder(api_name: str, version: int, kind: str) -> Decode:
     cls = _payload_class(api_name, kind)
     return decoder(cls, version, flexible=is_flexible(api_name, version))
@@ -216,7 +169,6 @@ def prepare(api_name: str, version: int, *, is_read: bool) -> None:
 
 def prepare_to_ask(api_name: str, version: int) -> None:
     """Import and compile what asking needs, like `prepare`."""
-    request_shape(api_name, version)
     _encoder(api_name, version, "request")
     _decoder(api_name, version, "response")
 
@@ -239,6 +191,8 @@ def parse_request_header(frame: memoryview | bytes) -> RequestHeader:
     client_id = None
     if length >= 0:
         client_id = str(frame[_REQUEST_HEADER_START.size : end], "utf-8", errors="replace")
+        if length > STRING_BYTES_MAX // 3:  # bytes that are not UTF-8 become three each
+            client_id = beginning(client_id, STRING_BYTES_MAX)
     if _has_flexible_header(api_key, version):
         no_tags = end < len(frame) and frame[end] == 0
         end = end + 1 if no_tags else skip_tags(frame, end)

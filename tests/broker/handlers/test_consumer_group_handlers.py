@@ -10,7 +10,7 @@ import pytest
 from broker.group_client import Client, ms, versions, with_client
 from drumlin.config.broker import BrokerConfig
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import request_shape
+from rig.data.messages import request_shape
 
 _NONE = ErrorCode.none
 

@@ -25,11 +25,10 @@ from drumlin.wire.messages import (
     RequestHeader,
     encode_request,
     parse_response,
-    request_shape,
 )
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.data.committed_offsets import commit_offsets, position
-from rig.data.messages import build
+from rig.data.messages import build, request_shape
 from rig.time.stepped import Stepped
 from rig.waiting import wait_until
 

@@ -16,9 +16,7 @@ import pytest
 from broker.group_client import TOPIC_ID, Client, ms, versions, with_client
 from drumlin.broker.apis.served import SERVED
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import (
-    request_shape,
-)
+from rig.data.messages import request_shape
 
 UNKNOWN_ID = uuid.UUID(int=12)
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"

@@ -22,8 +22,9 @@ from drumlin.coordination.groups.every_kind.messages import (
     SyncRequest,
 )
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import RequestHeader, request_shape
+from drumlin.wire.messages import RequestHeader
 from drumlin.wire.protocol.describe_groups import DescribeGroupsRequest
+from rig.data.messages import request_shape
 from rig.time.stepped import Stepped
 from rig.time.ways_given import WaysGiven
 

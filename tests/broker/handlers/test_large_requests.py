@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
@@ -24,7 +24,9 @@ from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader
 from drumlin.wire.protocol import offset_fetch as protocol
 from drumlin.wire.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from rig.time.stepped import Stepped
 
+T = TypeVar("T")
 _ENTRIES = 5_000
 
 
@@ -44,6 +46,14 @@ def _context(api_key: int, version: int, **broker: Any) -> RequestContext:
     return RequestContext(holder, connection, RequestHeader(api_key, version, 1, "c", 0))
 
 
+def _in_steps(work: Coroutine[Any, Any, T]) -> T:
+    """Its result; others could have had their turn at each entry."""
+    stepped = Stepped(work)
+    result = stepped.to_end()
+    assert stepped.steps >= _ENTRIES
+    return result
+
+
 def _nothing_committed(_: str, asked: Any, **__: Any) -> Iterator[FetchedOffsets]:
     for topic, partitions in asked:
         yield FetchedOffsets(topic, True, partitions, [NO_OFFSET])
@@ -61,7 +71,7 @@ def test_topics_of_an_offset_fetch() -> None:
     ]
     request = protocol.OffsetFetchRequest(group_id="g", topics=tuple(topics))
     work = offset_fetch.handle(_fetching(1), request)
-    answer = to_end(work)
+    answer = _in_steps(work)
     assert len(answer.topics) == _ENTRIES
 
 
@@ -81,7 +91,7 @@ def test_topics_of_a_group_in_an_offset_fetch(version: int) -> None:
     ]
     group = protocol.OffsetFetchRequestGroup(group_id="g", topics=tuple(topics))
     request = protocol.OffsetFetchRequest(groups=(group,), require_stable=False)
-    answer = to_end(offset_fetch.handle(context, request))
+    answer = _in_steps(offset_fetch.handle(context, request))
     assert len(answer.groups[0].topics) == _ENTRIES
 
 
@@ -94,12 +104,12 @@ def test_groups_of_an_offset_fetch_that_are_compared() -> None:
         for name in "tu"
     )
     groups = [group, other] * (_ENTRIES // 2)
-    assert to_end(offset_fetch._unlike(groups)) == [group, other]
+    assert _in_steps(offset_fetch._unlike(groups)) == [group, other]
     groups = [
         protocol.OffsetFetchRequestGroup(group_id=f"g{each}", topics=None)
         for each in range(_ENTRIES)
     ]
-    assert to_end(offset_fetch._unlike(groups)) == groups
+    assert _in_steps(offset_fetch._unlike(groups)) == groups
 
 
 @pytest.mark.parametrize("version", [1, 6])
@@ -112,7 +122,7 @@ def test_topics_to_delete_that_are_not_there(version: int) -> None:
     request = DeleteTopicsRequest(
         timeout=timedelta(seconds=1), topic_names=tuple(names), topics=topics
     )
-    answer = to_end(delete_topics.handle(context, request))
+    answer = _in_steps(delete_topics.handle(context, request))
     assert [each.name for each in answer.responses] == names
     assert {each.error_code for each in answer.responses} == {ErrorCode.unknown_topic_or_partition}
 
@@ -124,8 +134,8 @@ def test_partitions_that_cannot_join_a_transaction(make: Callable[[int], tuple[s
         SimpleNamespace(name=name, partitions=(index,))
         for name, index in map(make, range(_ENTRIES))
     ]
-    codes = to_end(add_partitions_to_txn._add(context, "x", 1, 0, topics, client_version=0))
-    answer = to_end(add_partitions_to_txn._respond(codes))
+    codes = _in_steps(add_partitions_to_txn._add(context, "x", 1, 0, topics, client_version=0))
+    answer = _in_steps(add_partitions_to_txn._respond(codes))
     told = [
         (topic.name, each.partition_index)
         for topic in answer.results_by_topic_v3_and_below
@@ -160,7 +170,7 @@ def test_answers_about_markers() -> None:
         codes.setdefault(7, {})[f"t{each}", 0] = ErrorCode.none
         codes.setdefault(each, {})["t", 0] = ErrorCode.none
     work = write_txn_markers._respond(codes)
-    answer = to_end(work)
+    answer = _in_steps(work)
     assert answer.markers[0].producer_id == 7
     assert len(answer.markers[0].topics) == _ENTRIES + 1
     assert len(answer.markers) == _ENTRIES

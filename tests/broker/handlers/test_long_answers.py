@@ -29,9 +29,8 @@ from drumlin.wire.messages import (
     is_long,
     let_go,
     parse_response,
-    request_shape,
 )
-from rig.data.messages import build, response_shape
+from rig.data.messages import build, request_shape, response_shape
 from rig.time.stepped import Stepped
 
 _MANY = 2_000

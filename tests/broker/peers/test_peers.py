@@ -13,9 +13,17 @@ from broker.second_broker import NODE_ID, join, leave
 from drumlin.broker.peers import peers
 from drumlin.peer.peer_error import ConnectionLost, PeerError
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
+from drumlin.wire.protocol.metadata import MetadataRequest
 from rig.brokers.scripted_broker import ScriptedBroker, Silence
+from rig.data.messages import Shape
 from rig.waiting import eventually
+
+_ALL_TOPICS = MetadataRequest(
+    topics=None,
+    allow_auto_topic_creation=False,
+    include_cluster_authorized_operations=False,
+    include_topic_authorized_operations=False,
+)
 
 
 def _silence(shape: Shape, request: Any) -> Any:
@@ -50,7 +58,7 @@ def test_who_waits_for_a_process_that_is_gone_is_told_at_once(
         async with running(tmp_path) as broker:
             join(broker, other)
             connection = await broker.peers.connection(NODE_ID, "markers")
-            waiting = connection.send("metadata", lambda shape: _all_topics(shape))
+            waiting = connection.send("metadata", _ALL_TOPICS)
             join(broker, other)  # nothing has changed
             assert connection.is_open
             if comes_back:
@@ -155,13 +163,3 @@ def test_without_a_listener_for_brokers(tmp_path: Path) -> None:
 
     with ScriptedBroker() as other:
         asyncio.run(main())
-
-
-def _all_topics(shape: Shape) -> Any:
-    return shape(
-        "MetadataRequest",
-        topics=None,
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
-    )

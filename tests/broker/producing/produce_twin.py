@@ -11,14 +11,8 @@ from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.records.validation.validation import InvalidBatch, UnfitRecords, prepare_produce
 from drumlin.storage.producers.append_result import AppendResult
 from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
-from drumlin.wire.messages import (
-    ZERO,
-    Shape,
-    encode_response,
-    parse_request,
-    parse_request_header,
-)
-from rig.data.messages import response_shape
+from drumlin.wire.messages import ZERO, encode_response, parse_request, parse_request_header
+from rig.data.messages import Shape, response_shape
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_TOLD = {

@@ -16,8 +16,9 @@ from drumlin.broker.start.broker import Broker
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker
+from rig.data.messages import Shape
 
 API = "add_partitions_to_txn"
 KEY = ("t", 0)

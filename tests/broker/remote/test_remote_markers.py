@@ -20,8 +20,8 @@ from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.peer.connection import Address, BrokerConnection
 from drumlin.peer.options import PeerOptions
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker, Silence
+from rig.data.messages import Shape
 from rig.time.turn_lengths import unhurried
 from rig.waiting import eventually
 
@@ -250,7 +250,7 @@ def test_markers_of_one_request_do_not_wait_for_each_other(tmp_path: Path) -> No
                 Address("127.0.0.1", endpoint.port), PeerOptions()
             )
             markers = [marker(HERE, producer_id=each) for each in range(5)]
-            answer = connection.send("write_txn_markers", lambda _: request(markers))
+            answer = connection.send("write_txn_markers", request(markers))
             await eventually(lambda: broker.partitions.get(*HERE).log_end_offset == 5)
             assert not answer.done()
             told = (await answer).markers

@@ -19,8 +19,8 @@ from drumlin.coordination.groups.share.messages import ShareHeartbeat
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState, StateBatch
 from drumlin.metadata.names import SHARE_GROUP_STATE
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker
+from rig.data.messages import Shape
 from rig.waiting import eventually
 
 TOPIC_ID = UUID(int=77)

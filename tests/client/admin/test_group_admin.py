@@ -13,8 +13,9 @@ from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from rig.brokers.scripted_broker import Answer, ScriptedBroker
+from rig.data.messages import Shape
 
 
 def coordinator(node_id: int) -> Answer:

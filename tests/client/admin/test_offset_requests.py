@@ -9,16 +9,15 @@ import pytest
 from drumlin.client.admin import committed_offsets
 from drumlin.client.admin.committed_offsets import NAMES_UP_TO, GroupMetadata, OffsetAndMetadata
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.peer.connection import RequestBuilder
-from drumlin.wire.messages import encode_request, parse_request, parse_request_header, request_shape
+from drumlin.wire.messages import encode_request, parse_request, parse_request_header
+from drumlin.wire.schema.declaration import Message
 
 _PLACE = TopicPartition("t", 3)
 _GROUP = GroupMetadata("g", 5, "m")
 
 
-def sent(api: str, version: int, build: RequestBuilder) -> Any:
+def sent(api: str, version: int, message: Message) -> Any:
     """The request as its broker reads it."""
-    message = build(request_shape(api, version))
     frame = b"".join(encode_request(api, version, 1, "c", message))[4:]
     return parse_request(api, version, frame, parse_request_header(frame).size)
 
@@ -39,8 +38,7 @@ def test_offsets_are_committed(version: int) -> None:
 @pytest.mark.parametrize("places", [None, [_PLACE]])
 @pytest.mark.parametrize("version", range(2, NAMES_UP_TO + 1))
 def test_offsets_are_asked_for(version: int, places: list[TopicPartition] | None) -> None:
-    build = committed_offsets.fetch_request(_GROUP, places)
-    request = sent("offset_fetch", version, build)
+    request = sent("offset_fetch", version, committed_offsets.fetch_request(_GROUP, places))
     asked = request if request.groups is None else request.groups[0]
     assert asked.group_id == "g"
     if places is None:

@@ -22,8 +22,9 @@ from drumlin.client.errors import (
 from drumlin.records.batch.batch import assign_offsets
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker
+from rig.data.messages import Shape
 from rig.waiting import wait_until
 
 WAIT_MS = 20_000

@@ -27,8 +27,9 @@ from drumlin.records.batch.batch import (
 )
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker
+from rig.data.messages import Shape
 from rig.time.worked_time import WorkedTime
 
 ABORT_MARKER = Record(0, 0, b"\x00\x00\x00\x00", bytes(6))

@@ -14,8 +14,9 @@ from drumlin.client.read.reader import ReadOptions, read_ranges
 from drumlin.records.batch.batch import assign_offsets
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker, Silence
+from rig.data.messages import Shape
 
 LEADER, FOLLOWER = 1, 2
 BATCHES = 5  # of ten records, one a fetch

@@ -17,8 +17,8 @@ from drumlin.client.client import Client
 from drumlin.client.transactions.errors import OutcomeUnknown, TransactionError, TransactionOver
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from rig.brokers.scripted_broker import ScriptedBroker, Silence
+from rig.data.messages import Shape
 from rig.waiting import wait_until
 
 ROWS = pa.table({"value": ["a", "b"]})

@@ -24,8 +24,8 @@ from drumlin.client.transactions.errors import (
     TransactionFailed,
     TransactionOver,
 )
-from drumlin.wire.messages import Shape
 from rig.brokers.scripted_broker import ScriptedBroker, Silence
+from rig.data.messages import Shape
 from rig.waiting import wait_until
 
 # -- threads -------------------------------------------------------------------------------------

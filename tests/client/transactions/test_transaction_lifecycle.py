@@ -41,8 +41,8 @@ from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.client.write.deliveries import EncodingRules
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from rig.brokers.scripted_broker import Answer, CloseConnection, ScriptedBroker, Silence
+from rig.data.messages import Shape
 from rig.waiting import wait_until
 
 

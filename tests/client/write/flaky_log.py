@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from client.transactions.scripted_transactions import config
 from drumlin.records.batch.batch import BatchHeader, parse_header
 from drumlin.records.plain.record import Record, decode_batch
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker, Silence
+from rig.data.messages import Shape
 
 #: What to do with a request: an error code to answer without writing; "lost": write, and close
 #: without an answer; "dropped": close without writing; "silent": write, and never answer;
@@ -33,6 +35,8 @@ class FlakyLog:
         self._next_producer_id = 1000
         broker.script("produce", self.produce)
         broker.script("init_producer_id", self.init_producer_id)
+        # A refusal that is explained by a limit of the topic is told without it, and at once.
+        broker.script("describe_configs", config(None, ErrorCode.topic_authorization_failed))
 
     def init_producer_id(self, shape: Shape, request: Any) -> Any:
         self._next_producer_id += 1

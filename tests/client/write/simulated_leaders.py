@@ -19,7 +19,7 @@ from drumlin.records.batch.batch import parse_header
 from drumlin.records.plain.record import decode_batch
 from drumlin.storage.producers.producer_state import ProducerState
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, request_shape
+from drumlin.wire.messages import ZERO
 from rig.data.messages import response_shape
 
 _VERSION: Final = 9
@@ -116,11 +116,10 @@ class Connection:
     def version_of(self, api_name: str, version_max: int) -> int:
         return _VERSION
 
-    def send(self, api_name: str, build: Any, *, version_max: int) -> asyncio.Future[Any]:
+    def send(self, api_name: str, request: Any, *, version_max: int) -> asyncio.Future[Any]:
         if not self.is_open:
             raise ConnectionLost("not sent")
         loop = asyncio.get_running_loop()
-        request = build(request_shape("produce", _VERSION))
         # As bytes: a sender stamps its batch again, perhaps, once it is answered.
         (topic,) = request.topic_data
         batches = [(each.index, bytes(each.records)) for each in topic.partition_data]

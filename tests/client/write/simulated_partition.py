@@ -20,7 +20,6 @@ from drumlin.records.batch.batch import parse_header
 from drumlin.records.plain.record import decode_batch
 from drumlin.storage.producers.producer_state import ProducerState
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import request_shape
 from rig.data.messages import response_shape
 
 _VERSION = 9
@@ -127,23 +126,22 @@ class SimulatedConnection:
     def version_of(self, api_name: str, version_max: int) -> int:
         return _VERSION
 
-    def send(self, api_name: str, build: Any, *, version_max: int) -> asyncio.Future[Any]:
+    def send(self, api_name: str, request: Any, *, version_max: int) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         response: asyncio.Future[Any] = loop.create_future()
         self._waiting.append(response)
-        self._take(build, response)
+        self._take(request, response)
         return response
 
-    def send_unanswered(self, api_name: str, build: Any, *, version_max: int) -> None:
-        self._take(build, None)
+    def send_unanswered(self, api_name: str, request: Any, *, version_max: int) -> None:
+        self._take(request, None)
 
     async def writable(self) -> None:
         await asyncio.sleep(_OPEN_S)
 
-    def _take(self, build: Any, response: asyncio.Future[Any] | None) -> None:
+    def _take(self, request: Any, response: asyncio.Future[Any] | None) -> None:
         if not self.is_open:
             raise ConnectionLost("not sent")
-        request = build(request_shape("produce", _VERSION))
         batch = bytes(request.topic_data[0].partition_data[0].records)
         self._partition.seen += [each.value for each in decode_batch(batch)]
         fate = self._partition.next_fate()

@@ -15,9 +15,9 @@ from client.write.flaky_log import Fault, FlakyLog, answer, values
 from drumlin.client.client import Client
 from drumlin.client.errors import DeliveryFailed
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.brokers.scripted_broker import CloseConnection, ScriptedBroker
+from rig.data.messages import Shape
 from rig.waiting import wait_until
 
 ROWS = [b"%d" % number for number in range(60)]

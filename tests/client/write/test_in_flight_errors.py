@@ -19,8 +19,8 @@ from drumlin.client.client import Client
 from drumlin.client.errors import DeliveryFailed
 from drumlin.client.transactions.errors import TransactionFailed
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from rig.brokers.scripted_broker import ScriptedBroker
+from rig.data.messages import Shape
 
 ROWS = [b"%d" % number for number in range(40)]
 TABLE = pa.table({"value": ROWS})

@@ -14,7 +14,7 @@ import drumlin
 from client.write.flaky_log import FlakyLog, answer, values
 from drumlin.client.client import Client
 from drumlin.client.errors import BufferFull, ClientError, DeliveryFailed, RequestTimedOut
-from drumlin.client.write import partition_sender
+from drumlin.client.write import partition_sender, too_large
 from drumlin.wire.error_codes import ErrorCode
 from rig.brokers.scripted_broker import ScriptedBroker, Silence
 from rig.waiting import wait_until
@@ -221,10 +221,18 @@ def test_a_failure_shows_at_flush(
     writer.close()
 
 
+@pytest.mark.parametrize("answers", [True, False])
 def test_a_failure_goes_to_whoever_wants_to_know(
-    broker: ScriptedBroker, log: FlakyLog, lone_client: Client
+    broker: ScriptedBroker,
+    log: FlakyLog,
+    lone_client: Client,
+    answers: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refuse(broker)
+    if not answers:
+        broker.script("describe_configs", lambda shape, request: Silence())
+        monkeypatch.setattr(too_large, "_ASKS_FOR_S", 0.05)
     told: list[Any] = []
     options = {"on_delivery": lambda delivered, error: told.append((delivered, str(error)))}
     with lone_client.writer("t", **options) as writer:

@@ -27,7 +27,7 @@ from guarantees.cluster.members import NODES, rack
 from guarantees.cluster.plain_writer import PlainWriter
 from guarantees.cluster.sharing import Deliveries, Sharer
 from guarantees.ending import SETTLE_S, Client, joined
-from guarantees.history import History, Outcome, Recorder
+from guarantees.histories.history import History, Outcome, Recorder
 from guarantees.torture.java_writer import JavaWriter
 from guarantees.torture.readers import AssignedReader, Mover, read_to_the_end
 from guarantees.torture.writers import TRANSACTION_TIMEOUT_MS, Writer

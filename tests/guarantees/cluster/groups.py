@@ -10,8 +10,8 @@ import bisect
 from collections import defaultdict
 from collections.abc import Iterator
 
-from guarantees.checker import Facts
-from guarantees.history import History, Jump, Reader
+from guarantees.histories.checker import Facts
+from guarantees.histories.history import History, Jump, Reader
 
 
 def check_groups(history: History) -> list[str]:

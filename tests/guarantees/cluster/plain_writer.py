@@ -8,7 +8,7 @@ import time
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from guarantees.history import Outcome, Recorder
+from guarantees.histories.history import Outcome, Recorder
 from guarantees.torture.records import encode, next_value, partition_name
 
 _IN_FLIGHT_MAX = 200

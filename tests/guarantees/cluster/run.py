@@ -13,7 +13,6 @@ from typing import Final
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from guarantees.checker import check, summary
 from guarantees.clients import make_consumer
 from guarantees.cluster.clients import KINDS, PARTITIONS, TOPICS, Clients, create_topics
 from guarantees.cluster.faults import Faults
@@ -21,7 +20,8 @@ from guarantees.cluster.members import Cluster, elections, tracebacks
 from guarantees.cluster.plans import FAULTS, Step
 from guarantees.cluster.plans import plan as plan_of
 from guarantees.cluster.replicas import Replica, differences
-from guarantees.history import Recorder, load
+from guarantees.histories.checker import check, summary
+from guarantees.histories.history import Recorder, load
 from rig.fault_injection.network import Network
 from rig.waiting import wait_until
 

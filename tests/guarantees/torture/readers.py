@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from guarantees.clients import is_passing, make_consumer, membership
-from guarantees.history import Read, Recorder
+from guarantees.histories.history import Read, Recorder
 from guarantees.torture.records import decode, partition_name
 
 

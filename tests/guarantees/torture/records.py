@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from guarantees.history import Read
+from guarantees.histories.history import Read
 
 _values = itertools.count(1)
 

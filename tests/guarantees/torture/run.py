@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from guarantees.brokers import Broker, Faults, address, create_topics, make_broker
-from guarantees.checker import check, summary
 from guarantees.ending import SETTLE_S, joined
-from guarantees.history import History, Outcome, Recorder, load
+from guarantees.histories.checker import check, summary
+from guarantees.histories.history import History, Outcome, Recorder, load
 from guarantees.torture.java_writer import JavaWriter
 from guarantees.torture.readers import AssignedReader, Mover, SubscribedReader, read_to_the_end
 from guarantees.torture.writers import TRANSACTION_TIMEOUT_MS, Writer

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from guarantees import apart, history
+from guarantees import apart
+from guarantees.histories import history
 from guarantees.torture.run import JAVA, Plan, Result
 
 

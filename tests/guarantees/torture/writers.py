@@ -15,7 +15,7 @@ from collections import deque
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from guarantees.history import Outcome, Recorder
+from guarantees.histories.history import Outcome, Recorder
 from guarantees.torture.readers import Mover
 from guarantees.torture.records import encode, next_value, partition_name
 

@@ -20,13 +20,12 @@ from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import (
     API_KEYS,
     ZERO,
-    Shape,
     encode_response,
     parse_request,
     parse_request_header,
     schema_versions,
 )
-from rig.data.messages import response_shape
+from rig.data.messages import Shape, response_shape
 from rig.loop_thread import LoopThread
 
 #: Given the response's shape and the request: a response, raw bytes to send, or an action; or

@@ -14,7 +14,7 @@ import uuid
 from enum import Enum
 from typing import Any
 
-from drumlin.wire.messages import Shape, schema_versions
+from drumlin.wire.messages import schema_versions
 from drumlin.wire.schema.declaration import Field, fields_of
 from drumlin.wire.schema.types import Array, Struct, Type, type_name
 
@@ -31,6 +31,58 @@ _ZERO_OF_TYPE: dict[str, Any] = {
 }
 
 
+class Shape:
+    """A factory of the structures of one version of a message, by the names of their classes.
+
+    Fields that only other versions have may be given as well; they are not written.
+    """
+
+    __slots__ = ("_classes", "version")
+
+    def __init__(self, api_name: str, version: int, kind: str) -> None:
+        self._classes = _classes(payload_class(api_name, kind), version)
+        self.version = version
+
+    def __call__(self, class_name: str, /, **fields: Any) -> Any:
+        """An instance of the class `class_name`.
+
+        Raises:
+            AttributeError: this version has no such class; see `has`.
+            TypeError: a field is missing, or no version of the message has it.
+        """
+        cls = self._classes.get(class_name)
+        if cls is None:
+            raise AttributeError(f"version {self.version} has no {class_name}")
+        return cls(**fields)
+
+    def has(self, class_name: str) -> bool:
+        """Whether this version has the class at all."""
+        return class_name in self._classes
+
+    def knows(self, class_name: str, field: str) -> bool:
+        """Whether this version's class has the field."""
+        if not self.has(class_name):
+            return False
+        fields = fields_of(self._classes[class_name], self.version)
+        return any(each.name == field and each.is_there for each in fields)
+
+
+def _classes(payload: Any, version: int) -> dict[str, Any]:
+    """The classes of one version of a message, by name."""
+    found = {payload.__name__: payload}
+    for field in fields_of(payload, version):
+        type_ = field.type.of if isinstance(field.type, Array) else field.type
+        if field.is_there and isinstance(type_, Struct):
+            found |= _classes(type_.of, version)
+    return found
+
+
+@functools.cache
+def request_shape(api: str, version: int) -> Shape:
+    """A factory of requests of one version, by the names of their classes."""
+    return Shape(api, version, "request")
+
+
 def payload_class(api: str, kind: str) -> Any:
     """The class of an API's requests or responses (`kind`)."""
     camel = "".join(part.capitalize() for part in api.split("_"))
@@ -39,8 +91,9 @@ def payload_class(api: str, kind: str) -> Any:
     )
 
 
+@functools.cache
 def response_shape(api: str, version: int) -> Shape:
-    """Builds responses of one version by the names of their classes."""
+    """A factory of responses of one version, by the names of their classes."""
     return Shape(api, version, "response")
 
 

@@ -18,6 +18,7 @@ class Stepped(Generic[T]):
     """
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self.steps = 0  # so far
         self._work = work
 
     def __iter__(self) -> Self:
@@ -29,6 +30,7 @@ class Stepped(Generic[T]):
         turns.TURN_S = 0  # type: ignore[misc]
         try:
             assert self._work.send(None) in (_STEP, None), "it waits for something"
+            self.steps += 1
         finally:
             turns._line, turns._turn.ends_at, turns.TURN_S = line, ends_at, turn_s  # type: ignore[misc]
 

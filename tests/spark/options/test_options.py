@@ -18,6 +18,7 @@ from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.options import SourceOptions, Subscription
 from drumlin.spark.options.source_rows import COLUMNS, STRATEGY
 from drumlin.spark.source import DrumlinDataSource
+from drumlin.spark.writing.foreach_batch import sink
 from drumlin.spark.writing.options import SinkOptions
 from drumlin.spark.writing.protocol.names import DECISION_TOPIC
 
@@ -361,3 +362,8 @@ def test_a_table_of_a_catalog_is_told_what_to_be_instead() -> None:
     ):
         with pytest.raises(OptionError, match=r"CREATE TEMPORARY VIEW .* WITH"):
             use()
+
+
+def test_the_function_of_a_sink_shows_no_password() -> None:
+    write = sink("t", bootstrap="a:9092", **{"kafka.sasl.jaas.config": "hunter2"})
+    assert "hunter2" not in f"{write!r} {write}"

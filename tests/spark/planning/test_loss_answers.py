@@ -27,8 +27,9 @@ from drumlin.spark.planning.data_loss import DataLoss, ReadFailed
 from drumlin.spark.reading.stream import StreamReader
 from drumlin.spark.reading.tasks import read_task
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape, schema_versions
+from drumlin.wire.messages import ZERO, schema_versions
 from rig.brokers.scripted_broker import ScriptedBroker
+from rig.data.messages import Shape
 from rig.ports import free_ports
 
 pytestmark = pytest.mark.parametrize("fail", [True, False], ids=["fail", "go on"])

@@ -29,6 +29,7 @@ from drumlin.config.values import Refused, ValueType, format_value, parse
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.schema.types import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
@@ -192,7 +193,11 @@ def _new_value(
     if change.operation is Operation.SUBTRACT:
         return ",".join(each for each in entries if each not in given)
     there = set(entries)
-    return ",".join([*entries, *(each for each in given if each not in there)])
+    value = ",".join([*entries, *(each for each in given if each not in there)])
+    if len(value.encode()) > STRING_BYTES_MAX:
+        message = f"a value of more than {STRING_BYTES_MAX} bytes could not be described any more"
+        raise KafkaError(ErrorCode.invalid_config, message)
+    return value
 
 
 def _key(resource: Resource, name: str) -> Key | None:

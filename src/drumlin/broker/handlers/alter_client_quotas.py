@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.rights.quotas import check_alteration
+from drumlin.broker.rights.quotas import TYPES, check_alteration
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -33,8 +33,10 @@ _Entity = tuple[tuple[str, str | None], ...]
 async def handle(_: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     outcomes: dict[_Entity, KafkaError | None] = {}
     for entry in request.entries:
+        await give_way()
         names = await _names(entry.entity)
-        entity = tuple(sorted(names.items()))
+        parts = names.items()  # more than there are types of are refused, so their order may stay
+        entity = tuple(sorted(parts) if len(parts) <= len(TYPES) else parts)
         if entity in outcomes:
             message = "an entity is named more than once"
             outcomes[entity] = KafkaError(ErrorCode.invalid_request, message)
@@ -46,7 +48,7 @@ async def handle(_: RequestContext, request: AlterClientQuotasRequest) -> AlterC
             outcomes[entity] = refusal.with_traceback(None)  # the traceback refers to this frame
     entries = []
     for entity, error in outcomes.items():
-        entries.append(_entry(entity, error))
+        entries.append(await _entry(entity, error))
         await give_way()
     return AlterClientQuotasResponse(throttle_time=ZERO, entries=tuple(entries))
 
@@ -59,11 +61,13 @@ async def _names(entity: tuple[Named, ...]) -> dict[str, str | None]:
     return names
 
 
-def _entry(entity: _Entity, error: KafkaError | None) -> EntryData:
+async def _entry(entity: _Entity, error: KafkaError | None) -> EntryData:
+    told = []
+    for entity_type, name in entity:
+        told.append(EntityData(entity_type=entity_type, entity_name=name))
+        await give_way()
     return EntryData(
         error_code=error.code if error else ErrorCode.none,
         error_message=error.message if error else None,
-        entity=tuple(
-            EntityData(entity_type=entity_type, entity_name=name) for entity_type, name in entity
-        ),
+        entity=tuple(told),
     )

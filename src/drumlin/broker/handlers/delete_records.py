@@ -36,6 +36,7 @@ TopicPartition = tuple[str, int]
 async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
+        await give_way()
         for each in topic.partitions:
             wanted.setdefault(topic.name, {})[each.partition_index] = each.offset
             await give_way()

@@ -52,6 +52,7 @@ async def _sort(
     unknown: _Unknown = []
     known: _Codes = {}
     for topic in topics:
+        await give_way()
         state = image.topics.get(topic.name)
         if state is None:  # the topic is answered even if the request names no partition of it
             unknown.append((topic.name, None))
@@ -78,6 +79,7 @@ async def _respond(
         await give_way()
     found = []
     for topic in request.topics:
+        await give_way()
         results = await _results_of(topic, code_of)
         if results:
             found.append((topic.name, results))

@@ -92,6 +92,7 @@ async def _respond(
         else:
             answer = await _group_by_names(context, group, refusal, request.require_stable)
         groups.append(answer)
+        await give_way()
     return OffsetFetchResponse(throttle_time=ZERO, groups=tuple(groups))
 
 
@@ -101,6 +102,7 @@ async def _unlike(groups: Sequence[Any]) -> list[Any]:
     said_before: set[object] = set()
     found: list[Any] = []
     for group in groups:
+        await give_way()
         if times[group.group_id] > 1:  # what else it says is compared as plain tuples: quick
             topics = []
             for topic in group.topics or ():
@@ -112,7 +114,6 @@ async def _unlike(groups: Sequence[Any]) -> list[Any]:
                 continue
             said_before.add(said)
         found.append(group)
-        await give_way()
     return found
 
 

@@ -235,7 +235,7 @@ class Connection:
             if not self.closed:
                 self._read_on_or_pause()
         except MalformedMessage as error:
-            self._send(is_our_turn=True)  # the answers before it were sent
+            self._send(is_our_turn=True)  # what was answered before it
             self.close(error)
         except Exception as error:  # noqa: BLE001  a peer that waits for ever would be worse
             self._fail(error)

@@ -99,8 +99,9 @@ class Outbox:
 
         Raises:
             OSError: the connection is broken; or a file has become shorter, or cannot be read: see
-                `lend_suspect`. KafkaError: a file cannot be read. The peer cannot be told, as the
-                response's length was sent.
+                `lend_suspect`.
+            KafkaError: a file cannot be read. The peer cannot be told, as the response's length was
+                sent.
         """
         if len(self._parts) == 1 and type(self._parts[0]) is bytes:
             return self._flush_only(self._parts[0])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from drumlin.metadata.image import BrokerState, ClusterImage
 from drumlin.metadata.store.changes import BrokersChanged, Change
-from drumlin.peer.connection import Address, BrokerConnection, RequestBuilder
+from drumlin.peer.connection import Address, BrokerConnection, Request
 from drumlin.peer.link import Link, Open
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.peer_error import ConnectionLost, UnsupportedByBroker
@@ -53,7 +53,7 @@ class Peers:
         self._is_closed = False
 
     async def ask(
-        self, node_id: int, purpose: Purpose, api_name: str, build: RequestBuilder, low: int = 0
+        self, node_id: int, purpose: Purpose, api_name: str, request: Request, low: int = 0
     ) -> Any:
         """The answer of the broker with this id, to a request of version `low` or a later one.
 
@@ -67,7 +67,7 @@ class Peers:
             message = f"broker {node_id} offers {api_name} up to {version}, {low} would do"
             raise UnsupportedByBroker(message)
         await self._prepare(api_name, version)
-        return await connection.request(api_name, build)
+        return await connection.request(api_name, request)
 
     async def connection(self, node_id: int, purpose: Purpose) -> BrokerConnection:
         """An open connection to the broker with this id, as it is now.

@@ -88,7 +88,7 @@ class RemoteTransactions:
                 node_id,
                 "transactions",
                 _API,
-                lambda _: _request(questions),
+                _request(questions),
                 low=_FROM_BROKERS,
             )
         except (PeerError, KafkaError) as error:

@@ -67,9 +67,7 @@ class LogEnds:
     async def _ask(
         self, node_id: int, partitions: Sequence[TopicPartition]
     ) -> list[tuple[ErrorCode, int]]:
-        response = await self._broker.peers.ask(
-            node_id, "offsets", _API, lambda _: _request(partitions)
-        )
+        response = await self._broker.peers.ask(node_id, "offsets", _API, _request(partitions))
         told = {
             (topic.name, each.partition_index): (each.error_code, each.offset)
             for topic in response.topics

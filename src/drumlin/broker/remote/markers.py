@@ -104,9 +104,7 @@ class MarkerRoutes:
 
     async def _send(self, node_id: int, markers: Sequence[Marker]) -> list[_Codes]:
         try:
-            response = await self._broker.peers.ask(
-                node_id, "markers", _API, lambda _: _request(markers)
-            )
+            response = await self._broker.peers.ask(node_id, "markers", _API, _request(markers))
         except (PeerError, KafkaError) as error:
             _log.debug("markers of %d transactions: %s", len(markers), error)
             raise

@@ -175,7 +175,7 @@ class ShareStateRoutes:
     async def _send(self, lane: _Lane, calls: Sequence[Call]) -> list[Any]:
         try:
             response = await self._broker.peers.ask(
-                lane.node_id, "share state", lane.api_name, lambda _: request(calls)
+                lane.node_id, "share state", lane.api_name, request(calls)
             )
             return answers(calls, response)
         except KafkaError as error:  # there is no such broker

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
 
 _USER, _CLIENT_ID, _IP = "user", "client-id", "ip"
-_TYPES: Final = (_USER, _CLIENT_ID, _IP)
+TYPES: Final = (_USER, _CLIENT_ID, _IP)
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 #: The largest value of each key; None where it may be a fraction.
 _OF_CLIENTS: Final[Mapping[str, int | None]] = {
@@ -50,7 +50,7 @@ async def check_filter(components: tuple[ComponentData, ...]) -> None:
             raise _invalid("an entity must have a type")
         if each.entity_type in seen:
             raise _invalid(f"entity type {each.entity_type!r} is named more than once")
-        if each.entity_type not in _TYPES:
+        if each.entity_type not in TYPES:
             message = f"there is no entity type {each.entity_type!r}"
             raise KafkaError(ErrorCode.unsupported_version, message)
         if each.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
@@ -64,7 +64,9 @@ async def check_filter(components: tuple[ComponentData, ...]) -> None:
 
 
 async def check_alteration(entity: Mapping[str, str | None], ops: tuple[OpData, ...]) -> None:
-    """Of one entity: names by type, where None is the default for all of that type.
+    """Check the changes of one entity's quotas.
+
+    `entity`: its names by type, where None is the default for all of that type.
 
     Raises:
         KafkaError: INVALID_REQUEST, or UNSUPPORTED_VERSION where a quota would be set.
@@ -90,7 +92,7 @@ def _keys_of(entity: Mapping[str, str | None]) -> Mapping[str, int | None]:
     if not entity:
         raise _invalid("a quota is for some entity")
     for entity_type, name in entity.items():
-        if entity_type not in _TYPES:
+        if entity_type not in TYPES:
             raise _invalid(f"there is no entity type {entity_type!r}")
         if name == "":
             raise _invalid(f"an entity of type {entity_type!r} must have a name")

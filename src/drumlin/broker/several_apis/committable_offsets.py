@@ -39,7 +39,8 @@ class SortedOut(NamedTuple):
     """Offsets in existing partitions, and the partitions that do not exist.
 
     accepted: the offsets to commit, in pieces; each begins a topic of the answer, or continues one.
-    refused: None if none is. by_id: whether the request names topics by their ids.
+    refused: None if none is.
+    by_id: whether the request names topics by their ids.
     """
 
     accepted: list[TopicOffsets]

@@ -11,21 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from drumlin.cli.reach.cluster import REQUEST_TIMEOUT, Cluster, check
+from drumlin.cli.reach.cluster import DESCRIBE_CLUSTER, REQUEST_TIMEOUT, Cluster, check
 from drumlin.cli.reach.eligible_replicas import Eligible, as_row, ask_eligible
 from drumlin.peer.cluster_view import PartitionView, TopicView
 from drumlin.peer.connection import Address
 from drumlin.peer.peer_error import ConnectionLost, RequestTimeout, UnsupportedByBroker
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
-from drumlin.wire.protocol.describe_cluster import DescribeClusterRequest
 from drumlin.wire.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from drumlin.wire.protocol.list_partition_reassignments import ListPartitionReassignmentsRequest
-from drumlin.wire.schema.declaration import Message
 
 _TOPIC_RESOURCE: Final = 2
 _MIN_ISR: Final = "min.insync.replicas"
-#: Of how many topics is asked at a time.
+#: How many topics are asked about at a time.
 _TOPICS_ASKED: Final = 500
 
 
@@ -57,7 +54,7 @@ def ask_all(cluster: Cluster) -> Found:
         KafkaError: it refuses to say.
         PeerError: it does not answer.
     """
-    described = cluster.ask_any("describe_cluster", _describe_cluster)
+    described = cluster.ask_any("describe_cluster", DESCRIBE_CLUSTER)
     check(described.error_code, "cluster", described.error_message)
     cluster.run(cluster.connections.look_up(None))
     views = cluster.connections.view.topics.values()
@@ -154,31 +151,21 @@ def _row(topic: str, partition: PartitionView, found: Found) -> dict[str, Any]:
 # -- asking --------------------------------------------------------------------------------------
 
 
-def _describe_cluster(_: Shape) -> Message:
-    return DescribeClusterRequest(
-        include_cluster_authorized_operations=False,
-        include_fenced_brokers=False,
-    )
-
-
 def _min_isr(cluster: Cluster, topics: Iterable[str]) -> dict[str, int]:
     """`min.insync.replicas` by topic, without topics whose configuration we may not see."""
     found: dict[str, int] = {}
     names = iter(topics)
     while asked := list(itertools.islice(names, _TOPICS_ASKED)):
-
-        def build(_: Shape, asked: list[str] = asked) -> Message:
-            resources = (
-                DescribeConfigsResource(
-                    resource_type=_TOPIC_RESOURCE,
-                    resource_name=name,
-                    configuration_keys=(_MIN_ISR,),
-                )
-                for name in asked
+        resources = (
+            DescribeConfigsResource(
+                resource_type=_TOPIC_RESOURCE,
+                resource_name=name,
+                configuration_keys=(_MIN_ISR,),
             )
-            return DescribeConfigsRequest(resources=tuple(resources))
-
-        for result in cluster.ask_any("describe_configs", build).results:
+            for name in asked
+        )
+        request = DescribeConfigsRequest(resources=tuple(resources))
+        for result in cluster.ask_any("describe_configs", request).results:
             for entry in result.configs if result.error_code is ErrorCode.none else ():
                 if entry.name == _MIN_ISR and str(entry.value).isdecimal():
                     found[result.resource_name] = int(entry.value)
@@ -187,13 +174,11 @@ def _min_isr(cluster: Cluster, topics: Iterable[str]) -> dict[str, int]:
 
 def _reassignments(cluster: Cluster) -> list[dict[str, Any]] | None:
     """Partitions whose replicas are being moved; None if brokers do not serve the question."""
+    request = ListPartitionReassignmentsRequest(topics=None, timeout=REQUEST_TIMEOUT)
 
     async def ask() -> Any:
         connection = await cluster.connections.controller()
-        return await connection.request("list_partition_reassignments", build)
-
-    def build(_: Shape) -> Message:
-        return ListPartitionReassignmentsRequest(topics=None, timeout=REQUEST_TIMEOUT)
+        return await connection.request("list_partition_reassignments", request)
 
     try:
         answer = cluster.run(ask())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from drumlin.cli.reach.cluster import Cluster, connect
+from drumlin.cli.reach.cluster import DESCRIBE_CLUSTER, Cluster, connect
 from drumlin.cli.reach.command_config import CommandConfig
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import command
@@ -12,11 +12,8 @@ from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, e
 from drumlin.cli.terminal.outcomes import fail
 from drumlin.peer.peer_error import PeerError
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.api_versions import ApiVersionsRequest
-from drumlin.wire.protocol.describe_cluster import DescribeClusterRequest
 from drumlin.wire.protocol.describe_log_dirs import DescribeLogDirsRequest
-from drumlin.wire.schema.declaration import Message
 
 
 def describe(
@@ -26,8 +23,9 @@ def describe(
 ) -> None:
     """Show the cluster's id, its brokers and its features."""
     with connect(bootstrap, command_config) as cluster:
-        found = cluster.ask_any("describe_cluster", _describe_cluster)
-        served = cluster.ask_any("api_versions", _api_versions)
+        found = cluster.ask_any("describe_cluster", DESCRIBE_CLUSTER)
+        client = ApiVersionsRequest(client_software_name="drumlin-cli", client_software_version="1")
+        served = cluster.ask_any("api_versions", client)
     brokers = [
         {
             "broker": each.broker_id,
@@ -48,17 +46,6 @@ def describe(
     columns = ("broker", "host", "port", "rack", "is_controller")
     output.show_rows(brokers, columns, as_json=False, title=f"cluster {found.cluster_id}")
     output.note("features: " + ", ".join(f"{each['feature']}={each['level']}" for each in features))
-
-
-def _describe_cluster(_: Shape) -> Message:
-    return DescribeClusterRequest(
-        include_cluster_authorized_operations=False,
-        include_fenced_brokers=False,
-    )
-
-
-def _api_versions(_: Shape) -> Message:
-    return ApiVersionsRequest(client_software_name="drumlin-cli", client_software_version="1")
 
 
 def log_dirs(
@@ -82,11 +69,9 @@ def log_dirs(
 
 
 def _log_dirs(cluster: Cluster, node_id: int) -> list[dict[str, Any]]:
-    def build(_: Shape) -> Message:
-        return DescribeLogDirsRequest(topics=None)
-
+    request = DescribeLogDirsRequest(topics=None)
     rows = []
-    for each in cluster.ask_broker(node_id, "describe_log_dirs", build).results:
+    for each in cluster.ask_broker(node_id, "describe_log_dirs", request).results:
         parts = [part for topic in each.topics for part in topic.partitions]
         free = each.usable_bytes
         rows.append(

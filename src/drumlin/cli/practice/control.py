@@ -1,4 +1,4 @@
-"""The way to the `up` that runs: a Unix socket in the cluster's directory.
+"""The way to a running `up`: a Unix socket in the cluster's directory.
 
 A request is a line of JSON, `{"do": "stop", "member": "2"}`, and so is its answer:
 `{"done": true}`, or `{"error": "…"}`. The directory is locked by its `up`, so a socket that is
@@ -110,7 +110,7 @@ def ask(directory: Path, what: str, member: str) -> bool:
 
 
 def not_running(directory: Path) -> Failure:
-    """The sentence where there is no `up`."""
+    """The error where no `up` is running."""
     return Failure(
         f"no cluster runs in {directory}: 'drumlin cluster up --data {directory}' starts one"
     )

@@ -17,14 +17,18 @@ from typing import Any, Final, TypeVar
 
 from drumlin.cli.reach.command_config import settings_of
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
-from drumlin.peer.connection import RequestBuilder
+from drumlin.peer.connection import Request
 from drumlin.peer.options import PeerOptions
 from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
+from drumlin.wire.protocol.describe_cluster import DescribeClusterRequest
 
 T = TypeVar("T")
 
 REQUEST_TIMEOUT: Final = timedelta(seconds=30)
 _OPTIONS: Final = PeerOptions(client_id="drumlin-cli")
+DESCRIBE_CLUSTER: Final = DescribeClusterRequest(
+    include_cluster_authorized_operations=False, include_fenced_brokers=False
+)
 
 
 class Cluster:
@@ -41,21 +45,21 @@ class Cluster:
     def broker_ids(self) -> list[int]:
         return sorted(self.connections.view.brokers)
 
-    def ask_any(self, api_name: str, build: RequestBuilder) -> Any:
+    def ask_any(self, api_name: str, request: Request) -> Any:
         """Ask whichever broker is connected."""
 
         async def ask() -> Any:
             connection = await self.connections.any()
-            return await connection.request(api_name, build)
+            return await connection.request(api_name, request)
 
         return self.run(ask())
 
-    def ask_broker(self, node_id: int, api_name: str, build: RequestBuilder) -> Any:
+    def ask_broker(self, node_id: int, api_name: str, request: Request) -> Any:
         """Ask one broker."""
 
         async def ask() -> Any:
             connection = await self.connections.broker(node_id)
-            return await connection.request(api_name, build)
+            return await connection.request(api_name, request)
 
         return self.run(ask())
 

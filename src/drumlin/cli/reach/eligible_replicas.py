@@ -1,4 +1,4 @@
-"""Replicas that may lead a partition without being in sync (KIP-966), as brokers tell them."""
+"""Replicas that may lead a partition without being in sync (KIP-966), as brokers report them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any, Final, NamedTuple
 from drumlin.cli.reach.cluster import Cluster
 from drumlin.peer.peer_error import ConnectionLost, RequestTimeout, UnsupportedByBroker
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from drumlin.wire.schema.declaration import Message
 
 #: The most topics in one request, and the most partitions in one answer.
 _TOPICS_ASKED: Final = 500
@@ -36,7 +34,7 @@ Eligible = Mapping[tuple[str, int], EligibleReplicas]
 
 
 def ask_eligible(cluster: Cluster, topics: Collection[str]) -> Eligible | None:
-    """The eligible replicas of these topics; None where brokers do not tell.
+    """The eligible replicas of these topics; None where brokers do not report them.
 
     Raises:
         PeerError: they do not answer.
@@ -55,18 +53,12 @@ def _ask(cluster: Cluster, topics: list[str]) -> Eligible:
     found: dict[tuple[str, int], EligibleReplicas] = {}
     start: tuple[str, int] | None = None
     while True:
-
-        def build(_: Shape, start: tuple[str, int] | None = start) -> Message:
-            cursor: Any = None
-            if start is not None:
-                cursor = Cursor(topic_name=start[0], partition_index=start[1])
-            return DescribeTopicPartitionsRequest(
-                topics=tuple(TopicRequest(name=each) for each in topics),
-                response_partition_limit=_PARTITIONS_TOLD,
-                cursor=cursor,
-            )
-
-        answer = cluster.ask_any("describe_topic_partitions", build)
+        request = DescribeTopicPartitionsRequest(
+            topics=tuple(TopicRequest(name=each) for each in topics),
+            response_partition_limit=_PARTITIONS_TOLD,
+            cursor=start and Cursor(topic_name=start[0], partition_index=start[1]),
+        )
+        answer = cluster.ask_any("describe_topic_partitions", request)
         for topic in answer.topics:
             if topic.error_code is ErrorCode.none:
                 found |= {(topic.name, index): each for index, each in _told(topic)}
@@ -84,7 +76,7 @@ def _told(topic: Any) -> Iterable[tuple[int, EligibleReplicas]]:
 
 
 def as_row(eligible: Eligible | None, topic: str, partition: int) -> dict[str, list[int] | None]:
-    """The fields of a partition that is shown; None where brokers do not tell."""
+    """The fields of a partition that is shown; None where brokers do not report them."""
     if eligible is None:
         return dict.fromkeys(COLUMNS)
     told = eligible.get((topic, partition), EligibleReplicas())

@@ -109,7 +109,7 @@ def check_at_rest(group: GroupDescription, what: str) -> None:
 
 
 def live_members(group: str, state: str, count: int, what: str) -> str:
-    """The sentence about a group that has members."""
+    """The error about a group that has members."""
     members = f"{count} member{'s' if count != 1 else ''}"
     return f"group {group!r} is {state} with {members}: stop its consumers first, to {what} offsets"
 

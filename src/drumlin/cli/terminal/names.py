@@ -44,7 +44,7 @@ def chosen(kind: str, wanted: Sequence[str], existing: Collection[str]) -> list[
 
 
 def missing(kind: str, name: str, existing: Collection[str]) -> str:
-    """The sentence about a name that is not there."""
+    """The error about a name that is not there."""
     if is_pattern(name):
         return f"no {kind} matches {name!r}"
     return f"there is no {kind} {name!r}{suggestion(name, existing)}"

@@ -22,14 +22,12 @@ from drumlin.cli.terminal.options import (
     read_properties,
 )
 from drumlin.peer.peer_error import only
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from drumlin.wire.protocol.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from drumlin.wire.schema.declaration import Message
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _DEFAULT: Final = 5
@@ -113,15 +111,13 @@ def describe(
 
 
 def _describe(cluster: Cluster, kind: Kind, name: str) -> list[Any]:
-    def build(_: Shape) -> Message:
-        resource = DescribeConfigsResource(
-            resource_type=_RESOURCE_TYPES[kind],
-            resource_name=name,
-            configuration_keys=None,
-        )
-        return DescribeConfigsRequest(resources=(resource,))
-
-    response = _ask(cluster, kind, name, "describe_configs", build)
+    resource = DescribeConfigsResource(
+        resource_type=_RESOURCE_TYPES[kind],
+        resource_name=name,
+        configuration_keys=None,
+    )
+    request = DescribeConfigsRequest(resources=(resource,))
+    response = _ask(cluster, kind, name, "describe_configs", request)
     result = only(response.results, f"{kind} {name!r}")
     check(result.error_code, f"{kind} {name!r}", result.error_message)
     return list(result.configs)
@@ -198,19 +194,17 @@ def _alter(
     changes: list[tuple[int, str, str | None]],
     dry_run: bool,
 ) -> None:
-    def build(_: Shape) -> Message:
-        configs = (
-            AlterableConfig(name=key, config_operation=operation, value=value)
-            for operation, key, value in changes
-        )
-        resource = AlterConfigsResource(
-            resource_type=_RESOURCE_TYPES[kind],
-            resource_name=name,
-            configs=tuple(configs),
-        )
-        return IncrementalAlterConfigsRequest(resources=(resource,), validate_only=dry_run)
-
-    response = _ask(cluster, kind, name, "incremental_alter_configs", build)
+    configs = (
+        AlterableConfig(name=key, config_operation=operation, value=value)
+        for operation, key, value in changes
+    )
+    resource = AlterConfigsResource(
+        resource_type=_RESOURCE_TYPES[kind],
+        resource_name=name,
+        configs=tuple(configs),
+    )
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=dry_run)
+    response = _ask(cluster, kind, name, "incremental_alter_configs", request)
     result = only(response.responses, f"{kind} {name!r}")
     check(result.error_code, f"{kind} {name!r}", result.error_message)
 
@@ -219,10 +213,10 @@ def _resource_name(kind: Kind, name: str) -> str:
     return "" if kind is Kind.BROKER and name == _CLUSTER_DEFAULT else name
 
 
-def _ask(cluster: Cluster, kind: Kind, name: str, api_name: str, build: Any) -> Any:
+def _ask(cluster: Cluster, kind: Kind, name: str, api_name: str, request: Any) -> Any:
     """A broker answers for itself and its loggers; anyone answers for the rest."""
     if kind is Kind.BROKER_LOGGER or (kind is Kind.BROKER and name):
         if not _BROKER_ID.fullmatch(name):
             raise click.BadParameter(f"{name!r} is no broker id")
-        return cluster.ask_broker(int(name), api_name, build)
-    return cluster.ask_any(api_name, build)
+        return cluster.ask_broker(int(name), api_name, request)
+    return cluster.ask_any(api_name, request)

@@ -37,9 +37,7 @@ from drumlin.client.read import offsets
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.peer_error import PeerError
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from drumlin.wire.schema.declaration import Message
 
 app = Group(help="List, describe, create, change and delete topics.")
 
@@ -225,21 +223,18 @@ def _offsets(
 
 def _sizes(cluster: Cluster, topics: list[str]) -> Mapping[tuple[str, int, int], int]:
     """Bytes on disk by topic, partition and broker, as far as brokers tell."""
-
-    def build(_: Shape) -> Message:
-        wanted = (
-            DescribableLogDirTopic(
-                topic=topic,
-                partitions=tuple(cluster.connections.view.topics[topic].partitions),
-            )
-            for topic in topics
+    wanted = (
+        DescribableLogDirTopic(
+            topic=topic,
+            partitions=tuple(cluster.connections.view.topics[topic].partitions),
         )
-        return DescribeLogDirsRequest(topics=tuple(wanted))
-
+        for topic in topics
+    )
+    request = DescribeLogDirsRequest(topics=tuple(wanted))
     sizes: dict[tuple[str, int, int], int] = defaultdict(int)
     for node_id in cluster.broker_ids:
         try:
-            answer = cluster.ask_broker(node_id, "describe_log_dirs", build)
+            answer = cluster.ask_broker(node_id, "describe_log_dirs", request)
         except PeerError:
             continue  # it was killed a moment ago
         for directory in answer.results:

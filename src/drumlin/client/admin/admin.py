@@ -13,11 +13,10 @@ from uuid import UUID
 
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.cluster_view import PartitionView
-from drumlin.peer.connection import RequestBuilder
+from drumlin.peer.connection import Request
 from drumlin.peer.peer_error import PeerError, only
 from drumlin.peer.retry import Deadline
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from drumlin.wire.protocol.create_topics import (
     CreatableReplicaAssignment,
@@ -33,7 +32,6 @@ from drumlin.wire.protocol.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from drumlin.wire.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from drumlin.wire.schema.declaration import Message
 
 _TOPIC_RESOURCE: Final = 2
 _SET: Final = 0
@@ -119,20 +117,18 @@ async def is_topic_id_unknown(connections: BrokerConnections, topic_id: UUID) ->
     A broker that has just started may not know it yet, so several are asked. False also if one
     of them does not answer, or is too old to be asked by id.
     """
-
-    def build(_: Shape) -> Message:
-        return MetadataRequest(
-            topics=(MetadataRequestTopic(topic_id=topic_id, name=None),),
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-        )
+    request = MetadataRequest(
+        topics=(MetadataRequestTopic(topic_id=topic_id, name=None),),
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
 
     async def is_unknown_to(node_id: int) -> bool:
         connection = await connections.broker(node_id)
         if connection.version_of("metadata") < _METADATA_BY_ID_FROM_VERSION:
             return False
-        response = await connection.request("metadata", build)
+        response = await connection.request("metadata", request)
         answer = only(response.topics, f"topic id {topic_id}")
         return bool(answer.error_code is ErrorCode.unknown_topic_id)
 
@@ -164,25 +160,20 @@ def _descriptions(
 async def create_topic(connections: BrokerConnections, topic: NewTopic) -> None:
     """Create one topic, and wait until every partition has a leader."""
     deadline = Deadline(connections.options.patience_ms)
-
-    def build(_: Shape) -> Message:
-        configs = [
-            CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()
-        ]
-        assignments = (
-            CreatableReplicaAssignment(partition_index=index, broker_ids=tuple(brokers))
-            for index, brokers in enumerate(topic.assignments)
-        )
-        creatable = CreatableTopic(
-            name=topic.name,
-            num_partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
-            assignments=tuple(assignments),
-            configs=tuple(configs),
-        )
-        return CreateTopicsRequest(topics=(creatable,), timeout=_timeout(connections))
-
-    response = await _ask_controller(connections, "create_topics", build, deadline)
+    configs = [CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()]
+    assignments = (
+        CreatableReplicaAssignment(partition_index=index, broker_ids=tuple(brokers))
+        for index, brokers in enumerate(topic.assignments)
+    )
+    creatable = CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple(assignments),
+        configs=tuple(configs),
+    )
+    request = CreateTopicsRequest(topics=(creatable,), timeout=_timeout(connections))
+    response = await _ask_controller(connections, "create_topics", request, deadline)
     _check(response.topics, topic.name)
     count = max(topic.partitions, len(topic.assignments), 1)
     with _noting(f"topic {topic.name} was created"):
@@ -218,16 +209,12 @@ async def _await_leaders(
 
 async def delete_topic(connections: BrokerConnections, topic: str) -> None:
     """Delete one topic."""
-
-    def build(shape: Shape) -> Message:
-        named = shape.has("DeleteTopicState")
-        return DeleteTopicsRequest(
-            timeout=_timeout(connections),
-            topics=(DeleteTopicState(name=topic, topic_id=None),) if named else (),
-            topic_names=(topic,),
-        )
-
-    response = await _ask_controller(connections, "delete_topics", build)
+    request = DeleteTopicsRequest(
+        timeout=_timeout(connections),
+        topics=(DeleteTopicState(name=topic, topic_id=None),),
+        topic_names=(topic,),
+    )
+    response = await _ask_controller(connections, "delete_topics", request)
     connections.view.topics.pop(topic, None)
     _check(response.responses, topic)
 
@@ -238,16 +225,13 @@ async def add_partitions(connections: BrokerConnections, topic: str, count: int)
     Brokers learn of all new ones at once. Older ones may be without a leader, as before.
     """
     deadline = Deadline(connections.options.patience_ms)
-
-    def build(_: Shape) -> Message:
-        wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
-        return CreatePartitionsRequest(
-            topics=(wanted,),
-            timeout=_timeout(connections),
-            validate_only=False,
-        )
-
-    response = await _ask_controller(connections, "create_partitions", build, deadline)
+    wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
+    request = CreatePartitionsRequest(
+        topics=(wanted,),
+        timeout=_timeout(connections),
+        validate_only=False,
+    )
+    response = await _ask_controller(connections, "create_partitions", request, deadline)
     _check(response.results, topic)
     with _noting(f"topic {topic} has {count} partitions now"):
         await _await_leaders(connections, topic, count - 1, count, deadline)
@@ -255,18 +239,16 @@ async def add_partitions(connections: BrokerConnections, topic: str, count: int)
 
 async def topic_configs(connections: BrokerConnections, topic: str) -> dict[str, ConfigEntry]:
     """Every key that the broker knows for topics."""
-
-    def build(_: Shape) -> Message:
-        resource = DescribeConfigsResource(
-            resource_type=_TOPIC_RESOURCE,
-            resource_name=topic,
-            configuration_keys=None,
-        )
-        return DescribeConfigsRequest(resources=(resource,))
+    resource = DescribeConfigsResource(
+        resource_type=_TOPIC_RESOURCE,
+        resource_name=topic,
+        configuration_keys=None,
+    )
+    request = DescribeConfigsRequest(resources=(resource,))
 
     async def attempt() -> Any:
         connection = await connections.any()
-        response = await connection.request("describe_configs", build)
+        response = await connection.request("describe_configs", request)
         _check(response.results, topic)
         return response.results[0]
 
@@ -285,24 +267,21 @@ async def set_topic_configs(
     connections: BrokerConnections, topic: str, changes: Mapping[str, str | None]
 ) -> None:
     """Set keys; None returns one to its default."""
-
-    def build(_: Shape) -> Message:
-        configs = [
-            AlterableConfig(
-                name=key,
-                config_operation=_DELETE if value is None else _SET,
-                value=value,
-            )
-            for key, value in changes.items()
-        ]
-        resource = AlterConfigsResource(
-            resource_type=_TOPIC_RESOURCE,
-            resource_name=topic,
-            configs=tuple(configs),
+    configs = [
+        AlterableConfig(
+            name=key,
+            config_operation=_DELETE if value is None else _SET,
+            value=value,
         )
-        return IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
-
-    response = await _ask_controller(connections, "incremental_alter_configs", build)
+        for key, value in changes.items()
+    ]
+    resource = AlterConfigsResource(
+        resource_type=_TOPIC_RESOURCE,
+        resource_name=topic,
+        configs=tuple(configs),
+    )
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    response = await _ask_controller(connections, "incremental_alter_configs", request)
     _check(response.responses, topic)
 
 
@@ -313,14 +292,14 @@ def _timeout(connections: BrokerConnections) -> timedelta:
 async def _ask_controller(
     connections: BrokerConnections,
     api_name: str,
-    build: RequestBuilder,
+    request: Request,
     deadline: Deadline | None = None,
 ) -> Any:
     # A change whose answer was lost is sent again: it may then turn out to be done already.
 
     async def attempt() -> Any:
         connection = await connections.controller()
-        response = await connection.request(api_name, build)
+        response = await connection.request(api_name, request)
         for result in _results(response):
             if result.error_code is ErrorCode.not_controller:
                 connections.view.controller_id = -1

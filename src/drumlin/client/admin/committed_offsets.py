@@ -13,11 +13,9 @@ from drumlin.client import arguments
 from drumlin.client.places import OFFSET_MAX
 from drumlin.client.read.offsets import by_topic
 from drumlin.client.topic_partition import AnyPartition, TopicPartition, by_partition
-from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.peer_error import only
 from drumlin.wire.embedded_protocol import NO_GENERATION
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -80,19 +78,15 @@ def to_commit(
 
 def commit_request(
     who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-) -> RequestBuilder:
+) -> Message:
     """OffsetCommit of all `offsets`."""
-
-    def build(_: Shape) -> Message:
-        return OffsetCommitRequest(
-            group_id=who.group_id,
-            generation_id_or_member_epoch=who.generation_id,
-            member_id=who.member_id,
-            group_instance_id=who.group_instance_id,
-            topics=offset_topics(OffsetCommitRequestTopic, OffsetCommitRequestPartition, offsets),
-        )
-
-    return build
+    return OffsetCommitRequest(
+        group_id=who.group_id,
+        generation_id_or_member_epoch=who.generation_id,
+        member_id=who.member_id,
+        group_instance_id=who.group_instance_id,
+        topics=offset_topics(OffsetCommitRequestTopic, OffsetCommitRequestPartition, offsets),
+    )
 
 
 def offset_topics(
@@ -133,28 +127,23 @@ def fetch_request(
     places: Collection[TopicPartition] | None = None,
     *,
     require_stable: bool = False,
-) -> RequestBuilder:
+) -> Message:
     """OffsetFetch of `places`, or of all that the group has committed.
 
     With `require_stable` it fails with a retriable error while a transaction may commit one.
     """
-
-    def build(shape: Shape) -> Message:
-        if not shape.has("OffsetFetchRequestGroup"):
-            return OffsetFetchRequest(
-                group_id=who.group_id,
-                topics=_named(OffsetFetchRequestTopic, places),
-                require_stable=require_stable,
-            )
-        group = OffsetFetchRequestGroup(
-            group_id=who.group_id,
-            member_id=who.member_id or None,
-            member_epoch=who.generation_id,
-            topics=_named(OffsetFetchRequestTopics, places),
-        )
-        return OffsetFetchRequest(groups=(group,), require_stable=require_stable)
-
-    return build
+    group = OffsetFetchRequestGroup(
+        group_id=who.group_id,
+        member_id=who.member_id or None,
+        member_epoch=who.generation_id,
+        topics=_named(OffsetFetchRequestTopics, places),
+    )
+    return OffsetFetchRequest(
+        group_id=who.group_id,
+        topics=_named(OffsetFetchRequestTopic, places),
+        groups=(group,),
+        require_stable=require_stable,
+    )
 
 
 def _named(

@@ -15,9 +15,7 @@ from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.peer_error import only
 from drumlin.peer.rights import refusal
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.find_coordinator import FindCoordinatorRequest
-from drumlin.wire.schema.declaration import Message
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -109,18 +107,15 @@ async def find_transaction_coordinators(
     """
     if not transactional_ids:
         return {}
-
-    def build(_: Shape) -> Message:
-        return FindCoordinatorRequest(
-            key_type=_TRANSACTION,
-            coordinator_keys=tuple(transactional_ids),
-        )
-
+    request = FindCoordinatorRequest(
+        key_type=_TRANSACTION,
+        coordinator_keys=tuple(transactional_ids),
+    )
     connection = await connections.any()
     if connection.version_of("find_coordinator") < _MANY_KEYS_FROM_VERSION:
         finding = (find_transaction_coordinator(connections, each) for each in transactional_ids)
         return dict(zip(transactional_ids, await asyncio.gather(*finding), strict=True))
-    response = await connection.request("find_coordinator", build)
+    response = await connection.request("find_coordinator", request)
     found: dict[str, int] = {}
     for each in response.coordinators:
         if each.error_code is ErrorCode.none:
@@ -133,11 +128,9 @@ async def find_transaction_coordinators(
 
 
 async def _find(connections: BrokerConnections, key: str, key_type: int, what: str) -> int:
-    def build(_: Shape) -> Message:
-        return FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=(key,))
-
+    request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=(key,))
     connection = await connections.any()
-    response = await connection.request("find_coordinator", build)
+    response = await connection.request("find_coordinator", request)
     is_one = response.coordinators is None  # older versions have only one
     found = only((response,) if is_one else response.coordinators, what)
     if found.error_code is not ErrorCode.none:

@@ -12,13 +12,11 @@ from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError, only
 from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from drumlin.wire.schema.declaration import Message
 
 #: In place of an offset: the high watermark, so that nothing is left.
 HIGH_WATERMARK: Final = -1
@@ -47,17 +45,15 @@ async def _delete_in(
     connections: BrokerConnections, topic: str, partition: int, offset: int
 ) -> int:
     where = f"topic {topic!r} partition {partition}"
-
-    def build(_: Shape) -> Message:
-        part = DeleteRecordsPartition(partition_index=partition, offset=offset)
-        return DeleteRecordsRequest(
-            topics=(DeleteRecordsTopic(name=topic, partitions=(part,)),),
-            timeout=timedelta(milliseconds=connections.options.request_timeout_ms),
-        )
+    part = DeleteRecordsPartition(partition_index=partition, offset=offset)
+    request = DeleteRecordsRequest(
+        topics=(DeleteRecordsTopic(name=topic, partitions=(part,)),),
+        timeout=timedelta(milliseconds=connections.options.request_timeout_ms),
+    )
 
     async def attempt() -> int:
         connection = await connections.leader(topic, partition)
-        response = await connection.request("delete_records", build)
+        response = await connection.request("delete_records", request)
         answer: Any = only(only(response.topics, where).partitions, where)
         if answer.error_code is not ErrorCode.none:
             raise KafkaError(error_of(answer.error_code), where)

@@ -31,10 +31,9 @@ from drumlin.client.errors import CommitFailed, translated
 from drumlin.client.read.offsets import by_topic
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.connection import RequestBuilder
+from drumlin.peer.connection import Request
 from drumlin.peer.peer_error import only
 from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from drumlin.wire.protocol.delete_groups import DeleteGroupsRequest
 from drumlin.wire.protocol.describe_groups import DescribeGroupsRequest
@@ -44,7 +43,6 @@ from drumlin.wire.protocol.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from drumlin.wire.schema.declaration import Message
 
 T = TypeVar("T")
 
@@ -88,7 +86,7 @@ async def ask_coordinator(
     connections: BrokerConnections,
     group: str,
     api_name: str,
-    build: RequestBuilder,
+    request: Request,
     read: Callable[[Any], T],
     *,
     version_max: int | None = None,
@@ -98,7 +96,7 @@ async def ask_coordinator(
     async def attempt() -> T:
         node_id = await known_coordinator(connections, group)
         connection = await coordinator_connection(connections, node_id)
-        return read(await connection.request(api_name, build, version_max=version_max))
+        return read(await connection.request(api_name, request, version_max=version_max))
 
     return await connections.retrying(attempt)
 
@@ -115,7 +113,7 @@ async def list_groups(
 
     async def of_broker(node_id: int) -> list[GroupListing]:
         connection = await connections.broker(node_id)
-        response = await connection.request("list_groups", _list_request)
+        response = await connection.request("list_groups", ListGroupsRequest())
         _check(response.error_code, f"groups of broker {node_id}")
         return [
             GroupListing(
@@ -144,18 +142,10 @@ def _is_among(value: str | None, wanted: Collection[str]) -> bool:
     return not wanted or (value or "").lower() in {each.lower() for each in wanted}
 
 
-def _list_request(_: Shape) -> Message:
-    return ListGroupsRequest()
-
-
 async def describe_group(connections: BrokerConnections, group: str) -> GroupDescription:
     """State and members of a group of the classic protocol, or else of KIP-848's."""
-
-    def classic(_: Shape) -> Message:
-        return DescribeGroupsRequest(groups=(group,), include_authorized_operations=False)
-
-    def consumer(_: Shape) -> Message:
-        return ConsumerGroupDescribeRequest(group_ids=(group,), include_authorized_operations=False)
+    classic = DescribeGroupsRequest(groups=(group,), include_authorized_operations=False)
+    consumer = ConsumerGroupDescribeRequest(group_ids=(group,), include_authorized_operations=False)
 
     def first(response: Any) -> Any:
         found = only(response.groups, f"group {group!r}")
@@ -181,15 +171,13 @@ async def describe_group(connections: BrokerConnections, group: str) -> GroupDes
 
 async def delete_group(connections: BrokerConnections, group: str) -> None:
     """Delete a group, which must have no members, with its offsets."""
-
-    def build(_: Shape) -> Message:
-        return DeleteGroupsRequest(groups_names=(group,))
+    request = DeleteGroupsRequest(groups_names=(group,))
 
     def read(response: Any) -> None:
         what = f"group {group!r}"
         _check(only(response.results, what).error_code, what)
 
-    await ask_coordinator(connections, group, "delete_groups", build, read)
+    await ask_coordinator(connections, group, "delete_groups", request, read)
 
 
 # -- offsets -----------------------------------------------------------------------------------
@@ -203,9 +191,9 @@ async def fetch_committed(
     def read(response: Any) -> dict[TopicPartition, OffsetAndMetadata]:
         return fetched_offsets(response, group, _check)
 
-    build = fetch_request(GroupMetadata(group), require_stable=require_stable)
+    request = fetch_request(GroupMetadata(group), require_stable=require_stable)
     return await ask_coordinator(
-        connections, group, "offset_fetch", build, read, version_max=NAMES_UP_TO
+        connections, group, "offset_fetch", request, read, version_max=NAMES_UP_TO
     )
 
 
@@ -226,9 +214,9 @@ async def commit(
         check_coordinator(group, refused)
         return refused
 
-    build = commit_request(GroupMetadata(group), positions)
+    request = commit_request(GroupMetadata(group), positions)
     return await ask_coordinator(
-        connections, group, "offset_commit", build, read, version_max=NAMES_UP_TO
+        connections, group, "offset_commit", request, read, version_max=NAMES_UP_TO
     )
 
 
@@ -237,7 +225,7 @@ async def commit_all(
     group: str,
     positions: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> None:
-    """Commit offsets without metadata, without being a member.
+    """Commit offsets without being a member.
 
     Raises:
         CommitFailed: some were refused; the others are committed.
@@ -267,18 +255,16 @@ async def delete_offsets(
     Raises:
         KafkaError: the first refusal; GROUP_SUBSCRIBED_TO_TOPIC while members read the topic.
     """
-
-    def build(_: Shape) -> Message:
-        topics = (
-            OffsetDeleteRequestTopic(
-                name=topic,
-                partitions=tuple(
-                    OffsetDeleteRequestPartition(partition_index=each) for each in partitions
-                ),
-            )
-            for topic, partitions in by_topic(places).items()
+    topics = (
+        OffsetDeleteRequestTopic(
+            name=topic,
+            partitions=tuple(
+                OffsetDeleteRequestPartition(partition_index=each) for each in partitions
+            ),
         )
-        return OffsetDeleteRequest(group_id=group, topics=tuple(topics))
+        for topic, partitions in by_topic(places).items()
+    )
+    request = OffsetDeleteRequest(group_id=group, topics=tuple(topics))
 
     def read(response: Any) -> None:
         _check(response.error_code, f"group {group!r}")
@@ -286,7 +272,7 @@ async def delete_offsets(
             for each in topic.partitions:
                 _check(each.error_code, f"group {group!r}, {topic.name}-{each.partition_index}")
 
-    await ask_coordinator(connections, group, "offset_delete", build, read)
+    await ask_coordinator(connections, group, "offset_delete", request, read)
 
 
 def _check(code: ErrorCode | int, what: str, message: str | None = None) -> None:

@@ -1,7 +1,7 @@
 """Share groups as an administrator sees them: members, and where the delivery of partitions starts.
 
-A share group commits no offsets: of each partition it keeps a start offset, before which all is
-done with. It can be moved while the group has no members. Loads no Arrow.
+A share group commits no offsets: of each partition it keeps a start offset, before which
+everything is done. It can be moved while the group has no members. Loads no Arrow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import only
 from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -37,7 +36,6 @@ from drumlin.wire.protocol.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
 )
 from drumlin.wire.protocol.share_group_describe import ShareGroupDescribeRequest
-from drumlin.wire.schema.declaration import Message
 
 SHARE: Final = "share"
 
@@ -54,9 +52,7 @@ async def describe_group_of_any_kind(
 
 async def describe_share_group(connections: BrokerConnections, group: str) -> GroupDescription:
     """State and members of a share group."""
-
-    def build(_: Shape) -> Message:
-        return ShareGroupDescribeRequest(group_ids=(group,), include_authorized_operations=False)
+    request = ShareGroupDescribeRequest(group_ids=(group,), include_authorized_operations=False)
 
     def read(response: Any) -> GroupDescription:
         found = only(response.groups, f"group {group!r}")
@@ -64,17 +60,15 @@ async def describe_share_group(connections: BrokerConnections, group: str) -> Gr
         members = tuple(consumer_members(found.members))
         return GroupDescription(group, found.group_state, SHARE, members)
 
-    return await ask_coordinator(connections, group, "share_group_describe", build, read)
+    return await ask_coordinator(connections, group, "share_group_describe", request, read)
 
 
 async def fetch_start_offsets(
     connections: BrokerConnections, group: str
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """The start offsets of all partitions that have one."""
-
-    def build(_: Shape) -> Message:
-        wanted = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
-        return DescribeShareGroupOffsetsRequest(groups=(wanted,))
+    wanted = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
+    request = DescribeShareGroupOffsetsRequest(groups=(wanted,))
 
     def read(response: Any) -> dict[TopicPartition, OffsetAndMetadata]:
         found = only(response.groups, f"group {group!r}")
@@ -88,7 +82,7 @@ async def fetch_start_offsets(
             if part.error_code is ErrorCode.none and part.start_offset >= 0
         }
 
-    return await ask_coordinator(connections, group, "describe_share_group_offsets", build, read)
+    return await ask_coordinator(connections, group, "describe_share_group_offsets", request, read)
 
 
 async def alter_start_offsets(
@@ -101,21 +95,19 @@ async def alter_start_offsets(
     Raises:
         KafkaError: all were; NON_EMPTY_GROUP while the group has members.
     """
-
-    def build(_: Shape) -> Message:
-        by_topic: dict[str, list[Any]] = defaultdict(list)
-        for (topic, partition), position in positions.items():
-            by_topic[topic].append(
-                AlterShareGroupOffsetsRequestPartition(
-                    partition_index=partition,
-                    start_offset=position.offset,
-                )
+    by_topic: dict[str, list[Any]] = defaultdict(list)
+    for (topic, partition), position in positions.items():
+        by_topic[topic].append(
+            AlterShareGroupOffsetsRequestPartition(
+                partition_index=partition,
+                start_offset=position.offset,
             )
-        topics = (
-            AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=tuple(parts))
-            for name, parts in by_topic.items()
         )
-        return AlterShareGroupOffsetsRequest(group_id=group, topics=tuple(topics))
+    topics = (
+        AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=tuple(parts))
+        for name, parts in by_topic.items()
+    )
+    request = AlterShareGroupOffsetsRequest(group_id=group, topics=tuple(topics))
 
     def read(response: Any) -> dict[TopicPartition, ErrorCode]:
         _check(response, f"group {group!r}")
@@ -128,7 +120,7 @@ async def alter_start_offsets(
         check_coordinator(group, refused)
         return refused
 
-    return await ask_coordinator(connections, group, "alter_share_group_offsets", build, read)
+    return await ask_coordinator(connections, group, "alter_share_group_offsets", request, read)
 
 
 async def delete_start_offsets(connections: BrokerConnections, group: str, topic: str) -> None:
@@ -137,17 +129,15 @@ async def delete_start_offsets(connections: BrokerConnections, group: str, topic
     Raises:
         KafkaError: it was refused.
     """
-
-    def build(_: Shape) -> Message:
-        named = DeleteShareGroupOffsetsRequestTopic(topic_name=topic)
-        return DeleteShareGroupOffsetsRequest(group_id=group, topics=(named,))
+    named = DeleteShareGroupOffsetsRequestTopic(topic_name=topic)
+    request = DeleteShareGroupOffsetsRequest(group_id=group, topics=(named,))
 
     def read(response: Any) -> None:
         _check(response, f"group {group!r}")
         for each in response.responses:
             _check(each, f"group {group!r}, topic {topic!r}")
 
-    await ask_coordinator(connections, group, "delete_share_group_offsets", build, read)
+    await ask_coordinator(connections, group, "delete_share_group_offsets", request, read)
 
 
 def _check(answer: Any, what: str) -> None:

@@ -15,7 +15,7 @@ from drumlin.client.admin.coordinators import (
     find_coordinator,
 )
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.connection import BrokerConnection, RequestBuilder
+from drumlin.peer.connection import BrokerConnection, Request
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.peer_error import PeerError
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -41,29 +41,29 @@ class CoordinatorLink:
         """Look for the coordinator again."""
         self._node_id = None
 
-    async def request(self, api_name: str, build: RequestBuilder, **how: Any) -> Any:
+    async def request(self, api_name: str, request: Request, **how: Any) -> Any:
         """Ask the coordinator something that it answers at once.
 
         Raises:
             KafkaError: there is no coordinator at the moment.
             PeerError: no answer.
         """
-        return await self._request(self._connections, api_name, build, how)
+        return await self._request(self._connections, api_name, request, how)
 
-    async def membership_request(self, api_name: str, build: RequestBuilder, **how: Any) -> Any:
+    async def membership_request(self, api_name: str, request: Request, **how: Any) -> Any:
         """The same for requests of the membership. Raises as `request` does."""
-        return await self._request(self._membership, api_name, build, how)
+        return await self._request(self._membership, api_name, request, how)
 
     async def _request(
         self,
         connections: BrokerConnections,
         api_name: str,
-        build: RequestBuilder,
+        request: Request,
         how: dict[str, Any],
     ) -> Any:
         try:
             connection = await self._coordinator(connections)
-            return await connection.request(api_name, build, **how)
+            return await connection.request(api_name, request, **how)
         except PeerError:
             self.forget()
             raise

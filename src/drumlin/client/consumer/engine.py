@@ -126,6 +126,11 @@ class ConsumerEngine:
             self._tasks,
         )
 
+    def topic_id(self, topic: str) -> str | None:
+        """The id of a topic as the last metadata tell it; from any thread."""
+        known = self._prompt.view.topics.get(topic)
+        return None if known is None or known.topic_id is None else str(known.topic_id)
+
     # -- what the user's thread asks for -------------------------------------------------
 
     async def next(

@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from math import inf
 
 from drumlin.client.admin.committed_offsets import NO_EPOCH, OffsetAndMetadata
 from drumlin.client.errors import ClientError
@@ -53,6 +54,9 @@ class PartitionState:
     leader_epoch: int = NO_EPOCH  # of the leader that has been checked against the position
     high_watermark: int = NO_OFFSET
     end_offset: int = NO_OFFSET  # the end that the last fetch reported
+    ended_s: float = (
+        -inf
+    )  # the last time when there was nothing behind `fetch_offset`, or before it
     is_paused: bool = False
     is_on_way: bool = False  # in a fetch that is not answered
     buffered: int = 0  # pieces
@@ -69,6 +73,7 @@ class PartitionState:
         self.version = next(_VERSIONS)
         self.buffered = 0
         self.is_on_way = False
+        self.ended_s = -inf
         self.fetch_offset = self.position
 
     def go_to(self, offset: int, epoch: int = NO_EPOCH) -> None:

@@ -23,7 +23,7 @@ from drumlin.peer.options import Isolation
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Of the first look at what a broker has found: mostly that is a record.
+#: Of the first fetch where a broker has found an offset: mostly a record is there.
 _FIRST_FETCH_BYTES: Final = 64 << 10
 
 

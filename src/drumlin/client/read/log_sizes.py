@@ -10,9 +10,7 @@ from typing import Any
 from drumlin.client.read.offsets import by_topic, learn_leaders
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from drumlin.wire.schema.declaration import Message
 
 
 async def partition_sizes(
@@ -42,15 +40,13 @@ async def partition_sizes(
 async def _ask(
     connections: BrokerConnections, leader: int, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    def build(_: Shape) -> Message:
-        wanted = [
-            DescribableLogDirTopic(topic=topic, partitions=tuple(each))
-            for topic, each in by_topic(partitions).items()
-        ]
-        return DescribeLogDirsRequest(topics=tuple(wanted))
-
+    wanted = [
+        DescribableLogDirTopic(topic=topic, partitions=tuple(each))
+        for topic, each in by_topic(partitions).items()
+    ]
+    request = DescribeLogDirsRequest(topics=tuple(wanted))
     connection = await connections.broker(leader)
-    response: Any = await connection.request("describe_log_dirs", build)
+    response: Any = await connection.request("describe_log_dirs", request)
     return {
         TopicPartition(topic.name, each.partition_index): each.partition_size
         for result in response.results

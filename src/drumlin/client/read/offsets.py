@@ -14,13 +14,11 @@ from drumlin.peer.options import ISOLATION_LEVELS, Isolation
 from drumlin.peer.peer_error import InvalidResponse
 from drumlin.peer.retry import is_retriable
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from drumlin.wire.schema.declaration import Message
 
 _VERSION_MAX: Final = 9  # later ones add only timestamps for tiered logs
 _NOT_A_REPLICA: Final = -1
@@ -135,27 +133,25 @@ async def _ask(
     timestamps: Mapping[TopicPartition, int],
     isolation: Isolation,
 ) -> Any:
-    def build(_: Shape) -> Message:
-        return ListOffsetsRequest(
-            replica_id=_NOT_A_REPLICA,
-            isolation_level=ISOLATION_LEVELS[isolation],
-            topics=tuple(
-                ListOffsetsTopic(
-                    name=topic,
-                    partitions=tuple(
-                        ListOffsetsPartition(
-                            partition_index=each,
-                            timestamp=timestamps[TopicPartition(topic, each)],
-                        )
-                        for each in partitions
-                    ),
-                )
-                for topic, partitions in by_topic(timestamps).items()
-            ),
-        )
-
+    request = ListOffsetsRequest(
+        replica_id=_NOT_A_REPLICA,
+        isolation_level=ISOLATION_LEVELS[isolation],
+        topics=tuple(
+            ListOffsetsTopic(
+                name=topic,
+                partitions=tuple(
+                    ListOffsetsPartition(
+                        partition_index=each,
+                        timestamp=timestamps[TopicPartition(topic, each)],
+                    )
+                    for each in partitions
+                ),
+            )
+            for topic, partitions in by_topic(timestamps).items()
+        ),
+    )
     connection = await connections.broker(leader)
-    return await connection.request("list_offsets", build, version_max=_VERSION_MAX)
+    return await connection.request("list_offsets", request, version_max=_VERSION_MAX)
 
 
 def _take(

@@ -126,11 +126,11 @@ def _why_not_told(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
     if facts.exact_from is None or facts.exact_from > claimed.end_offset:
         return "the cleaner has overtaken the reader; try again"
     if facts.deletion_drops != claimed.deletion_drops:
-        return _why_deletions_may_lack(claimed, facts, now_ms)
+        return why_deletions_may_lack(claimed, facts, now_ms)
     return None
 
 
-def _why_deletions_may_lack(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
+def why_deletions_may_lack(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
     """A tombstone stays for so long after the value that it has deleted was removed."""
     read_ms = now_ms - claimed.since_ms + _CLOCKS_DIFFER_MS
     if facts.delete_retention_ms >= read_ms:
@@ -146,7 +146,7 @@ def _why_not_now(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
         return None
     if facts.leader_epoch != claimed.leader_epoch:
         return _ANOTHER_LEADER
-    why = _why_deletions_may_lack(claimed, facts, now_ms)
+    why = why_deletions_may_lack(claimed, facts, now_ms)
     if why is not None or facts.high_watermark == claimed.end_offset:
         return why
     read_ms = now_ms - claimed.since_ms

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from drumlin.client.admin.coordinators import coordinator_connection, known_transaction_coordinator
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.connection import RequestBuilder
+from drumlin.peer.connection import Request
 from drumlin.peer.retry import Deadline
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
@@ -36,7 +36,7 @@ class TransactionCoordinator:
     async def ask(
         self,
         api_name: str,
-        build: RequestBuilder,
+        request: Request,
         read: Callable[[Any], T],
         version_max: int | None = None,
     ) -> T:
@@ -52,7 +52,7 @@ class TransactionCoordinator:
             try:
                 node_id = await self.node_id()
                 connection = await coordinator_connection(self._connections, node_id)
-                return read(await connection.request(api_name, build, version_max=version_max))
+                return read(await connection.request(api_name, request, version_max=version_max))
             except Exception as error:
                 if not _is_busy(error):
                     self._node_id = None

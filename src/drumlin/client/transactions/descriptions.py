@@ -14,9 +14,7 @@ from drumlin.client.admin.coordinators import coordinator_connection, known_tran
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.requests import check
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.connection import RequestBuilder
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.describe_transactions import DescribeTransactionsRequest
 from drumlin.wire.protocol.list_transactions import ListTransactionsRequest
 from drumlin.wire.schema.declaration import Message
@@ -95,11 +93,8 @@ async def describe_one(
     return (await describe(connections, (transactional_id,))).get(transactional_id)
 
 
-def _describe(transactional_ids: Collection[str]) -> RequestBuilder:
-    def build(_: Shape) -> Message:
-        return DescribeTransactionsRequest(transactional_ids=tuple(transactional_ids))
-
-    return build
+def _describe(transactional_ids: Collection[str]) -> Message:
+    return DescribeTransactionsRequest(transactional_ids=tuple(transactional_ids))
 
 
 def _description(state: Any, node_id: int) -> TransactionDescription:
@@ -128,16 +123,14 @@ async def list_transactions(
     producer_ids: Collection[int] = (),
 ) -> list[TransactionListing]:
     """The transactional ids of every broker, by name; those in these states, of these producers."""
-
-    def build(_: Shape) -> Message:
-        return ListTransactionsRequest(
-            state_filters=tuple(states),
-            producer_id_filters=tuple(producer_ids),
-        )
+    request = ListTransactionsRequest(
+        state_filters=tuple(states),
+        producer_id_filters=tuple(producer_ids),
+    )
 
     async def of_broker(node_id: int) -> list[TransactionListing]:
         connection = await coordinator_connection(connections, node_id)
-        response = await connection.request("list_transactions", build)
+        response = await connection.request("list_transactions", request)
         check("list_transactions", response.error_code, f"transactions of broker {node_id}")
         if response.unknown_state_filters:
             unknown = ", ".join(map(repr, response.unknown_state_filters))

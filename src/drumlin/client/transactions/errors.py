@@ -18,7 +18,7 @@ class TransactionOver(TransactionError):
 
 
 class TransactionFailed(TransactionError):
-    """Something of it could not be written, so that it can only be aborted."""
+    """A part of it could not be written, so that it can only be aborted."""
 
 
 class TransactionAborted(TransactionError):

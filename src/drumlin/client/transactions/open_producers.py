@@ -17,14 +17,12 @@ from drumlin.client.transactions.requests import check
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import only
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from drumlin.wire.protocol.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from drumlin.wire.schema.declaration import Message
 
 _MARKERS_VERSION_MAX: Final = 1  # later ones are of transactions v2
 
@@ -57,14 +55,12 @@ async def _open_in(
     connections: BrokerConnections, topic: str, partition: int
 ) -> list[OpenProducer]:
     what = f"producers of topic {topic!r} partition {partition}"
-
-    def build(_: Shape) -> Message:
-        wanted = TopicRequest(name=topic, partition_indexes=(partition,))
-        return DescribeProducersRequest(topics=(wanted,))
+    wanted = TopicRequest(name=topic, partition_indexes=(partition,))
+    request = DescribeProducersRequest(topics=(wanted,))
 
     async def attempt() -> list[OpenProducer]:
         connection = await connections.leader(topic, partition)
-        response = await connection.request("describe_producers", build)
+        response = await connection.request("describe_producers", request)
         answer: Any = only(only(response.topics, what).partitions, what)
         check("describe_producers", answer.error_code, what)
         return [
@@ -129,25 +125,23 @@ async def abort_hanging(
 
 async def _write_marker(connections: BrokerConnections, producer: OpenProducer) -> None:
     what = f"abort marker of producer {producer.producer_id}"
-
-    def build(_: Shape) -> Message:
-        topic = WritableTxnMarkerTopic(
-            name=producer.topic,
-            partition_indexes=(producer.partition,),
-        )
-        marker = WritableTxnMarker(
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            transaction_result=False,
-            topics=(topic,),
-            coordinator_epoch=max(producer.coordinator_epoch, 0),
-        )
-        return WriteTxnMarkersRequest(markers=(marker,))
+    topic = WritableTxnMarkerTopic(
+        name=producer.topic,
+        partition_indexes=(producer.partition,),
+    )
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        transaction_result=False,
+        topics=(topic,),
+        coordinator_epoch=max(producer.coordinator_epoch, 0),
+    )
+    request = WriteTxnMarkersRequest(markers=(marker,))
 
     async def attempt() -> None:
         connection = await connections.leader(producer.topic, producer.partition)
         response = await connection.request(
-            "write_txn_markers", build, version_max=_MARKERS_VERSION_MAX
+            "write_txn_markers", request, version_max=_MARKERS_VERSION_MAX
         )
         answer: Any = only(only(only(response.markers, what).topics, what).partitions, what)
         check("write_txn_markers", answer.error_code, what)

@@ -13,10 +13,8 @@ from typing import Any, Final, NamedTuple
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata, offset_topics
 from drumlin.client.read.offsets import by_topic
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.rights import refusal
 from drumlin.wire.error_codes import ErrorCode, error_of
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
 from drumlin.wire.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -46,16 +44,12 @@ class OpenTransaction(NamedTuple):
     epoch: int
 
 
-def init_request(transactional_id: str, timeout_ms: int) -> RequestBuilder:
+def init_request(transactional_id: str, timeout_ms: int) -> Message:
     """InitProducerId: a new epoch, which fences the id's producer and aborts its transaction."""
-
-    def build(_: Shape) -> Message:
-        return InitProducerIdRequest(
-            transactional_id=transactional_id,
-            transaction_timeout=timedelta(milliseconds=timeout_ms),
-        )
-
-    return build
+    return InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout=timedelta(milliseconds=timeout_ms),
+    )
 
 
 def begun(response: Any, transactional_id: str) -> OpenTransaction:
@@ -71,21 +65,17 @@ def begun(response: Any, transactional_id: str) -> OpenTransaction:
 
 def add_partitions_request(
     identity: OpenTransaction, places: Collection[TopicPartition]
-) -> RequestBuilder:
+) -> Message:
     """AddPartitionsToTxn: these partitions get a marker at the end."""
-
-    def build(_: Shape) -> Message:
-        return AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=identity.transactional_id,
-            v3_and_below_producer_id=identity.producer_id,
-            v3_and_below_producer_epoch=identity.epoch,
-            v3_and_below_topics=tuple(
-                AddPartitionsToTxnTopic(name=topic, partitions=tuple(partitions))
-                for topic, partitions in by_topic(places).items()
-            ),
-        )
-
-    return build
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=identity.transactional_id,
+        v3_and_below_producer_id=identity.producer_id,
+        v3_and_below_producer_epoch=identity.epoch,
+        v3_and_below_topics=tuple(
+            AddPartitionsToTxnTopic(name=topic, partitions=tuple(partitions))
+            for topic, partitions in by_topic(places).items()
+        ),
+    )
 
 
 def check_added(response: Any, transactional_id: str) -> None:
@@ -102,42 +92,32 @@ def check_added(response: Any, transactional_id: str) -> None:
                 check("add_partitions_to_txn", each.partition_error_code, what)
 
 
-def add_offsets_request(identity: OpenTransaction, group_id: str) -> RequestBuilder:
+def add_offsets_request(identity: OpenTransaction, group_id: str) -> Message:
     """AddOffsetsToTxn: offsets of this group become part of the transaction."""
-
-    def build(_: Shape) -> Message:
-        return AddOffsetsToTxnRequest(
-            transactional_id=identity.transactional_id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            group_id=group_id,
-        )
-
-    return build
+    return AddOffsetsToTxnRequest(
+        transactional_id=identity.transactional_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        group_id=group_id,
+    )
 
 
 def commit_offsets_request(
     identity: OpenTransaction,
     group: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
-) -> RequestBuilder:
+) -> Message:
     """TxnOffsetCommit: the group has these offsets once the transaction is committed."""
-
-    def build(_: Shape) -> Message:
-        return TxnOffsetCommitRequest(
-            transactional_id=identity.transactional_id,
-            group_id=group.group_id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            generation_id=group.generation_id,
-            member_id=group.member_id,
-            group_instance_id=group.group_instance_id,
-            topics=offset_topics(
-                TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition, offsets
-            ),
-        )
-
-    return build
+    return TxnOffsetCommitRequest(
+        transactional_id=identity.transactional_id,
+        group_id=group.group_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        generation_id=group.generation_id,
+        member_id=group.member_id,
+        group_instance_id=group.group_instance_id,
+        topics=offset_topics(TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition, offsets),
+    )
 
 
 def check_committed(response: Any, group_id: str) -> None:
@@ -152,18 +132,14 @@ def check_committed(response: Any, group_id: str) -> None:
             check("txn_offset_commit", each.error_code, what)
 
 
-def end_request(identity: OpenTransaction, *, commit: bool) -> RequestBuilder:
+def end_request(identity: OpenTransaction, *, commit: bool) -> Message:
     """EndTxn. It may be repeated."""
-
-    def build(_: Shape) -> Message:
-        return EndTxnRequest(
-            transactional_id=identity.transactional_id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            committed=commit,
-        )
-
-    return build
+    return EndTxnRequest(
+        transactional_id=identity.transactional_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        committed=commit,
+    )
 
 
 def check(api_name: str, code: ErrorCode | int, what: str) -> None:

@@ -16,9 +16,7 @@ from drumlin.client.transactions.requests import (
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError, only
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from drumlin.wire.schema.declaration import Message
 
 _BROKER_RESOURCE: Final = 4
 _MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
@@ -61,18 +59,15 @@ class TimeoutLimit:
 
     async def _told(self, node_id: int) -> int:
         """The broker's limit; 0 if it does not tell, as to a user without the right to see it."""
-
-        def build(_: Shape) -> Message:
-            resource = DescribeConfigsResource(
-                resource_type=_BROKER_RESOURCE,
-                resource_name=str(node_id),
-                configuration_keys=(_MAX_TIMEOUT_KEY,),
-            )
-            return DescribeConfigsRequest(resources=(resource,))
-
+        resource = DescribeConfigsResource(
+            resource_type=_BROKER_RESOURCE,
+            resource_name=str(node_id),
+            configuration_keys=(_MAX_TIMEOUT_KEY,),
+        )
+        request = DescribeConfigsRequest(resources=(resource,))
         try:
             connection = await self._connections.broker(node_id)
-            response: Any = await connection.request("describe_configs", build)
+            response: Any = await connection.request("describe_configs", request)
             for each in only(response.results, "describe_configs").configs:
                 if each.name == _MAX_TIMEOUT_KEY:
                     return int(each.value or 0)

@@ -30,7 +30,6 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
 from drumlin.peer.retry import is_retriable
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import EncodedBody, Shape
 from drumlin.wire.schema.declaration import Message
 
 _ABORTED: Final = frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
@@ -65,7 +64,7 @@ async def end_transaction(
     coordinator = coordinator or TransactionCoordinator(connections, identity.transactional_id)
     request = _EndRequest(identity, commit)
     try:
-        await coordinator.ask("end_txn", request.build, request.read, END_VERSION_MAX)
+        await coordinator.ask("end_txn", request.send, request.read, END_VERSION_MAX)
     except (KafkaError, PeerError) as error:
         if isinstance(error, KafkaError) and error.code in TELLING:
             fate = await fate_of(connections, identity, error)
@@ -92,9 +91,9 @@ class _EndRequest:
         """An attempt was sent and not answered: refusals of other attempts say nothing of it."""
         return self._unanswered > 0
 
-    def build(self, shape: Shape) -> Message | EncodedBody:
+    def send(self, _: int) -> Message:
         self._unanswered += 1
-        return self._request(shape)
+        return self._request
 
     def read(self, response: Any) -> None:
         self._unanswered -= 1

@@ -15,9 +15,8 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.retry import CREATED_TOPIC_PATIENCE_S
 from drumlin.peer.rights import refusal
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.init_producer_id import InitProducerIdRequest
-from drumlin.wire.schema.declaration import Message
 
 #: How long known partitions are taken as current, as by Kafka's metadata.max.age.ms.
 _PARTITIONS_FOR_S: Final = 300.0
@@ -132,12 +131,11 @@ class Producer:
         return await asyncio.shield(task)
 
     async def _init_producer_id(self) -> ProducerIdentity:
-        def build(_: Shape) -> Message:
-            return InitProducerIdRequest(transactional_id=None, transaction_timeout=ZERO)
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout=ZERO)
 
         async def attempt() -> Any:
             connection = await self._connections.any()
-            response = await connection.request("init_producer_id", build)
+            response = await connection.request("init_producer_id", request)
             if response.error_code is not ErrorCode.none:
                 raise refusal("init_producer_id", response.error_code, "an idempotent producer")
             return response

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Acks, Encode
-from drumlin.client.deprecation import was_called
-from drumlin.client.kafkas_names import knows_kafkas_names
 from drumlin.client.needs_arrow import needing_arrow
+from drumlin.client.other_names.deprecation import was_called
+from drumlin.client.other_names.kafkas_names import knows_kafkas_names
 from drumlin.client.write.deliveries import BATCH_BYTES, BUFFER_BYTES, DELIVERY_TIMEOUT_MS
 from drumlin.client.write.options import (
     AppendOptions,

@@ -352,13 +352,12 @@ class CleanerPool:
                 self._unfinished[_key(log)] = unfinished
 
     def _give_up(self, log: PartitionLog, reason: str) -> None:
-        with self._lock:
+        with self._lock:  # two threads may have found the same reason
             is_known = reason in self._uncleanable.values()  # of all logs, as it may be
-        if not is_known:
-            _log.error("%s is uncleanable, and will only grow: %s", log.name, reason)
-        with self._lock:
             self.totals.failures += 1
             self._uncleanable[_key(log)] = reason
+        if not is_known:
+            _log.error("%s is uncleanable, and will only grow: %s", log.name, reason)
 
     def _failed(self, log: PartitionLog, error: OSError, progress: RoundProgress | None) -> bool:
         # ENOMEM concerns the process, not the device.

@@ -36,8 +36,8 @@ _WORTH_KERNELS_BYTES: Final = 256 * 1024
 _ENTRIES_FIRST: Final = 4096
 _ARENA_BYTES_FIRST: Final = 1 << 20
 _ENTRY: Final = struct.Struct(f"{at.ENTRY_WIDTH}q")
-#: Of an entry, all but what only kernels ask for: the value's room, and the key's hash.
-_SAID: Final = struct.Struct("4q8x2q8x")
+#: Of an entry, all but what is for kernels alone: the room for the value, and the key's hash.
+_LAST_RECORD: Final = struct.Struct("4q8x2q8x")
 _NEVER: Final = -1
 #: At the end of a key.
 _NUMBER: Final = struct.Struct(">i")
@@ -46,7 +46,7 @@ _NUMBER: Final = struct.Struct(">i")
 Special = Callable[[Buffer, int, BatchHeader], None]
 
 
-class Said(NamedTuple):
+class LastRecord(NamedTuple):
     """A key's last record, and its number in the partition.
 
     tombstone_order: of the last tombstone for the key; -1 if there was none.
@@ -58,11 +58,11 @@ class Said(NamedTuple):
 
 
 class KnownPlaces(NamedTuple):
-    """Where values go that nothing else is to be known of: those of keys that end in a number.
+    """Dictionaries for the values of keys that end in a number, without another look at a record.
 
-    places: by all of the key but its number, values by number; it may grow at any time.
-    unknown: beginnings of keys whose values go nowhere straight, although there is a place.
-    layout, fields: which values do: those of this layout whose fields are these.
+    places: by what a key has before its number: values by number. It may grow at any time.
+    unknown: beginnings of keys whose records are returned all the same.
+    layout, fields: only values of this layout, with these fields, go there.
     """
 
     places: Mapping[bytes, dict[int, bytes]]
@@ -72,11 +72,11 @@ class KnownPlaces(NamedTuple):
 
 
 class LatestRecords:
-    """What was read so far of one partition."""
+    """The last record of each key, of what was read so far of one partition."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._said: dict[bytes, Said] = {}
+        self._last: dict[bytes, LastRecord] = {}
         self._bytes = 0
         self._kept: _Kept | None = None
 
@@ -127,12 +127,12 @@ class LatestRecords:
                 return
         for order, record in self.numbered(decode_body(body, header)):
             key = key_of(record)
-            known_said = self._said.get(key)
+            known_last = self._last.get(key)
             if record.value is None:
-                self._said[key] = Said(order, None, order)
+                self._last[key] = LastRecord(order, None, order)
             else:
-                tombstone = _NEVER if known_said is None else known_said.tombstone_order
-                self._said[key] = Said(order, record.value, tombstone)
+                tombstone = _NEVER if known_last is None else known_last.tombstone_order
+                self._last[key] = LastRecord(order, record.value, tombstone)
 
     def numbered(self, records: Iterable[Record]) -> Iterator[tuple[int, Record]]:
         """Records, each with its number in the partition."""
@@ -142,28 +142,28 @@ class LatestRecords:
 
     def put(self, key: bytes, order: int, value: bytes | None) -> None:
         """Take over a record whose number in the partition is `order`."""
-        known = self._said.get(key)
+        known = self._last.get(key)
         if known is None:
-            self._said[key] = Said(order, value)
+            self._last[key] = LastRecord(order, value)
         elif known.order < order:
-            self._said[key] = Said(order, value, known.tombstone_order)
+            self._last[key] = LastRecord(order, value, known.tombstone_order)
 
-    def items(self, known: KnownPlaces | None = None) -> Iterator[tuple[bytes, Said]]:
+    def items(self, known: KnownPlaces | None = None) -> Iterator[tuple[bytes, LastRecord]]:
         """The last record of each key, tombstones too: mostly as keys first came up.
 
         What goes straight to one of the `known` places is not among them.
         """
-        others = self._said if self._kept is None else self._said.copy()
+        others = self._last if self._kept is None else self._last.copy()
         if known is not None and others:  # of those, two records may have to be held together
             elsewhere = {key[: -_NUMBER.size] for key in others}
             known = known._replace(unknown=known.unknown | elsewhere)
-        for key, said in () if self._kept is None else self._kept.items(known):
+        for key, last in () if self._kept is None else self._kept.items(known):
             other = others.pop(key, None) if others else None
             if other is not None:
-                tombstone = max(said.tombstone_order, other.tombstone_order)
-                last = max(said, other, key=lambda each: each.order)
-                said = last._replace(tombstone_order=tombstone)
-            yield key, said
+                tombstone = max(last.tombstone_order, other.tombstone_order)
+                last = max(last, other, key=lambda each: each.order)
+                last = last._replace(tombstone_order=tombstone)
+            yield key, last
         yield from others.items()
 
 
@@ -181,7 +181,7 @@ def key_of(record: Record) -> bytes:
 
 
 class _Kept:
-    """What a kernel keeps: entries and a hash table of them, and the bytes that they point to."""
+    """The memory of a kernel: entries, a hash table of them, and the bytes that they point to."""
 
     def __init__(self, kernels: CompactionKernels) -> None:
         self._kernels = kernels
@@ -215,7 +215,7 @@ class _Kept:
                 return self._order if status == STOP_ORDINARY else None
             self._grow(len(body))
 
-    def items(self, known: KnownPlaces | None = None) -> Iterator[tuple[bytes, Said]]:
+    def items(self, known: KnownPlaces | None = None) -> Iterator[tuple[bytes, LastRecord]]:
         used = self._state[at.LATEST_COUNT] * _ENTRY.size
         places, unknown, layout, fields = known or _NO_PLACES
         usual_size, fields_at = layout.size, layout.unpack_from
@@ -223,7 +223,7 @@ class _Kept:
         place, place_begins = None, b""
         # Slices of the array are bytes already: they cost a third of those of a view.
         arena = self._arena.view
-        for key, key_size, value, value_size, order, tombstone in _SAID.iter_unpack(
+        for key, key_size, value, value_size, order, tombstone in _LAST_RECORD.iter_unpack(
             memoryview(self._entries.view).cast("B")[:used]
         ):
             if value_size == usual_size:
@@ -237,7 +237,7 @@ class _Kept:
                     continue
             yield (
                 arena[key : key + key_size],
-                Said(
+                LastRecord(
                     order,
                     None if value_size < 0 else arena[value : value + value_size],
                     tombstone,

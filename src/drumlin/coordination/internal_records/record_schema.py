@@ -4,7 +4,7 @@
     value   int16: the version; then the fields; then tagged fields, if the version is flexible
 
 The fields are those of a declared class (`drumlin.wire.schema`). It says what Kafka's own
-descriptions say, and may be another one than what its record means to a coordinator. A value is
+descriptions say; a coordinator may use a class of its own for what the record means. A value is
 written in one version and read in every version up to the last one.
 """
 
@@ -32,10 +32,10 @@ class UnreadableRecord(ValueError):
 
 
 def number_of(data: bytes) -> int:
-    """What a key or value begins with: its type or its version.
+    """The number that a key or value begins with: its type or its version.
 
     Raises:
-        UnreadableRecord: there are not even so many bytes.
+        UnreadableRecord: it is shorter than that.
     """
     if len(data) < _INT16.size:
         raise UnreadableRecord(f"a record of {len(data)} bytes")
@@ -78,7 +78,7 @@ class KeySchema(Generic[T]):
         return _written(self._encoder, self._number, key)
 
     def decode(self, data: bytes) -> T:
-        """A whole key, of whose type the caller has made sure.
+        """A whole key; the caller has checked its type.
 
         Raises:
             UnreadableRecord: the bytes are no such key.
@@ -100,7 +100,7 @@ class ValueSchema(Generic[T]):
 
     what: named in errors.
     fields: the class that declares them.
-    read, said: what they are read as, and the fields that say it; if not given, the same.
+    read, to_fields: from the declared fields to the value, and back; not given: they are the same.
     written_version: the version that is written; the last one that is read if not given.
     first_flexible_version: the first version with compact lengths and tagged fields.
     """
@@ -110,14 +110,14 @@ class ValueSchema(Generic[T]):
         what: str,
         fields: type[F],
         read: Callable[[F], T] | None = None,
-        said: Callable[[T], F] | None = None,
+        to_fields: Callable[[T], F] | None = None,
         *,
         last_version: int = 0,
         written_version: int | None = None,
         first_flexible_version: int = 0,
     ) -> None:
         self._what, self._fields = what, fields
-        self._meaning, self._said = cast("Callable[[Any], T] | None", read), said
+        self._read, self._to_fields = cast("Callable[[Any], T] | None", read), to_fields
         self._last_version, self._first_flexible = last_version, first_flexible_version
         self._written = last_version if written_version is None else written_version
         self._number = _INT16.pack(self._written)
@@ -127,7 +127,7 @@ class ValueSchema(Generic[T]):
         Raises:
             KafkaError: INVALID_REQUEST, a name is longer than a record can tell.
         """
-        fields: Any = value if self._said is None else self._said(value)
+        fields: Any = value if self._to_fields is None else self._to_fields(value)
         return _written(self._encoder, self._number, fields)
 
     def decode(self, data: bytes) -> T:
@@ -142,7 +142,7 @@ class ValueSchema(Generic[T]):
         fields = _read(
             decoder(self._fields, version, flexible=version >= self._first_flexible), data
         )
-        value: T = fields if self._meaning is None else self._meaning(fields)
+        value: T = fields if self._read is None else self._read(fields)
         return value
 
     @cached_property

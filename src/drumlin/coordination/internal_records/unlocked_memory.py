@@ -1,6 +1,6 @@
-"""Memory for kernels that is had, enlarged and given back without the interpreter's lock.
+"""Memory for kernels that is allocated, enlarged and freed without the interpreter's lock.
 
-To clear or copy megabytes takes milliseconds. A thread that does so with Python's own means
+Clearing or copying megabytes takes milliseconds. A thread that does so by Python's own means
 holds the lock meanwhile, and the event loop waits.
 """
 
@@ -21,7 +21,7 @@ _free: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(("free", _c))
 
 
 class Memory:
-    """Some bytes at one address; none at first. Views of them end with the next change."""
+    """Bytes at one address; none at first. Views of them end with the next change."""
 
     def __init__(self) -> None:
         self.address = 0
@@ -29,14 +29,14 @@ class Memory:
 
     def begin(self, size_bytes: int) -> None:
         """Allocate this many bytes, all of them 0; the former content is gone."""
-        self._give_back()
-        self.address = _had(_clear_allocate(size_bytes, 1))
+        self._release()
+        self.address = _checked(_clear_allocate(size_bytes, 1))
         self._size_bytes = size_bytes
 
     def grow(self, size_bytes: int) -> None:
         """Resize to this many bytes, keeping the former content at the start."""
         if size_bytes != self._size_bytes:
-            self.address = _had(_reallocate(self.address or None, size_bytes))
+            self.address = _checked(_reallocate(self.address or None, size_bytes))
             self._size_bytes = size_bytes
 
     @property
@@ -44,16 +44,16 @@ class Memory:
         """The bytes, as an array of ctypes whose slices are `bytes`."""
         return (ctypes.c_char * self._size_bytes).from_address(self.address)
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         if self.address:
             _free(self.address)
         self.address = self._size_bytes = 0
 
     def __del__(self) -> None:
-        self._give_back()
+        self._release()
 
 
-def _had(address: int | None) -> int:
+def _checked(address: int | None) -> int:
     if not address:
         raise MemoryError
     return address

@@ -1,4 +1,4 @@
-"""How every coordinator keeps its state: a shard for each partition of its topic that is led here.
+"""The state of every coordinator: a shard for each partition of its topic that is led here.
 
 Decides nothing about groups, transactions or shares: it loads, appends and takes over.
 """

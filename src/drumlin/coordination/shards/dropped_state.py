@@ -1,6 +1,6 @@
 """Frees state that is coordinated elsewhere from now on, piece by piece: there may be very much.
 
-It cannot be found any more, so it may take long.
+No request reaches it any more, so there is no hurry.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _TOLD: Final = {
 
 
 class TooLarge(KafkaError):
-    """What must be one batch is more than the topic takes as one."""
+    """Records that must be one batch are more than the topic takes as one."""
 
     def __init__(self) -> None:
         super().__init__(_TOLD[ErrorCode.record_list_too_large], "it is too large for one batch")

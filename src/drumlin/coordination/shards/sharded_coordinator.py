@@ -3,7 +3,7 @@
 It owns which partitions are led, whether requests are served, and the chores of a shard. What they
 write is written as `shard_writer.py` has it; after a restart, the same records are loaded. What is
 in a shard, and what is asked of it, is up to the coordinator that builds on this: it is handed in,
-and nothing here is to be filled in by a subclass.
+and a subclass overrides nothing here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from drumlin.records.batch.batch import Buffer
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: What records are for, and the records.
+#: Why some records are written, for the log; and the records.
 Found = tuple[str, Sequence[StateRecord]]
 
 _log = logging.getLogger(__name__)

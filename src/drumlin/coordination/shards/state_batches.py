@@ -18,7 +18,7 @@ Encode = Callable[[StateRecord], tuple[bytes, bytes | None]]
 BATCH_BYTES_MAX: Final = 512 * 1024
 #: What a record takes at most besides its key and its value.
 _RECORD_OVERHEAD_BYTES: Final = 24
-#: Of a batch: for its header, and for what compression adds where it does not help.
+#: This part of a batch is left for its header, and for what useless compression adds.
 _SPARE_PART: Final = 64
 _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 

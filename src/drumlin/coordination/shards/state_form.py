@@ -1,4 +1,4 @@
-"""How a coordinator's shards are made of records, what they say as records, and their limits.
+"""The form of a coordinator's shards: how they are loaded, encoded and changed, and their limits.
 
 Plain values: each coordinator hands them to what all coordinators build on.
 """
@@ -25,7 +25,7 @@ StateRecord = TypeVar("StateRecord")
 
 @dataclass(frozen=True, slots=True)
 class StateForm(Generic[Shard, Loaded, StateRecord]):
-    """What a shard is.
+    """The functions that make, fill, change and free a shard.
 
     new_shard(partition): an empty shard; its `partition` says which it is.
     load(buffers): what a partition says; called in a thread.

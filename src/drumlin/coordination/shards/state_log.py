@@ -1,4 +1,4 @@
-"""What a coordinator has appended to its topic, until all in-sync replicas have it.
+"""Records that a coordinator has appended, until all in-sync replicas have them.
 
     decide -> records -> append -> take over -> answer
 

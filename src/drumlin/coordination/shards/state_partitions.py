@@ -1,4 +1,4 @@
-"""Which partitions of a coordinator's topic this broker leads, and the loading of their state.
+"""Partitions of a coordinator's topic that this broker leads, and the loading of their state.
 
 A partition is loaded once its leadership is ours: read and decoded in a thread, a few at a time,
 then taken over on the loop in steps. A partition that a request asks for is loaded next.
@@ -29,17 +29,17 @@ _log = logging.getLogger(__name__)
 Shard = TypeVar("Shard")
 Loaded = TypeVar("Loaded")
 
-#: Of a key whose hash is kept: clients ask for the same ones again and again.
+#: Hashes of keys up to this length are cached: clients ask for the same ones again and again.
 _KEPT_LENGTH_MAX: Final = 100
 
-#: Partitions that are loaded side by side. Mostly kernels work, which do not hold up others.
+#: Partitions that are loaded at the same time: mostly by kernels, which hold nobody up.
 _AT_A_TIME: Final = 4
 
 #: Before a partition that could not be loaded is tried again; each time twice as long.
 _PAUSE_S: Final = 1.0
 _PAUSE_MAX_S: Final = 8.0
 
-#: Of 31, modulo 2^32.
+#: Powers of 31, modulo 2^32.
 _POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(256))
 
 #: Called now and then while a partition is read: whether the result is still wanted.
@@ -83,7 +83,7 @@ class _Led(Generic[Shard]):
     leader_epoch: int
     pause_s: float
     """Before the next attempt, should this one fail."""
-    said: str = ""
+    failure: str = ""
     """Why the attempt before this one has failed."""
     is_resigned: bool = False
     has_failed: bool = False
@@ -243,7 +243,7 @@ class StatePartitions(Generic[Shard, Loaded]):
             led.check()
         except LoadCancelled:
             return
-        if led.said:
+        if led.failure:
             _log.warning("partition %d of %s is loaded after all", led.partition, self._topic)
         led.ready.set()
         self._on_loaded(led.partition)
@@ -252,24 +252,24 @@ class StatePartitions(Generic[Shard, Loaded]):
         """Have it tried again after a pause; until that begins, its coordinator is not here."""
         if led.is_resigned:
             return
-        said = f"{type(error).__name__}: {error}"
-        if said != led.said:
+        failure = f"{type(error).__name__}: {error}"
+        if failure != led.failure:
             is_foreseen = isinstance(error, (CorruptRecord, KafkaError))
             _log.error(
                 "partition %d of %s cannot be loaded, and is tried again: %s",
                 led.partition,
                 self._topic,
-                error if is_foreseen else said,
+                error if is_foreseen else failure,
                 exc_info=None if is_foreseen else error,
             )
         led.has_failed = True
         led.ready.set()
-        asyncio.get_running_loop().call_later(led.pause_s, self._try_again, led, said)
+        asyncio.get_running_loop().call_later(led.pause_s, self._try_again, led, failure)
         self._on_loaded(led.partition)
 
-    def _try_again(self, failed: _Led[Shard], said: str) -> None:
+    def _try_again(self, failed: _Led[Shard], failure: str) -> None:
         if self._led.get(failed.partition) is not failed or self._is_closed:
             return
         shard = self._new_shard(failed.partition)
         pause_s = min(2 * failed.pause_s, _PAUSE_MAX_S)
-        self._begin(_Led(failed.partition, shard, failed.leader_epoch, pause_s, said))
+        self._begin(_Led(failed.partition, shard, failed.leader_epoch, pause_s, failure))

@@ -71,7 +71,7 @@ class StateTopic:
 
 
 class StateCoordinator(Protocol):
-    """What the broker calls on each coordinator."""
+    """A coordinator, as the broker calls it."""
 
     def start(self) -> None:
         """Begin to serve."""

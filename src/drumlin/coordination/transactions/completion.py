@@ -29,9 +29,9 @@ _log = logging.getLogger(__name__)
 #: Before partitions, or the log, are tried again; doubled each time up to the last.
 _FIRST_PAUSE_S: Final = 0.02
 _LAST_PAUSE_S: Final = 1.0
-#: Partitions that are left out of a set in a small part of a turn.
+#: Partitions that are removed from a set in a small part of a turn; more are in a thread.
 _AT_ONCE: Final = 500
-#: Of those that are gone, in one line of the log.
+#: Deleted partitions that are named in one line of the log.
 _NAMED_MAX: Final = 20
 _UNKNOWN: Final = ErrorCode.unknown_server_error
 
@@ -47,9 +47,9 @@ class Completion:
         writer: of states.
         clock: wall time.
         write_markers: tells partitions.
-        has_partition(topic, partition): whether there is such a partition, as far as we have heard.
-        partition_count(topic): how many a topic has by now, 0 for one that is gone; asked where we
-            may not have heard of it. Raises `KafkaError` if nobody can tell.
+        has_partition(topic, partition): whether there is such a partition, as far as is known here.
+        partition_count(topic): how many a topic has by now, 0 for one that is gone; asked where
+            that may not be known here yet. Raises `KafkaError` if nobody can tell.
         leader_epoch(shard): in which the shard's partition is led: the coordinator's epoch.
             Raises `KafkaError` if it is led elsewhere.
         spawn: runs a coroutine in the background.
@@ -130,17 +130,17 @@ class Completion:
             raise Superseded from None
 
     async def _drop_deleted(self, transaction: Transaction) -> None:
-        """Leave out partitions that were deleted: nothing is to be ended there.
+        """Leave out partitions that were deleted: they need no marker.
 
-        One of which we have not heard may be there all the same: we may have been away, or another
-        coordinator was ahead of us. Without its marker readers would wait there for ever.
+        A partition that is not known here may exist all the same: this broker may have been cut
+        off, or behind another coordinator. Without a marker its readers would wait for ever.
         """
-        unheard = list[TopicPartition]()
+        unknown = list[TopicPartition]()
         for each in transaction.metadata.partitions:
             if not self._has_partition(*each):
-                unheard.append(each)
+                unknown.append(each)
             await give_way()
-        gone = await self._gone(unheard) if unheard else []
+        gone = await self._gone(unknown) if unknown else []
         if gone:
             _log.info(
                 "%r: no marker for %d partitions that are gone: %s",
@@ -150,10 +150,10 @@ class Completion:
             )
             await _leave_out(transaction, gone)
 
-    async def _gone(self, unheard: Sequence[TopicPartition]) -> list[TopicPartition]:
+    async def _gone(self, unknown: Sequence[TopicPartition]) -> list[TopicPartition]:
         counts: dict[str, int | None] = {}
         gone = list[TopicPartition]()
-        for topic, index in unheard:
+        for topic, index in unknown:
             if topic not in counts:
                 try:
                     counts[topic] = await self._partition_count(topic)
@@ -172,7 +172,7 @@ class Completion:
         codes: dict[TopicPartition, ErrorCode],
         level: int,
     ) -> bool:
-        """Note which partitions have their marker; whether all have. `level`: of the log.
+        """Note which partitions have their marker; returns whether all have. `level`: of the log.
 
         Raises:
             Superseded: a later coordinator has written markers.

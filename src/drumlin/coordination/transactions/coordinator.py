@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from drumlin.clock import Clock
-from drumlin.coordination.producer_ids import NoneAtHand, ProducerIds
+from drumlin.coordination.producer_ids import BlockExhausted, ProducerIds
 from drumlin.coordination.shards.dropped_state import forget
 from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shards.state_batches import Producer
@@ -46,7 +46,7 @@ T = TypeVar("T")
 #: How long the replicas may take to have a record.
 _CONFIRMATION_TIMEOUT_MS: Final = 30_000
 _NOT_COMPRESSED: Final = 0
-#: Ids that expire together, in one batch of tombstones, and how long they may be for that.
+#: Ids that expire in one batch of tombstones, and bytes of ids.
 _TOMBSTONES_PER_BATCH: Final = 1_000
 _BYTES_PER_BATCH: Final = 256 * 1024
 
@@ -196,8 +196,8 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     ) -> dict[TopicPartition, ErrorCode]:
         """Add partitions to a transaction, which begins with the first, or look for them in it.
 
-        `client_version`: transaction.version of the client: 2 if it leaves the adding to the
-        broker. The caller has checked that the partitions exist.
+        `client_version`: transaction.version of the client; 2: the broker adds partitions for it.
+        The caller has checked that the partitions exist.
 
         Returns:
             A code for each partition. Nothing is raised.
@@ -326,7 +326,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         while True:
             try:
                 return decide()
-            except NoneAtHand:
+            except BlockExhausted:
                 await self._producer_ids.refill()
 
     async def _carry_out(self, shard: TransactionShard, transaction: Transaction) -> None:

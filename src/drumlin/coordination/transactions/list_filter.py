@@ -11,7 +11,7 @@ from drumlin.coordination.transactions.transaction import Transaction
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """Which transactions to list; a field that is None leaves none out."""
+    """The transactions to list; a field that is None leaves none out."""
 
     producer_ids: Container[int] | None = None
     states: frozenset[TransactionState] | None = None

@@ -1,4 +1,4 @@
-"""What a partition of `__transaction_state` says.
+"""Reads the records of a partition of `__transaction_state`.
 
 Loading decodes a whole partition: it is slow, blocks, and is meant for a thread. It returns
 the last state of each id.

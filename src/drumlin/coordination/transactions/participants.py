@@ -1,8 +1,8 @@
-"""The partitions of a transaction, as an immutable set that knows how its record has them.
+"""The partitions of a transaction, as an immutable set that keeps their encoding.
 
 A transaction is written whole whenever a partition joins it, and with thousands of partitions
 most of that record is what it was before. So each topic's part of it is kept, ready to be
-written, from one set to the next: a join costs what its own topic costs, and a look at the rest.
+written, from one set to the next: adding a partition encodes its own topic only.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from drumlin.wire.uvarint import uvarint
 
 _INDEX: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\x00"
-#: More new partitions of a topic are sorted in with all of its others, fewer put in one by one.
+#: Up to this many new partitions of a topic are inserted one by one; more are sorted in.
 _ONE_BY_ONE: Final = 8
-#: One search takes as long as reading this many partitions.
-_RATHER_ASKED: Final = 32
+#: A search takes as long as reading this many partitions.
+_SEARCH_COST: Final = 32
 
 
 @message
@@ -86,7 +86,7 @@ class Participants(AbstractSet[TopicPartition]):
 
     def among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """The partitions that are in this set; for many of them, quicker than `in`."""
-        if len(partitions) * _RATHER_ASKED < len(self):
+        if len(partitions) * _SEARCH_COST < len(self):
             return {each for each in partitions if each in self}
         held: dict[str, set[int]] = {}
         for name in {name for name, _ in partitions}:
@@ -140,7 +140,7 @@ def _merged(indexes: bytes, added: set[int]) -> bytes:
 
 
 def _position(indexes: bytes, packed: bytes) -> int:
-    """The place of an index, or where it would be. None is negative, so their bytes sort alike."""
+    """The place of an index, or where it would be. None is below zero: bytes sort as numbers."""
     size = _INDEX.size
     places = range(len(indexes) // size)
     return size * bisect_left(

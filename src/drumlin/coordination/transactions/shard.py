@@ -37,7 +37,7 @@ class TransactionShard:
                 await give_way()
 
     def take_prepared(self) -> list[Transaction]:
-        """Transactions that were loaded as prepared; once."""
+        """Transactions that were prepared when they were loaded; each is returned once."""
         prepared, self._prepared = self._prepared, []
         return prepared
 
@@ -64,7 +64,7 @@ class TransactionShard:
             del self.transactions[transaction.transactional_id]
 
     def chosen(self, is_meant: Callable[[Transaction], bool]) -> Iterator[list[Transaction]]:
-        """The chosen ones of all transactions of now; gives way at each step."""
+        """The present transactions that `is_meant` chooses, some at each step."""
         transactions = list(self.transactions.values())
         for first in range(0, len(transactions), _IDS_PER_STEP):
             yield list(filter(is_meant, transactions[first : first + _IDS_PER_STEP]))

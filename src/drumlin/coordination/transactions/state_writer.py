@@ -14,8 +14,8 @@ from drumlin.coordination.transactions.shard import TransactionShard
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
 
-#: By so much, or less, the record of a transaction's end is longer than the one before. What
-#: could be begun, but not be ended, would hold readers up for ever.
+#: The record of a transaction's end is longer than the one before by up to this. A transaction that
+#: could begin, but not end, would hold up readers for ever.
 _END_BYTES: Final = 64
 
 
@@ -37,7 +37,7 @@ class StateWriter:
         """Write the pending state; it is taken over, or given up.
 
         Raises:
-            KafkaError: it is not known to be in the log, in the words for clients.
+            KafkaError: it is not known to be in the log; the code is the one for clients.
         """
         try:
             await self.append_again(shard, transaction)
@@ -76,6 +76,6 @@ class StateWriter:
             )
         except BaseException:
             for transaction in transactions:
-                if transaction.pending is not None:  # it is in a batch that was refused
+                if transaction.pending is not None:  # in a batch that was refused
                     transaction.give_up()
             raise

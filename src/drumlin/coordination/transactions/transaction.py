@@ -53,7 +53,7 @@ class Transaction:
 
     @property
     def is_new(self) -> bool:
-        """Nothing is in the log yet."""
+        """Whether the log has nothing of it yet."""
         return self.metadata.producer_epoch == NO_EPOCH
 
     # -- InitProducerId --------------------------------------------------------------------
@@ -214,6 +214,7 @@ class Transaction:
         return self._has_overflown(producer)
 
     def _has_overflown(self, producer: Producer) -> bool:
+        """Whether its last end used up the epochs, so that it was given a new id."""
         current = self.metadata
         return (
             producer.producer_id == current.previous_producer_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumlin.client.deprecation import was_called
+from drumlin.client.other_names.deprecation import was_called
 from drumlin.spark.old_names import takes_bootstrap_servers
 from drumlin.spark.options.option_values import OptionError
 

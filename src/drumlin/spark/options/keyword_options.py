@@ -20,7 +20,7 @@ def as_text(
     An option that is None counts as not given.
 
     Raises:
-        OptionError: an option is unknown, or none that these directions have.
+        OptionError: an option is unknown, or belongs to another direction.
     """
     check_keywords(options, *directions)
     given = {name.lower(): _text(each) for name, each in options.items() if each is not None}
@@ -33,7 +33,7 @@ def read_options(
     """The same, with the topic that is read among them.
 
     Raises:
-        OptionError: an option is unknown, or none that reads have.
+        OptionError: an option is unknown, or is not one of a read.
     """
     return _with_argument(as_text(bootstrap, options, direction), SUBSCRIBE, topic, "topic")
 

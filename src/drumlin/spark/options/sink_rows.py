@@ -41,7 +41,7 @@ WRITE_TIMESTAMPS: Final = Option(
     "writeTimestamps",
     boolean,
     "records have the times of the column `timestamp`, [which retention goes "
-    "by](#times-of-long-ago); else the time of writing",
+    "by](#old-timestamps); else the time of writing",
     "false",
     directions=WRITES,
 )

@@ -22,7 +22,7 @@ HEADERS: Final = {
     ERROR_COLUMN: "__connect.errors.exception.message",
 }
 #: In milliseconds. Kafka Connect has none: its letters have the record's time, which retention
-#: may delete with the next look.
+#: may delete at its next check.
 TIMESTAMP_HEADER: Final = "__drumlin.errors.timestamp"
 _OF_RECORDS: Final = "array<struct<key:string,value:binary>>"
 

@@ -1,8 +1,8 @@
 """Maps the columns of a DataFrame to the parts of a record; checked before a row is written.
 
 As in Spark's Kafka sink, `value` must be there, and columns of other names are left out. So is
-`timestamp`, unless it is asked for: records with times of long ago are gone with the next look of
-retention, and a program that changes one word has such a column without meaning it.
+`timestamp`, unless it is asked for: retention soon deletes records with old timestamps, and a
+program that changed nothing but its format's name may have such a column by accident.
 """
 
 from __future__ import annotations

@@ -66,14 +66,16 @@ def sink(
     rows_of = topic if isinstance(topic, Mapping) else None
     if rows_of is not None and not rows_of:
         raise OptionError("a sink with a function for each topic has at least one")
-    return functools.partial(_write, given, rows_of)
+
+    # Unlike a partial, it does not show the options, and the passwords in them, as its `repr`.
+    def write(batch: DataFrame, batch_id: int) -> None:  # noqa: ARG001
+        _write(given, rows_of, batch)
+
+    return write
 
 
 def _write(
-    options: Mapping[str, str],
-    rows_of: Mapping[str, RowsOf] | None,
-    batch: DataFrame,
-    batch_id: int,  # noqa: ARG001
+    options: Mapping[str, str], rows_of: Mapping[str, RowsOf] | None, batch: DataFrame
 ) -> None:
     _check_session(options, batch)
     query = _query_of(batch)

@@ -21,6 +21,14 @@ _UUIDS_KEPT: Final = 4096
 STRING_BYTES_MAX: Final = 2**15 - 1
 
 
+def beginning(text: str, bytes_max: int) -> str:
+    """As many characters of a text as fit into so many bytes: nearly always all of them."""
+    encoded = text.encode()
+    if len(encoded) <= bytes_max:
+        return text
+    return encoded[:bytes_max].decode(errors="ignore")
+
+
 @dataclass(frozen=True, slots=True)
 class Fixed:
     """A type whose values all have the same size.

@@ -27,7 +27,10 @@ def filled(partitions: int) -> tuple[FetchBuffer, Noting, Positions]:
     positions.add(places)
     records = memoryview(bytearray(100))
     buffer.put(
-        [Piece(each, positions.of(each).version, 0, 1, 0, records, (), frame) for each in places]
+        [
+            Piece(each, positions.of(each).version, 0, 1, 0, 0, 0.0, records, (), frame)
+            for each in places
+        ]
     )
     return buffer, memory, positions
 

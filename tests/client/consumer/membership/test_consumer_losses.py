@@ -12,8 +12,9 @@ import drumlin
 from drumlin.client.consumer.assignors.subscription import encode_assignment
 from drumlin.client.errors import CommitFailed
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO
 from rig.brokers.scripted_broker import ScriptedBroker, Silence
+from rig.data.messages import Shape
 
 PLACE = ("t", 0)
 WAIT_MS = 20_000

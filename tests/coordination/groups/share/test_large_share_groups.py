@@ -397,6 +397,28 @@ def test_what_happens_while_it_is_assigned_late(
     run_restless(monkeypatch, then)
 
 
+def test_a_member_whose_answer_is_lost_asks_again_in_the_epoch_that_it_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It follows a target that was there already, and in the same heartbeat the next one."""
+
+    async def scenario(world: ShareWorld) -> None:
+        world.topics.put("t", 4)
+        known = (await world.beat("a", 0, "t")).member_epoch
+        world.pass_time(3_000)
+        await world.beat("b", 0, "t")
+        assert world.share.group("g").target.epoch > known
+        await world.beat("c", 0, "t")
+        world.pass_time(3_000)
+        every_assignment_takes_long(monkeypatch)
+        lost = await world.beat("a", known)
+        assert lost.member_epoch == world.share.group("g").epoch
+        assert (await world.beat("a", known)).member_epoch == lost.member_epoch
+        check_log(world)
+
+    run(scenario)
+
+
 def test_one_assignment_is_under_way_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = 0
     follow = LongWork.assign

@@ -33,6 +33,8 @@ class Piece:
     start_offset: int
     end_offset: int
     leader_epoch: int  # of the last batch
+    fetched_of_epoch: int  # of the leader that was asked
+    ended_s: float  # in the loop's time, when the log was known to end at `start_offset` or before
     records: memoryview
     aborted: Sequence[tuple[int, int]]
     frame: Frame

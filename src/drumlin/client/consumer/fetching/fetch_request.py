@@ -17,9 +17,7 @@ from drumlin.wire.by_hand.fetch_response import (
     parse_fetch_response,
 )
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from drumlin.wire.schema.declaration import Message
 
 _CONSUMER: Final = -1
 
@@ -48,32 +46,29 @@ async def fetch_partitions(
         KafkaError: the broker's error for the whole request.
         PeerError: no answer.
     """
-
-    def build(_: Shape) -> Message:
-        by_topic: dict[str, list[Any]] = defaultdict(list)
-        for (topic, partition), offset, leader_epoch in wanted:
-            each = FetchPartition(
-                partition=partition,
-                current_leader_epoch=leader_epoch,
-                fetch_offset=offset,
-                partition_max_bytes=limits.partition_max_bytes,
-            )
-            by_topic[topic].append(each)
-        return FetchRequest(
-            replica_id=_CONSUMER,
-            max_wait=timedelta(milliseconds=limits.max_wait_ms),
-            min_bytes=1,
-            max_bytes=limits.max_bytes,
-            isolation_level=ISOLATION_LEVELS[limits.isolation],
-            topics=tuple(
-                FetchTopic(topic=topic, partitions=tuple(partitions))
-                for topic, partitions in by_topic.items()
-            ),
-            forgotten_topics_data=(),
+    by_topic: dict[str, list[Any]] = defaultdict(list)
+    for (topic, partition), offset, leader_epoch in wanted:
+        each = FetchPartition(
+            partition=partition,
+            current_leader_epoch=leader_epoch,
+            fetch_offset=offset,
+            partition_max_bytes=limits.partition_max_bytes,
         )
-
+        by_topic[topic].append(each)
+    request = FetchRequest(
+        replica_id=_CONSUMER,
+        max_wait=timedelta(milliseconds=limits.max_wait_ms),
+        min_bytes=1,
+        max_bytes=limits.max_bytes,
+        isolation_level=ISOLATION_LEVELS[limits.isolation],
+        topics=tuple(
+            FetchTopic(topic=topic, partitions=tuple(partitions))
+            for topic, partitions in by_topic.items()
+        ),
+        forgotten_topics_data=(),
+    )
     response: FetchResponse = await connection.request(
-        "fetch", build, version_max=VERSION_MAX_WITH_NAMES, parse=parse_fetch_response
+        "fetch", request, version_max=VERSION_MAX_WITH_NAMES, parse=parse_fetch_response
     )
     if response.error_code is not ErrorCode.none:
         raise KafkaError(response.error_code, "fetch")

@@ -157,6 +157,7 @@ class Fetcher:
     ) -> None:
         troubled: list[PartitionState] = []
         error: BaseException | None = None
+        asked_s = asyncio.get_running_loop().time()
         answers: dict[TopicPartition, PartitionFetch] = {}
         try:
             connections = self._waiting if route.waits else self._prompt
@@ -175,7 +176,7 @@ class Fetcher:
         for state in states:
             state.is_on_way = False
         if error is None:
-            troubled = self._take(answers, states)
+            troubled = self._take(answers, states, asked_s)
         elif is_retriable(error):
             troubled = states
         else:
@@ -187,7 +188,10 @@ class Fetcher:
         self.pump()
 
     def _take(
-        self, answers: Mapping[TopicPartition, PartitionFetch], states: list[PartitionState]
+        self,
+        answers: Mapping[TopicPartition, PartitionFetch],
+        states: list[PartitionState],
+        asked_s: float,
     ) -> list[PartitionState]:
         """Take in a response; returns the partitions that need fresh metadata."""
         frame = Frame(sum(len(each.records) for each in answers.values()), 0)
@@ -211,6 +215,8 @@ class Fetcher:
                     self._fail([state], error)
             else:
                 piece = self._piece(state, answer, frame)
+                if state.is_at_end:
+                    state.ended_s = asked_s
                 if piece is not None:
                     pieces.append(piece)
         frame.pieces = len(pieces)
@@ -239,6 +245,8 @@ class Fetcher:
             state.fetch_offset,
             last.end_offset,
             last.leader_epoch,
+            state.leader_epoch,
+            state.ended_s,
             answer.records,
             answer.aborted_transactions,
             frame,

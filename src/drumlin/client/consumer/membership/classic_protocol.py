@@ -25,12 +25,10 @@ from drumlin.client.consumer.membership.classic_membership import (
 )
 from drumlin.client.consumer.membership.membership import Leave
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.heartbeat import HeartbeatRequest
 from drumlin.wire.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from drumlin.wire.protocol.leave_group import LeaveGroupRequest, MemberIdentity
 from drumlin.wire.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from drumlin.wire.schema.declaration import Message
 
 _PROTOCOL_TYPE: Final = "consumer"
 _JOIN_EXTRA_MS: Final = 5_000  # what a broker may take longer than the rebalance timeout
@@ -73,25 +71,22 @@ class ClassicProtocol:
 
     async def _join(self, step: Join) -> None:
         rebalance_ms = self._options.max_poll_interval_s * 1000
-
-        def build(_: Shape) -> Message:
-            protocols = [
-                JoinGroupRequestProtocol(name=name, metadata=encode_subscription(each))
-                for name, each in step.protocols
-            ]
-            return JoinGroupRequest(
-                group_id=self._options.group_id,
-                session_timeout=timedelta(milliseconds=self._session_timeout_ms),
-                rebalance_timeout=timedelta(milliseconds=rebalance_ms),
-                member_id=step.member_id,
-                group_instance_id=self._options.group_instance_id,
-                protocol_type=_PROTOCOL_TYPE,
-                protocols=tuple(protocols),
-                reason=None,
-            )
-
+        protocols = [
+            JoinGroupRequestProtocol(name=name, metadata=encode_subscription(each))
+            for name, each in step.protocols
+        ]
+        request = JoinGroupRequest(
+            group_id=self._options.group_id,
+            session_timeout=timedelta(milliseconds=self._session_timeout_ms),
+            rebalance_timeout=timedelta(milliseconds=rebalance_ms),
+            member_id=step.member_id,
+            group_instance_id=self._options.group_instance_id,
+            protocol_type=_PROTOCOL_TYPE,
+            protocols=tuple(protocols),
+            reason=None,
+        )
         timeout_ms = max(rebalance_ms, self._session_timeout_ms) + _JOIN_EXTRA_MS
-        response = await self._link.membership_request("join_group", build, timeout_ms=timeout_ms)
+        response = await self._link.membership_request("join_group", request, timeout_ms=timeout_ms)
         if response.error_code is ErrorCode.member_id_required:
             self.membership.member_id_given(response.member_id)
             return
@@ -111,25 +106,22 @@ class ClassicProtocol:
 
     async def _sync(self, step: Sync) -> None:
         assignments = {} if step.members is None else await self._assign(step)
-
-        def build(_: Shape) -> Message:
-            assigned = [
-                SyncGroupRequestAssignment(member_id=each, assignment=data)
-                for each, data in assignments.items()
-            ]
-            return SyncGroupRequest(
-                group_id=self._options.group_id,
-                generation_id=step.generation_id,
-                member_id=step.member_id,
-                group_instance_id=self._options.group_instance_id,
-                protocol_type=_PROTOCOL_TYPE,
-                protocol_name=step.protocol,
-                assignments=tuple(assigned),
-            )
-
+        assigned = [
+            SyncGroupRequestAssignment(member_id=each, assignment=data)
+            for each, data in assignments.items()
+        ]
+        request = SyncGroupRequest(
+            group_id=self._options.group_id,
+            generation_id=step.generation_id,
+            member_id=step.member_id,
+            group_instance_id=self._options.group_instance_id,
+            protocol_type=_PROTOCOL_TYPE,
+            protocol_name=step.protocol,
+            assignments=tuple(assigned),
+        )
         # The broker answers when the leader has sent the assignment, or when all must rejoin.
         timeout_ms = self._options.max_poll_interval_s * 1000 + _JOIN_EXTRA_MS
-        response = await self._link.membership_request("sync_group", build, timeout_ms=timeout_ms)
+        response = await self._link.membership_request("sync_group", request, timeout_ms=timeout_ms)
         self._link.check(response.error_code, "sync_group")
         try:
             partitions = decode_assignment(bytes(response.assignment))
@@ -158,15 +150,13 @@ class ClassicProtocol:
         return {each: encode_assignment(partitions) for each, partitions in assigned.items()}
 
     async def _beat(self, step: Beat) -> None:
-        def build(_: Shape) -> Message:
-            return HeartbeatRequest(
-                group_id=self._options.group_id,
-                generation_id=step.generation_id,
-                member_id=step.member_id,
-                group_instance_id=self._options.group_instance_id,
-            )
-
-        response = await self._link.membership_request("heartbeat", build)
+        request = HeartbeatRequest(
+            group_id=self._options.group_id,
+            generation_id=step.generation_id,
+            member_id=step.member_id,
+            group_instance_id=self._options.group_instance_id,
+        )
+        response = await self._link.membership_request("heartbeat", request)
         self._link.check(response.error_code, "heartbeat")
         self.membership.beaten(_now())
 
@@ -175,24 +165,17 @@ class ClassicProtocol:
         if self._options.group_instance_id is not None and not step.is_final:
             return
 
-        def build(shape: Shape) -> Message:
-            members: tuple[Any, ...] = ()
-            if shape.has("MemberIdentity"):
-                instance_id = self._options.group_instance_id
-                members = (
-                    MemberIdentity(
-                        member_id=step.member_id,
-                        group_instance_id=instance_id,
-                        reason=step.reason,
-                    ),
-                )
-            return LeaveGroupRequest(
-                group_id=self._options.group_id,
-                member_id=step.member_id,
-                members=members,
-            )
-
-        response: Any = await self._link.request("leave_group", build)
+        member = MemberIdentity(
+            member_id=step.member_id,
+            group_instance_id=self._options.group_instance_id,
+            reason=step.reason,
+        )
+        request = LeaveGroupRequest(
+            group_id=self._options.group_id,
+            member_id=step.member_id,
+            members=(member,),
+        )
+        response: Any = await self._link.request("leave_group", request)
         self._link.check(response.error_code, "leave_group")
 
 

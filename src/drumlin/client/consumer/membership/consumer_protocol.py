@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from drumlin.client.consumer.coordinator_link import CoordinatorLink
@@ -20,7 +20,6 @@ from drumlin.client.consumer.membership.consumer_membership import (
 from drumlin.client.consumer.membership.membership import Leave, Partitions
 from drumlin.client.consumer.options import Subscription
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
@@ -65,17 +64,17 @@ class ConsumerProtocol:
             PeerError: not answered.
         """
 
-        def build(shape: Shape) -> Message:
+        def request(version: int) -> Message:
             return ConsumerGroupHeartbeatRequest(
                 group_id=self._options.group_id,
                 member_id=step.member_id,
                 member_epoch=step.member_epoch,
                 instance_id=self._options.group_instance_id,
                 topic_partitions=None if step.owned is None else self._by_id(step.owned),
-                **(self._whole(shape) if step.is_full else _NOTHING_NEW),
+                **(self._whole(version) if step.is_full else _NOTHING_NEW),
             )
 
-        response = await self._link.membership_request("consumer_group_heartbeat", build)
+        response = await self._link.membership_request("consumer_group_heartbeat", request)
         what = f"consumer_group_heartbeat: {getattr(response, 'error_message', None) or 'refused'}"
         self._link.check(response.error_code, what)
         interval_s = response.heartbeat_interval.total_seconds()
@@ -90,12 +89,10 @@ class ConsumerProtocol:
         if response.assignment is not None or self._has_unnamed:
             self.membership.targeted(await self._named(self._target))
 
-    def _whole(self, shape: Shape) -> Mapping[str, Any]:
+    def _whole(self, version: int) -> Mapping[str, Any]:
         pattern = self._subscription.pattern
         timeout = timedelta(seconds=self._options.max_poll_interval_s)
-        if pattern is not None and not shape.knows(
-            "ConsumerGroupHeartbeatRequest", "subscribed_topic_regex"
-        ):
+        if pattern is not None and version < _PATTERNS_FROM:
             raise ValueError("this broker does not resolve patterns: name the topics")
         return {
             "rack_id": self._rack,
@@ -129,21 +126,20 @@ class ConsumerProtocol:
         """Tell the group that this member goes; a static one may come back."""
         instance_id = self._options.group_instance_id
         is_final = step.is_final or instance_id is None
-
-        def build(_: Shape) -> Message:
-            return ConsumerGroupHeartbeatRequest(
-                group_id=self._options.group_id,
-                member_id=step.member_id,
-                member_epoch=LEAVE_EPOCH if is_final else STATIC_LEAVE_EPOCH,
-                instance_id=instance_id,
-                topic_partitions=None,
-                **_NOTHING_NEW,
-            )
-
-        response = await self._link.request("consumer_group_heartbeat", build)
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._options.group_id,
+            member_id=step.member_id,
+            member_epoch=LEAVE_EPOCH if is_final else STATIC_LEAVE_EPOCH,
+            instance_id=instance_id,
+            topic_partitions=None,
+            **_NOTHING_NEW,
+        )
+        response = await self._link.request("consumer_group_heartbeat", request)
         self._link.check(response.error_code, "consumer_group_heartbeat")
 
 
+#: The first version in which a broker resolves patterns of topics.
+_PATTERNS_FROM: Final = 1
 #: `rebalance_timeout` keeps its default, which means the same.
 _NOTHING_NEW: Mapping[str, Any] = {
     "rack_id": None,

@@ -47,11 +47,11 @@ class Wait(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """Tell the group that this member goes."""
+    """Tell the group that this member leaves."""
 
     member_id: str
     reason: str
-    is_final: bool = False  # says so of a static member, too
+    is_final: bool = False  # a static member leaves for good, too
 
 
 class Membership(Protocol):

@@ -17,9 +17,7 @@ from drumlin.client.consumer.coordinator_link import CoordinatorLink
 from drumlin.client.consumer.options import GroupProtocol
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.heartbeat import HeartbeatRequest
-from drumlin.wire.schema.declaration import Message
 
 
 async def commit_offsets(
@@ -32,8 +30,8 @@ async def commit_offsets(
         KafkaError: one of the partitions was refused.
         PeerError: not answered; it may have been committed.
     """
-    build = commit_request(who, offsets)
-    response = await link.request("offset_commit", build, version_max=NAMES_UP_TO)
+    request = commit_request(who, offsets)
+    response = await link.request("offset_commit", request, version_max=NAMES_UP_TO)
     for (topic, partition), code in refused_commits(response):
         link.check(code, f"offset_commit of topic {topic!r} partition {partition}")
 
@@ -49,8 +47,8 @@ async def fetch_offsets(
         KafkaError: refused.
         PeerError: not answered.
     """
-    build = fetch_request(who, places, require_stable=True)
-    response = await link.request("offset_fetch", build, version_max=NAMES_UP_TO)
+    request = fetch_request(who, places, require_stable=True)
+    response = await link.request("offset_fetch", request, version_max=NAMES_UP_TO)
     return fetched_offsets(response, who.group_id, link.check)
 
 
@@ -75,15 +73,12 @@ async def confirm_membership(
         )
         fetched_offsets(response, who.group_id, link.check)
         return
-
-    def build(_: Shape) -> Message:
-        return HeartbeatRequest(
-            group_id=who.group_id,
-            generation_id=who.generation_id,
-            member_id=who.member_id,
-            group_instance_id=who.group_instance_id,
-        )
-
-    answer = await link.request("heartbeat", build)
+    request = HeartbeatRequest(
+        group_id=who.group_id,
+        generation_id=who.generation_id,
+        member_id=who.member_id,
+        group_instance_id=who.group_instance_id,
+    )
+    answer = await link.request("heartbeat", request)
     if answer.error_code is not ErrorCode.rebalance_in_progress:
         link.check(answer.error_code, f"heartbeat in group {who.group_id!r}")

@@ -35,13 +35,11 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
 from drumlin.peer.retry import backoff_s, is_retriable
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
 from drumlin.wire.protocol.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from drumlin.wire.schema.declaration import Message
 
 _log = logging.getLogger(__name__)
 
@@ -233,26 +231,23 @@ class Starter:
         for topic, partition in (each.place for each in states):
             self._connections.view.leader_of(topic, partition)  # raises where it is gone
             epochs[topic, partition] = topics[topic].partitions[partition].leader_epoch
-
-        def build(_: Shape) -> Message:
-            by_topic: dict[str, list[Any]] = defaultdict(list)
-            for state in states:
-                each = OffsetForLeaderPartition(
-                    partition=state.place[1],
-                    current_leader_epoch=epochs[state.place],
-                    leader_epoch=state.position_epoch,
-                )
-                by_topic[state.place[0]].append(each)
-            return OffsetForLeaderEpochRequest(
-                replica_id=_NOT_A_REPLICA,
-                topics=tuple(
-                    OffsetForLeaderTopic(topic=topic, partitions=tuple(partitions))
-                    for topic, partitions in by_topic.items()
-                ),
+        by_topic: dict[str, list[Any]] = defaultdict(list)
+        for state in states:
+            each = OffsetForLeaderPartition(
+                partition=state.place[1],
+                current_leader_epoch=epochs[state.place],
+                leader_epoch=state.position_epoch,
             )
-
+            by_topic[state.place[0]].append(each)
+        request = OffsetForLeaderEpochRequest(
+            replica_id=_NOT_A_REPLICA,
+            topics=tuple(
+                OffsetForLeaderTopic(topic=topic, partitions=tuple(partitions))
+                for topic, partitions in by_topic.items()
+            ),
+        )
         connection = await self._connections.broker(leader)
-        response = await connection.request("offset_for_leader_epoch", build)
+        response = await connection.request("offset_for_leader_epoch", request)
         ends = {}
         for topic in response.topics:
             for each in topic.partitions:

@@ -23,7 +23,7 @@ from drumlin.client.errors import OffsetStoreFailed
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.zookeeper.consumer_offsets import ABSENT, ZooKeeperOffset
 
-#: Raises unless the coordinator knows this member still.
+#: Raises unless the coordinator still knows this member.
 Confirm = Callable[[GroupMetadata, Collection[TopicPartition]], Awaitable[None]]
 Nodes = Mapping[TopicPartition, ZooKeeperOffset]
 

@@ -1,4 +1,4 @@
-"""Which requests a group takes: checks, which never change anything.
+"""Checks of the requests that a group takes. They never change anything.
 
 What a request leads to, accepted or refused, is done in `group.py`.
 """

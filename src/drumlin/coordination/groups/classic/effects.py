@@ -29,7 +29,7 @@ from drumlin.wire.error_codes import ErrorCode
 
 
 class Effects:
-    """What is to be done for one group, collected until it is taken."""
+    """The effects for one group, collected until they are taken."""
 
     __slots__ = ("_effects", "_generation", "_membership", "_timers")
 

@@ -39,7 +39,7 @@ class Generation:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.subscribed_topics: AbstractSet[str] | None = None
-        """What the members read; None where that cannot be known, or is not known yet."""
+        """The topics that members read; None where that cannot be known, or is not known yet."""
         self._group_id = group_id
         self._membership = membership
         self._clock = clock

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Any, Final
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
@@ -64,6 +64,10 @@ from drumlin.coordination.groups.every_kind.states import (
 )
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.schema.types import STRING_BYTES_MAX, beginning
+
+#: Of a member's id, which ends with a UUID: the client's id or the instance's.
+_OWNER_BYTES_MAX: Final = STRING_BYTES_MAX - len("-") - 36
 
 
 class Group:
@@ -86,7 +90,7 @@ class Group:
         self.replacements: list[Store] = []
         """Static members that are back, for the next record, of which nothing is made yet."""
         self.stays_classic_from: float = math.inf
-        """Of so many members, what would make a consumer group is more than a batch."""
+        """From this many members on, a batch does not take what would make a consumer group."""
         self._rules = rules
         self._new_id = new_id
         self._timers = Timers(group_id, clock, deadlines)
@@ -223,7 +227,7 @@ class Group:
     def _join_as_new(self, request: JoinRequest, waiter: Any) -> None:
         instance_id = request.group_instance_id
         owner = request.client_id if instance_id is None else instance_id
-        member_id = f"{owner}-{self._new_id()}"
+        member_id = f"{beginning(owner, _OWNER_BYTES_MAX)}-{self._new_id()}"
         if instance_id is not None:
             current_id = self.membership.static_member_id(instance_id)
             if current_id is None:
@@ -410,7 +414,7 @@ class Group:
 
     @property
     def subscribed_topics(self) -> AbstractSet[str] | None:
-        """What the members read; None where that cannot be known, or is not known yet."""
+        """The topics that members read; None where that cannot be known, or is not known yet."""
         return self._generation.subscribed_topics
 
     def is_subscribed_to(self, topic: str) -> bool:

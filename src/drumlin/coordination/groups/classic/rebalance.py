@@ -1,4 +1,4 @@
-"""How the next generation is made: which members it waits for, how long, and which are removed.
+"""The way to the next generation: which members it waits for, how long, and which are removed.
 
 A rebalance is prepared (members join), then completed (they sync, and the leader's assignment is
 stored). This never reads a request, which `group.py` does; and it never awaits or writes anything:
@@ -186,7 +186,7 @@ class Rebalance:
             self._sync_phase_ended()
 
     def empty_again(self) -> None:
-        """It could not be stored that the group is empty: try again later."""
+        """Store later that the group is empty, as that has failed."""
         self._timers.schedule(DeadlineKind.JOIN, EMPTIED_AGAIN_MS)
 
     def cancel(self) -> None:

@@ -21,7 +21,7 @@ from drumlin.turns import give_way
 
 
 class StoredGroup:
-    """What is to be stored of one group."""
+    """The record of one group, as it is to be stored."""
 
     __slots__ = ("_generation", "_membership")
 

@@ -17,14 +17,14 @@ from drumlin.coordination.groups.consumer.assignors import ASSIGNORS, Assignee
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member, Partitions, Subscription
 from drumlin.coordination.groups.consumer.records import Target, TargetEpochKey, TargetKey
-from drumlin.coordination.groups.every_kind.group_context import Topic, those_there
+from drumlin.coordination.groups.every_kind.group_context import Topic, existing_topics
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
 from drumlin.turns import give_way
 
 _log = logging.getLogger(__name__)
 
-#: What a member takes is as much as this many partitions do.
+#: Assigning to a member takes as long as assigning this many partitions.
 _MEMBER_SIZE: Final = 10
 
 _NOTHING: Final[Partitions] = {}
@@ -39,7 +39,7 @@ class NextTarget(NamedTuple):
     instance_ids: dict[str, str]
     """Instance ids of static members, by member id."""
     records: list[GroupRecord]
-    """To be followed by those of `complete`."""
+    """The records of `complete` are to follow them."""
 
     def epoch_record(self, group_id: str) -> GroupRecord:
         return TargetEpochKey(group_id), self.epoch
@@ -62,11 +62,11 @@ class Assigning:
 
     @property
     def size(self) -> int:
-        """How much there is to do, in partitions."""
+        """The amount of work, in partitions."""
         group, joining = self._group, self._joining.subscription
         names = set(group.subscribers) | joining.topics
         names.update(*(each.topics for each in group.regexes.values()))
-        found = those_there(group.context.topics, names)
+        found = existing_topics(group.context.topics, names)
         return _MEMBER_SIZE * len(self._members) + sum(each.partition_count for each in found)
 
     async def work(self) -> NextTarget:
@@ -85,7 +85,7 @@ class Assigning:
             await give_way()
         name = preferred_assignor(group, votes)
         partitions = await ASSIGNORS[name](assignees, topics.counts)
-        # The assignment of a single member tells nothing that its own requests do not.
+        # Nobody looks in the log for the assignment of a single member.
         _log.log(
             logging.INFO if len(members) > 1 else logging.DEBUG,
             "group %r: epoch %d is assigned by %s to %d members",

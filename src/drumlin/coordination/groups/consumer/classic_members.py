@@ -44,6 +44,7 @@ from drumlin.coordination.groups.every_kind.messages import (
 )
 from drumlin.coordination.groups.every_kind.states import DeadlineKind
 from drumlin.wire.embedded_protocol import (
+    ConsumerSubscription,
     read_subscription,
     write_assignment,
 )
@@ -68,11 +69,11 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Decision:
     _check_protocols(group, request)
     if is_unknown and request.group_instance_id is None and request.requires_known_member_id:
         return Decision([], JoinAnswer(ErrorCode.member_id_required, member_id))
-    said = _subscription(request)
+    said = _said(request)
     change = MemberChange(group)
     former, member = _find(change, request, member_id)
     replaced = group.static_member(request.group_instance_id)
-    subscription = _updated(member, request, said.topics, said.rack_id)
+    subscription = _updated(member, request, said)
     has_new_topics = change.subscribe(member, subscription, is_new=former is None)
     regex = change.change_regex(member.subscription.regex, subscription.regex)
     has_changed = has_new_topics or regex is not RegexChange.NONE
@@ -96,7 +97,7 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Decision:
 
 
 def _stay(group: ConsumerGroup, request: JoinRequest) -> Decision:
-    """It might have become a classic group by this join."""
+    """The join of a member by which the group would become a classic one, but for its size."""
     stays_consumer(group, len(group.members))
     return join(group, request)
 
@@ -111,9 +112,9 @@ def _follow(
     """
     member = group.members.get(answer.member_id)
     if member is None or member.epoch != answer.generation_id:
-        return Decision((), answer)  # others have spoken for it meanwhile
+        return Decision((), answer)  # later requests have been answered meanwhile
     change = MemberChange(group)
-    progress = change.follow(member, owned)
+    progress = change.follow(member, owned, answer.generation_id)
     return Decision(change.records, _answer(request, member.member_id, progress.epoch))
 
 
@@ -139,33 +140,22 @@ def _check_protocols(group: ConsumerGroup, request: JoinRequest) -> None:
         raise KafkaError(ErrorCode.inconsistent_group_protocol)
 
 
-class _Said:
-    """What the metadata of the preferred protocol says."""
-
-    def __init__(self, metadata: bytes) -> None:
-        said = read_subscription(metadata)
-        self.topics = frozenset(said.topics)
-        self.rack_id = said.rack_id
-        self.owned = said.owned
-
-
-def _subscription(request: JoinRequest) -> _Said:
+def _said(request: JoinRequest) -> ConsumerSubscription:
+    """The subscription in the metadata of the preferred protocol."""
     try:
-        return _Said(request.protocols[0][1])
+        return read_subscription(request.protocols[0][1])
     except ValueError as error:
         message = f"the member's subscription cannot be read: {error}"
         raise KafkaError(ErrorCode.unknown_server_error, message) from None
 
 
-def _updated(
-    member: Member, request: JoinRequest, topics: frozenset[str], rack_id: str | None
-) -> Subscription:
+def _updated(member: Member, request: JoinRequest, said: ConsumerSubscription) -> Subscription:
     return Subscription(
         request.group_instance_id or member.group_instance_id,
-        rack_id or member.subscription.rack_id,
+        said.rack_id or member.subscription.rack_id,
         request.client_id,
         request.client_host,
-        topics,
+        frozenset(said.topics),
         "",
         request.rebalance_timeout_ms,
         member.subscription.assignor,
@@ -250,7 +240,7 @@ def heartbeat(
 ) -> None:
     """
     Raises:
-        KafkaError: it must join again, or is not one of us.
+        KafkaError: it must join again, or is no member.
     """
     member, _ = _check(group, member_id, group_instance_id, generation_id)
     group.extend_session(member)

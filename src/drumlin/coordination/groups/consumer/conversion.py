@@ -52,8 +52,8 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: A group that was too large is tried again with less than this part of its members: to learn that
-#: it is too large takes long.
+#: A group that was too large is tried again once it has fewer than this part of those members:
+#: finding out that it is too large takes long.
 _TRIED_AGAIN: Final = 0.9
 
 _UPGRADE: Final = frozenset({"upgrade", "bidirectional"})
@@ -64,11 +64,11 @@ _DOWNGRADE: Final = frozenset({"downgrade", "bidirectional"})
 
 
 def check_upgrade(group: Group, policy: str, size_max: int) -> None:
-    """Whether a classic group with members may become a consumer group.
+    """Check that a classic group with members may become a consumer group.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND, as Apache Kafka has it: no consumer group of that name.
-        TooLarge: of so many members a batch took no records.
+        TooLarge: a batch did not take the records of so many members.
     """
     reason = None
     if policy.lower() not in _UPGRADE:
@@ -154,7 +154,7 @@ def by_id(partitions: NamedPartitions, topics: Topics) -> Partitions:
 
 
 def stays_classic(group: Group) -> None:
-    """A batch does not take the records that make a consumer group of it."""
+    """Note that a batch does not take the records that make a consumer group of it."""
     size = len(group.membership.members)
     _log.warning("group %r of %d members is too large to be converted", group.group_id, size)
     group.stays_classic_from = _TRIED_AGAIN * size
@@ -185,7 +185,7 @@ class _Classic(NamedTuple):
 
     metadata: GroupMetadata
     protocols: dict[str, Protocols]
-    """By member id, all that its members support; the metadata knows but the one in use."""
+    """By member id, all that its members support; the metadata has only the one in use."""
 
 
 def to_classic(
@@ -213,7 +213,7 @@ def to_classic(
 
 
 def stays_consumer(group: ConsumerGroup, size: int) -> None:
-    """A batch does not take the records that make a classic group of so many members."""
+    """Note that a batch does not take the records that make so many members a classic group."""
     _log.warning("group %r of %d members is too large to become classic", group.group_id, size)
     group.stays_consumer_from = _TRIED_AGAIN * size
 

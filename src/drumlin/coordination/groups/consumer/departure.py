@@ -49,7 +49,10 @@ def leave(group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
 
 
 def _away(member: Member) -> Progress:
-    """It keeps its assignment: the member that takes its place may commit for it."""
+    """The progress of a static member that will be back: it keeps its assignment.
+
+    The member that takes its place may commit for it.
+    """
     assigned = {
         topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.progress.assigned.items()
     }
@@ -103,7 +106,10 @@ def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:
     ):
         return ()
     _log.info(
-        "group %r: member %r is out: %s", group.group_id, member.member_id, _REASONS[deadline.kind]
+        "group %r: member %r is removed: %s",
+        group.group_id,
+        member.member_id,
+        _REASONS[deadline.kind],
     )
     # Until that is written it stays a member; if it cannot be written, it is tried again.
     group.schedule(deadline.kind, member.member_id, _RETRY_MS)

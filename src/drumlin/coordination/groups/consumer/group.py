@@ -39,7 +39,11 @@ from drumlin.coordination.groups.consumer.records import (
 )
 from drumlin.coordination.groups.every_kind.any_group import Effect
 from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCheck
-from drumlin.coordination.groups.every_kind.group_context import GroupContext, Topic, those_there
+from drumlin.coordination.groups.every_kind.group_context import (
+    GroupContext,
+    Topic,
+    existing_topics,
+)
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.every_kind.kind import GroupKind
 from drumlin.coordination.groups.every_kind.states import Deadline, DeadlineKind
@@ -59,7 +63,7 @@ class ConsumerGroup:
         self.group_id = group_id
         self.context = context
         self.revision = 0
-        """Another one as soon as anything that the log has of the group is."""
+        """Raised by every change of what the log has of the group."""
         self.members: dict[str, Member] = {}
         self.epoch = _FIRST_EPOCH
         """If it is higher than the target's epoch, a new target assignment is due."""
@@ -75,7 +79,7 @@ class ConsumerGroup:
         self.classic_count = 0
         self.has_partition_metadata = False
         self.stays_consumer_from: float = math.inf
-        """Of so many members, what would make a classic group is more than a batch."""
+        """From this many members on, a batch does not take what would make a classic group."""
         # What the log does not know: whether the metadata has been looked at since it changed.
         self.knows_metadata = False
         self.knows_new_topics = False
@@ -86,7 +90,7 @@ class ConsumerGroup:
         """When all of the regular expressions were resolved."""
         self._static_ids: dict[str, str] = {}
         self.owners: dict[UUID, dict[int, int]] = {}
-        """Topic id -> partition that some member has, or has yet to give up -> its epoch."""
+        """Topic id -> partition that a member has, or has yet to give up -> that member's epoch."""
 
     # -- what every group is asked -----------------------------------------------------------
 
@@ -219,10 +223,10 @@ class ConsumerGroup:
         resolved = self.regexes.get(subscription.regex) if subscription.regex else None
         if resolved is not None:
             names = subscription.topics | resolved.topics
-        return frozenset(topic.topic_id for topic in those_there(self.context.topics, names))
+        return frozenset(topic.topic_id for topic in existing_topics(self.context.topics, names))
 
     def existing(self, names: Iterable[str]) -> list[Topic]:
-        return list(those_there(self.context.topics, names))
+        return list(existing_topics(self.context.topics, names))
 
     def setting(self, name: str) -> int:
         """A number of the group's configuration, such as "session.timeout.ms"."""
@@ -252,7 +256,7 @@ class ConsumerGroup:
     def _replay_epoch(self, _: EpochKey, value: Epoch | None) -> None:
         if value is not None:
             self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
-            self.knows_metadata = True  # its writer has just looked
+            self.knows_metadata = True  # whoever wrote it has just looked
 
     def _replay_partition_metadata(self, _: PartitionMetadataKey, value: Any | None) -> None:
         self.has_partition_metadata = value is not None

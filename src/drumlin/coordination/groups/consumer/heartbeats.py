@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: what a member says, and what is to become of it."""
+"""ConsumerGroupHeartbeat: what a member sends, and what follows from it."""
 
 from __future__ import annotations
 
@@ -128,9 +128,9 @@ def _follow(
     """
     member = group.members.get(answer.member_id)
     if member is None or member.epoch != answer.epoch:
-        return Decision((), answer)  # others have spoken for it meanwhile
+        return Decision((), answer)  # later requests have been answered meanwhile
     change = MemberChange(group)
-    progress = change.follow(member, request.owned)
+    progress = change.follow(member, request.owned, request.epoch)
     told = answer.assignment
     if _wants_all(request) or progress.assigned != member.progress.assigned:
         told = _told(progress)
@@ -217,7 +217,7 @@ def _find(
     """The member as the group knows it, or None, and as this request has it.
 
     Raises:
-        KafkaError: it is not one of us, or not any more.
+        KafkaError: it is no member, or not any more.
     """
     group = change.group
     instance_id = request.group_instance_id

@@ -50,7 +50,7 @@ class ClassicProtocols:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member subscribes to, and where it runs."""
+    """The topics that a member subscribes to, and where it runs."""
 
     group_instance_id: str | None = None
     rack_id: str | None = None
@@ -73,7 +73,7 @@ class Progress:
     state: MemberState = MemberState.STABLE
     assigned: PartitionEpochs = field(default_factory=dict)
     revoking: PartitionEpochs = field(default_factory=dict)
-    """What it must give up, and has not yet."""
+    """Partitions that it must give up, and has not yet."""
 
     def has_reached(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch

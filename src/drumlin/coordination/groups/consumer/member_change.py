@@ -63,9 +63,9 @@ class MemberChange:
         self.records: list[GroupRecord] = []
         self.epoch = group.epoch
         self.regexes: frozenset[str] = frozenset()
-        """To be resolved."""
+        """Regular expressions that are to be resolved."""
         self.assigning: Callable[[], Coroutine[Any, Any, NextTarget]] | None = None
-        """Takes longer."""
+        """Computes a target assignment that takes more than a turn, if one is due."""
 
     def write(self, key: RecordKey, value: Any | None) -> None:
         self.records.append((key, value))
@@ -121,7 +121,7 @@ class MemberChange:
         return change
 
     def _resolve_if_due(self, former: str | None, regex: str | None, *, is_unknown: bool) -> None:
-        """Have the new expressions resolved, or all of them if it is time."""
+        """Have the new expressions resolved, or all of them if they are old."""
         group = self.group
         if group.is_resolving or not (group.regex_subscribers or is_unknown):
             return
@@ -175,7 +175,7 @@ class MemberChange:
     def assign(self, member: Member) -> tuple[int, Partitions]:
         """Epoch and part of the target assignment for the member: of a new one if it is due.
 
-        That for very many is `assigning` then: until it is there, all is as if none were due.
+        If it takes more than a turn, it is left to `assigning`: until then, none is due.
         """
         group = self.group
         former_id = _former_id(group, member)
@@ -191,11 +191,11 @@ class MemberChange:
         return self.epoch, target.partitions[member.member_id]
 
     def assign_later(self, follow: Callable[[ConsumerGroup, Any], Decision]) -> Assign | None:
-        """Of the assignment that takes longer, if there is one; `follow` as it has it."""
+        """The assignment that takes more than a turn, if there is one; see `Assign`."""
         return None if self.assigning is None else Assign(self.assigning, complete, follow)
 
     def resolve(self, _: AnyGroup) -> Sequence[Effect]:
-        """What is to be done once the records are written."""
+        """The effects once the records are written."""
         return [Resolve(self.regexes)] if self.regexes else ()
 
     # -- the member's progress -----------------------------------------------------------------
@@ -213,26 +213,38 @@ class MemberChange:
         Raises:
             KafkaError: FENCED_MEMBER_EPOCH.
         """
-        group = self.group
-        epoch, target = assigned
-        if not has_new_subscription and member.progress.has_reached(epoch):
+        if not has_new_subscription and member.progress.has_reached(assigned[0]):
             return member.progress
-        goal = Goal(epoch, target, group.topics_of(subscription), group.owners, owned)
+        goal = self._goal(subscription, assigned, owned)
         progress = next_progress(member, goal, has_new_subscription=has_new_subscription)
+        return self._written(member, progress)
+
+    def _goal(
+        self, subscription: Subscription, assigned: tuple[int, Partitions], owned: Partitions | None
+    ) -> Goal:
+        group = self.group
+        return Goal(*assigned, group.topics_of(subscription), group.owners, owned)
+
+    def _written(self, member: Member, progress: Progress) -> Progress:
         if progress != member.progress:
-            self.write(ProgressKey(group.group_id, member.member_id), progress)
+            self.write(ProgressKey(self.group.group_id, member.member_id), progress)
         return progress
 
-    def follow(self, member: Member, owned: Partitions | None) -> Progress:
+    def follow(self, member: Member, owned: Partitions | None, known_epoch: int) -> Progress:
         """Like `reconcile`, for a member whose subscription stays as it is.
+
+        `known_epoch`: the last one that it has been told. If the answer is lost, it asks in that.
 
         Raises:
             KafkaError: FENCED_MEMBER_EPOCH.
         """
         group = self.group
         assigned = group.target_epoch.epoch, group.targets.get(member.member_id, {})
-        said = member.subscription
-        return self.reconcile(member, said, assigned, owned, has_new_subscription=False)
+        goal = self._goal(member.subscription, assigned, owned)
+        progress = next_progress(member, goal, has_new_subscription=False)
+        if progress.epoch != known_epoch:
+            progress = replace(progress, previous_epoch=known_epoch)
+        return self._written(member, progress)
 
 
 def is_assignment_due(group: ConsumerGroup, epoch: int) -> bool:

@@ -1,4 +1,4 @@
-"""What members of the consumer protocol ask, and what they are told. Plain values."""
+"""Requests of members of the consumer protocol, and answers. Plain values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drumlin.coordination.groups.consumer.member import (
 
 
 class HeartbeatRequest(NamedTuple):
-    """None: nothing has changed since the last heartbeat."""
+    """ConsumerGroupHeartbeat. What is None has not changed since the last one."""
 
     member_id: str
     epoch: int
@@ -39,7 +39,7 @@ class HeartbeatRequest(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the request is complete: then the answer is complete, too."""
+        """Whether it says everything: then the answer has the whole assignment."""
         has_subscription = self.topics is not None or self.regex is not None
         return self.rebalance_timeout_ms is not None and has_subscription and self.owned is not None
 

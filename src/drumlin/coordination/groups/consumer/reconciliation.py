@@ -34,7 +34,7 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 
 
 class Goal(NamedTuple):
-    """What a member is to reach.
+    """The state that a member is to reach.
 
     topics: those it subscribes to now; it must not keep partitions of others.
     owners: topic id -> the partitions that a member has at present.
@@ -74,7 +74,7 @@ def _still_has(goal: Goal, revoking: PartitionEpochs) -> bool:
 
 
 def _without_unsubscribed(progress: Progress, goal: Goal) -> Progress:
-    """It keeps its epoch, but no partitions of topics that it no longer subscribes to."""
+    """Progress in the same epoch, without topics that the member no longer subscribes to."""
     dropped = {
         topic_id: epochs
         for topic_id, epochs in progress.assigned.items()
@@ -102,11 +102,11 @@ def _towards(progress: Progress, goal: Goal) -> Progress:
     revoking: dict[UUID, Mapping[int, int]] = {}
     coming: dict[UUID, Mapping[int, int]] = {}  # with what stays
     must_wait = False
-    # Ids are slow to look up, and there may be thousands of them; merging dicts does not.
+    # Merging dicts looks up no ids, which is slow, and there may be thousands of them.
     for topic_id, target in {**dict.fromkeys(progress.assigned, _NOTHING), **goal.target}.items():
         had = progress.assigned.get(topic_id, _NOBODY) if progress.assigned else _NOBODY
         wanted = target if topic_id in goal.topics else _NOTHING
-        stays, goes = _parted(had, wanted)
+        stays, goes = _split(had, wanted)
         if stays:
             kept[topic_id] = stays
         if goes:
@@ -130,7 +130,7 @@ def _towards(progress: Progress, goal: Goal) -> Progress:
     return Progress(goal.epoch, progress.epoch, state, kept, {})
 
 
-def _parted(
+def _split(
     had: Mapping[int, int], wanted: frozenset[int]
 ) -> tuple[Mapping[int, int], Mapping[int, int]]:
     """The partitions of a topic that a member keeps, and those that it must revoke."""

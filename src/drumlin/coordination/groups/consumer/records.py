@@ -2,10 +2,10 @@
 
     key type 3      the group's epoch                       group
     key type 4      partitions subscribed to (4.0, dropped) group
-    key type 5      what a member says of itself            group, member
+    key type 5      the subscription of a member            group, member
     key type 6      the epoch of the target assignment      group
     key type 7      the target assignment of a member       group, member
-    key type 8      how far a member has followed           group, member
+    key type 8      the current assignment of a member      group, member
     key type 16     topics that a regular expression names  group, regular expression
 
 There is one version of each value, a flexible one; later fields come as tags.

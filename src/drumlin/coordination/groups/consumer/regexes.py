@@ -1,4 +1,4 @@
-"""Which topics a member means by a regular expression of their names."""
+"""Regular expressions of topic names that members subscribe to."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
     try:
         compiled = compile_regex(pattern)
     except KafkaError:
-        return frozenset()  # it comes from the log of a broker that knew more
+        return frozenset()  # it was written by a broker that takes more than this one
     return frozenset(name for name in names if compiled.fullmatch(name) is not None)

@@ -1,4 +1,4 @@
-"""What groups have decided that takes longer than a turn of the loop.
+"""Work of groups that takes longer than a turn of the loop.
 
 Regular expressions are resolved in a thread. A target assignment of very many members is computed
 and encoded in turns of the loop: meanwhile the group keeps the one that it has. Nothing is decided
@@ -32,7 +32,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class LongWork:
-    """What groups of the partitions that are led here have begun.
+    """Work that groups of the partitions led here have begun.
 
     Handed in:
         writer, log, alarm, background: the coordinator's.

@@ -1,1 +1,1 @@
-"""What groups of all kinds have in common. No kind of group is imported here."""
+"""Code that groups of all kinds share. No kind of group is imported here."""

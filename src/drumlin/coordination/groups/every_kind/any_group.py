@@ -81,14 +81,14 @@ class AnyGroup(Protocol):
         """Become what the log says: the group's own records, in the order of their writing.
 
         Others may have their turn wherever this yields; no request comes before the end.
-        What is to be done then waits for a deadline, which may be now.
+        What follows from them is left to a deadline, which may be due at once.
         """
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         """Take over a record that is in the log now."""
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
-        """The group has moved to another broker, or was deleted: answer all waiting requests."""
+        """The group has moved to another broker, or was deleted: answer all requests that wait."""
 
     async def dissolve(self) -> list[Any]:
         """After `unload`: forget deadlines that would mean another group of that name.

@@ -1,4 +1,4 @@
-"""What every group is handed of the broker."""
+"""The parts of the broker that every group is handed."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Topics(Protocol):
     def by_name(self, name: str) -> Topic | None: ...
     def by_id(self, topic_id: UUID) -> Topic | None: ...
     def names(self) -> Collection[str]:
-        """To be looked into rather than copied: there may be very many."""
+        """To be searched rather than copied: there may be very many."""
 
     def was_deleted(self, topic_id: UUID) -> bool:
         """Whether it is known to be gone for good; a topic may be missing for other reasons."""
 
     def was_any_deleted(self) -> bool:
-        """Whether there is one of which that is known."""
+        """Whether any topic is known to be gone for good."""
 
 
-def those_there(topics: Topics, names: Iterable[str]) -> Iterator[Topic]:
-    """The topics of these names: a member may name thousands, and not one of them be there."""
+def existing_topics(topics: Topics, names: Iterable[str]) -> Iterator[Topic]:
+    """The topics of these names that exist: a member may name thousands that do not."""
     there = topics.names()
     for name in names:
         if name in there and (topic := topics.by_name(name)) is not None:

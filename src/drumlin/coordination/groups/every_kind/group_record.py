@@ -1,4 +1,4 @@
-"""How a kind of group declares which records of `__consumer_offsets` are its own."""
+"""Declarations of the records of `__consumer_offsets` that belong to a kind of group."""
 
 from __future__ import annotations
 

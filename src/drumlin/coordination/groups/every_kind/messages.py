@@ -69,7 +69,7 @@ class SyncRequest:
     protocol_type: str | None
     protocol_name: str | None
     assignments: Iterable[tuple[str, bytes]]
-    """By member id. They are looked at once, and only if it is the leader that asks."""
+    """By member id. They are read once, and only if it is the leader that asks."""
 
 
 class SyncAnswer(NamedTuple):
@@ -95,10 +95,10 @@ class Answer(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """To do: answer many requests, in turns if there are very many. All of them: none is left out.
+    """To do: answer many requests, in turns if there are very many.
 
-    Their content is decided already, and nothing else answers them. None among the answers is a
-    step on the way to the next one.
+    What they say is decided already, and nothing else answers them, so all must be given. None
+    among the answers only marks a point at which to give way.
     """
 
     number: int
@@ -122,7 +122,7 @@ class Assigned:
     generation_id: int
     asked: Iterable[tuple[str, bytes]]
     assignments: dict[str, bytes] = field(default_factory=dict)
-    """What was asked for members, filled in while the record is made."""
+    """Assignments for actual members, filled in while the record is made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,9 @@ class IllegalTransition(AssertionError):
     """A bug in the broker: the group's state does not allow this transition."""
 
 
-#: No configuration in Kafka either: a join whose client is gone must end some day.
+#: Not configurable, as in Kafka: a join whose client is gone must end some day.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-#: After a record could not be written that says that a group has no members any more.
+#: When to write again that a group has no members, if that could not be written.
 EMPTIED_AGAIN_MS: Final = 5_000
 
 
@@ -48,7 +48,7 @@ class DeadlineKind(Enum):
     SYNC = "sync"  # members have not asked for their assignment
     REVOCATION = "revocation"  # a member of the consumer protocol has not given up partitions
 
-    # Every heartbeat looks a deadline up, and Enum's own is slow. Each of these is but once there.
+    # Every heartbeat looks a deadline up, and Enum's own hash is slow. Members are singletons.
     __hash__ = object.__hash__
 
 

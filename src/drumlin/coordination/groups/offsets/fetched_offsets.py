@@ -1,4 +1,4 @@
-"""What a group has committed, as OffsetFetch asks for it: in pieces, column by column.
+"""Committed offsets of a group, as OffsetFetch asks for them: in pieces, column by column.
 
 Offsets stay packed on their way from the records that hold them to the response: a group may have
 thousands of them, and most have nothing but an offset and a leader epoch.
@@ -57,7 +57,7 @@ class Fetching:
     def pieces(
         self, topic: str, partitions: Sequence[int], *, leaves_out: bool
     ) -> Iterator[FetchedOffsets]:
-        """What is committed for them; `leaves_out`: not a word of those without a commit."""
+        """The committed offsets; `leaves_out`: only of partitions that have one."""
         begins = True
         for first in range(0, max(1, len(partitions)), _AT_ONCE):
             some = partitions[first : first + _AT_ONCE]
@@ -95,7 +95,7 @@ class Fetching:
         return piece._replace(partitions=named)
 
     def _committed(self, key: OffsetKey) -> CommittedOffset | None:
-        """What was committed for a topic that is gone says nothing of its successor."""
+        """The committed offset; None if it was for a former topic of the same name."""
         packed = self._offsets.packed(*key)
         if packed is None:
             return None

@@ -45,11 +45,11 @@ _BEGINS: Final = b"\0\0"
 _ENDS: Final = b"\0"
 #: The length of a value that is not there.
 _NO_VALUE: Final = varint(-1)
-#: Of names whose keys are kept: clients say the same ones again and again.
+#: Keys of names up to this length are cached: clients use the same ones again and again.
 _KEPT_LENGTH_MAX: Final = 200
-#: What a batch says is taken over in one turn, topic by topic.
+#: Topics in a batch: it is taken over in one turn.
 _TOPICS_MAX: Final = 2000
-#: Records; what is no more is written in the turn in which it was checked: see `Commit`.
+#: Records; up to this many are written in the turn in which they were checked: see `Commit`.
 _JOINED_AT_ONCE_MAX: Final = 1000
 #: Of a record at most, besides its key and its value.
 _OVERHEAD_BYTES: Final = 24
@@ -61,7 +61,7 @@ _known_key_start: Final = lru_cache(maxsize=4096)(offset_key_start)
 
 
 class TopicValues(NamedTuple):
-    """What a batch says of some partitions of a topic: values as in its records."""
+    """The records of a batch for some partitions of a topic: their values."""
 
     topic: str
     topic_id: UUID | None
@@ -151,7 +151,7 @@ class OffsetPacker:
                 self._end()
 
     async def batches(self) -> list[OffsetBatch]:
-        """All of them; nothing is added afterwards. Gives way, also while it compresses.
+        """All batches; nothing is added afterwards. Gives way, also while it compresses.
 
         What they were packed from is forgotten batch by batch: it may be very much.
         """
@@ -223,7 +223,7 @@ class OffsetPacker:
 def _records(
     first: int, key_start: bytes, partitions: Sequence[int], values: Sequence[bytes]
 ) -> list[bytes]:
-    """Records as they stand in a batch, in which that many come before."""
+    """Records as they stand in a batch, after `first` others."""
     pack = _PARTITION.pack
     key_size = len(key_start) + _PARTITION.size
     key_begins = varint(key_size) + key_start

@@ -51,7 +51,7 @@ _, _USUALLY = USUAL_VALUES
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset, and where."""
+    """The group and the partition that an offset is for."""
 
     group_id: str
     topic: str
@@ -86,7 +86,7 @@ def encode_offset(value: CommittedOffset) -> bytes:
 
 
 class OffsetFacts(NamedTuple):
-    """What the offsets of one topic have in common that are committed together."""
+    """The fields that offsets of one topic share if they are committed together."""
 
     topic_id: UUID | None
     commit_timestamp_ms: int
@@ -194,7 +194,7 @@ def is_usual(data: bytes) -> bool:
 
 
 def facts_of(data: bytes) -> OffsetFacts:
-    """What a value that is readable says besides offset and leader epoch."""
+    """The fields of a readable value besides offset and leader epoch."""
     value = decode_offset(data)
     return OffsetFacts(value.topic_id, value.commit_timestamp_ms, value.expire_timestamp_ms)
 

@@ -19,7 +19,7 @@ TopicOffsets = dict[int, bytes]
 
 
 class CommittedOffsets:
-    """What is committed, in the order in which topics and partitions first were."""
+    """Committed offsets, in the order in which topics and partitions first had one."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, TopicOffsets]] = {}

@@ -20,17 +20,17 @@ _Place = tuple[str, str]
 
 
 class _Pending(NamedTuple):
-    """What one producer has committed to one topic, by partition."""
+    """Offsets that one producer has committed to one topic, by partition."""
 
     values: dict[int, bytes]
     """The values of the records, by partition."""
     orders: dict[int, int]
     superseded: set[int]
-    """Something newer was committed there: in the end these are dropped."""
+    """Partitions with a newer commit: in the end their values are dropped."""
 
 
 class TransactionalOffsets:
-    """What is pending, by group and topic and by producer."""
+    """Pending offsets, by group, topic and producer."""
 
     def __init__(self) -> None:
         self._by_place: dict[_Place, dict[int, _Pending]] = {}
@@ -77,7 +77,7 @@ class TransactionalOffsets:
         self._producers.setdefault(group_id, set()).add(producer_id)
 
     def supersede(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
-        """Something newer than all that is pending there was committed."""
+        """Note a commit that is newer than all that is pending there."""
         for pending in self._by_place.get((group_id, topic), {}).values():
             pending.superseded.update(pending.values.keys() & partitions)
 
@@ -148,7 +148,7 @@ class TransactionalOffsets:
         return topics
 
     def keys_of_topic(self, topic: str) -> list[OffsetKey]:
-        """What is pending for a topic of that name; a key may come several times."""
+        """Keys that are pending for a topic of that name; one may come several times."""
         return [
             OffsetKey(*place, partition)
             for place, producers in self._by_place.items()
@@ -158,7 +158,7 @@ class TransactionalOffsets:
         ]
 
     def pending(self, key: OffsetKey) -> Iterator[bytes]:
-        """What open transactions may commit for the key."""
+        """The values that open transactions may commit for the key."""
         group_id, topic, partition = key
         for pending in self._by_place.get((group_id, topic), {}).values():
             value = pending.values.get(partition)

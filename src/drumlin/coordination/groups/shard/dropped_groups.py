@@ -26,14 +26,14 @@ Tell = Callable[[GroupShard, AnyGroup], None]
 
 
 async def unloading(shard: GroupShard, tell: Tell) -> None:
-    """The shard is to go."""
+    """Tell all groups of a shard that is led elsewhere, and free it piece by piece."""
     containers, parts = await _told(shard, tell)
     del shard
     await forget(containers, parts)
 
 
 async def _told(shard: GroupShard, tell: Tell) -> tuple[list[Any], list[Any]]:
-    """Notify every group. Returns what to free: the shard's contents, then theirs."""
+    """Tell every group. Returns what to free: the shard's contents, then theirs."""
     containers: list[Any] = []
     parts: list[Any] = []
     for group in list(shard.groups.values()):

@@ -29,8 +29,8 @@ from drumlin.coordination.groups.shard.record_registry import (
 )
 from drumlin.coordination.internal_records.latest_records import (
     KnownPlaces,
+    LastRecord,
     LatestRecords,
-    Said,
     key_of,
 )
 from drumlin.coordination.shards.state_batches import BATCH_BYTES_MAX, Producer, pack
@@ -44,7 +44,7 @@ _PARTITION_BYTES: Final = 4
 
 @dataclass(slots=True)
 class LoadedGroup:
-    """What a partition says of one group; of its kind was the record that was written last."""
+    """What a partition says of one group; `kind` is that of the record written last."""
 
     kind: GroupKind
     records: list[tuple[RecordKey, Any]]
@@ -100,7 +100,7 @@ class _Reading:
     """What was read so far: as in a compacted log, only the latest record of a key counts.
 
     What is pending counts as written when it was written, once its transaction is committed: in
-    the end the latest of all that counts is what is said. A tombstone outside transactions ends
+    the end the partition says the latest of all that counts. A tombstone outside transactions ends
     what was pending by then.
     """
 
@@ -128,12 +128,12 @@ class _Reading:
     def result(self) -> LoadedPartition:
         survivors = _Survivors()
         waiting = {key for pending in self._pending.values() for key in pending}
-        known: dict[bytes, Said] = {}
-        for key, said in self.latest.items(survivors.known_places(waiting)):
+        known: dict[bytes, LastRecord] = {}
+        for key, last in self.latest.items(survivors.known_places(waiting)):
             if key in waiting:
-                known[key] = said
-            if said.value is not None:
-                survivors.add(key, said.order, said.value)
+                known[key] = last
+            if last.value is not None:
+                survivors.add(key, last.order, last.value)
         loaded = survivors.result(self.latest)
         still = [
             (order, producer_id, key, value)
@@ -141,21 +141,21 @@ class _Reading:
             for key, (order, value) in pending.items()
         ]
         for order, producer_id, raw_key, value in sorted(still, key=itemgetter(0)):
-            said, decoded = known.get(raw_key, _NOTHING), decode_key(raw_key)
+            last, decoded = known.get(raw_key, _NOTHING), decode_key(raw_key)
             if not isinstance(decoded, OffsetKey):
                 continue  # nothing else is written in transactions
-            if value is not None and said.tombstone_order < order:
+            if value is not None and last.tombstone_order < order:
                 decode_offset(value)
-                is_superseded = said.order > order
+                is_superseded = last.order > order
                 loaded.pending.append(PendingOffset(producer_id, decoded, value, is_superseded))
         return loaded
 
 
-_NOTHING: Final = Said(-1, None)
+_NOTHING: Final = LastRecord(-1, None)
 
 
 class _Survivors:
-    """Decodes what a partition says in the end, in whatever order it comes."""
+    """Decodes the records that are left in the end, in whatever order they come."""
 
     def __init__(self) -> None:
         self._offsets: dict[str, dict[str, dict[int, bytes]]] = {}
@@ -165,7 +165,7 @@ class _Survivors:
         self._records: dict[str, list[tuple[int, RecordKey, Any]]] = {}
 
     def known_places(self, waiting: Collection[bytes]) -> KnownPlaces:
-        """Where to put values of usual keys, but those of which something waits."""
+        """Where to put values of usual keys, except keys that something pending is about."""
         unknown = {key[:-_PARTITION_BYTES] for key in waiting}
         return KnownPlaces(self._places, unknown, *USUAL_VALUES)
 
@@ -190,7 +190,7 @@ class _Survivors:
         decode_offset(value)
         start = offset_key_start(key.group_id, key.topic)
         if raw_key[:-_PARTITION_BYTES] != start:
-            # An older type says the same key otherwise: which is the later one is seen at the end.
+            # Keys of two types name the same offset: `_settle_odd` finds the later one.
             self._odd.append((order, key, value))
             return
         topics = self._offsets.setdefault(key.group_id, {})
@@ -198,7 +198,7 @@ class _Survivors:
         place[key.partition] = value
 
     def result(self, latest: LatestRecords) -> LoadedPartition:
-        """All of it; `latest` is where it comes from."""
+        """All that was added; `latest` is where it comes from."""
         self._settle_odd(latest)
         loaded = LoadedPartition(offsets=self._offsets, records=latest.count)
         for group_id, records in self._records.items():
@@ -207,7 +207,7 @@ class _Survivors:
                 assert kind is not None
                 group = loaded.groups.get(group_id)
                 if group is None or group.kind is not kind:
-                    # A group that was converted has left nothing but tombstones as what it was.
+                    # A group that was converted has left nothing but tombstones of its former kind.
                     group = loaded.groups[group_id] = LoadedGroup(kind, [])
                 group.records.append((key, decoded))
         return loaded
@@ -218,7 +218,7 @@ class _Survivors:
         orders: dict[bytes, int] = {}
         if usual:
             orders = {
-                key: said.order for key, said in latest.items() if key in usual and said.value
+                key: last.order for key, last in latest.items() if key in usual and last.value
             }
         for order, key, value in sorted(self._odd, key=itemgetter(0)):
             if orders.get(encode_key(key), -1) < order:

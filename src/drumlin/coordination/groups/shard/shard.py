@@ -164,10 +164,10 @@ class GroupShard:
         )
 
     def expired(self, group_id: str, retention_ms: int) -> Iterator[list[GroupRecord]]:
-        """Tombstones for what the group no longer holds; for the group too, if that is all.
+        """Tombstones for what the group no longer holds; for the group too, if nothing is left.
 
-        Some at a time, each time those that are right just then: those before are written, and
-        others may have had their turn. Offsets in a deleted topic are of no use, however young
+        Some at a time, each time those that are right just then: the ones before have been written,
+        and others may have had their turn. Offsets in a deleted topic are of no use, however young
         they are.
         """
         now_ms = self._context.clock.expiry.now_ms()
@@ -230,7 +230,7 @@ class GroupShard:
         """Tombstones for the offsets of a topic that is gone, but not for its successor's.
 
         Some at a time, each time those that are right just then. One tombstone would end all that
-        a key has, committed and pending. So a key that its successor uses as well stays; `fetch`
+        a key has, committed and pending. So a key that its successor uses, too, stays: `fetch`
         tells them apart.
         """
         gone = (None, topic_id)
@@ -319,7 +319,7 @@ class GroupShard:
                 group = new_group(record_type.kind, key.group_id, self._context)
                 self.groups[key.group_id] = group
                 to_end(group.restore([(key, value)]))
-            return []  # else it is what is left of a group that is gone, or of another kind now
+            return []  # a tombstone of a group that is gone, or that is of another kind now
         if value is None and record_type.ends_group:
             del self.groups[key.group_id]
             effects = group.unload(ErrorCode.rebalance_in_progress)

@@ -43,8 +43,7 @@ async def assign(
     each topic is shared by itself among its subscribers.
     """
     result: dict[str, dict[UUID, tuple[int, ...]]] = {member: {} for member in subscriptions}
-    circles = await _circles(subscriptions)
-    for topic_ids, members in circles:
+    for topic_ids, members in await _shared_topics(subscriptions):
         sharing = await _begin(topic_ids, members, assignable, current)
         await _spread(sharing)
         for member, got in sharing.got.items():
@@ -58,10 +57,10 @@ async def assign(
     return dict(result)
 
 
-async def _circles(
+async def _shared_topics(
     subscriptions: Mapping[str, frozenset[UUID]],
 ) -> Iterable[tuple[Sequence[UUID], Sequence[str]]]:
-    """Topics that are shared as a whole, and their members; both sorted."""
+    """Topics whose partitions are shared as a whole, and the members that do; both sorted."""
     members = sorted(subscriptions)
     await give_way()
     distinct = set(subscriptions.values())
@@ -118,14 +117,16 @@ async def _spread(sharing: _Sharing) -> None:
         got[member].discard(number)
         holders[number].discard(member)
 
-    for number, these in enumerate(holders):  # what too many have, those with too much give up
+    for number, these in enumerate(
+        holders
+    ):  # too many members: those furthest above their quota give it up
         excess = len(these) - per_place
         if excess > 0:
             surplus = {each: len(got[each]) - quotas[each] for each in these}
             for member in sorted(surplus, key=lambda each: (-surplus[each], each))[:excess]:
                 give_up(member, number)
             await give_way()
-    for member in members:  # the rest of what is too much: rather what others have too
+    for member in members:  # still above the quota: what most others have, too, goes first
         excess = len(got[member]) - quotas[member]
         if excess > 0:
             by_holders = sorted(got[member], key=lambda number: (-len(holders[number]), number))
@@ -149,7 +150,7 @@ async def _hand_out(
     ]
     heapq.heapify(with_room)
     lacking = [number for number, these in enumerate(holders) if len(these) < per_place]
-    lacking.sort(key=lambda number: len(holders[number]))  # as stable: else by number
+    lacking.sort(key=lambda number: len(holders[number]))  # a stable sort: equals stay by number
     for count, number in enumerate(lacking):
         if count % _PLACES_AT_ONCE == 0:
             await give_way()
@@ -168,6 +169,6 @@ async def _hand_out(
 
 
 def _quotas(total: int, members: Sequence[str]) -> dict[str, int]:
-    """How much each member is to have: equal shares, and what is left over spread evenly."""
+    """How many partitions each member is to have: equal shares, the remainder spread evenly."""
     ends = [-(-total * count // len(members)) for count in range(len(members) + 1)]
     return {member: ends[i + 1] - ends[i] for i, member in enumerate(members)}

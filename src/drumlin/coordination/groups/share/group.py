@@ -63,7 +63,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: The size of an assignment that is made in the turn in which it is due: some two milliseconds.
 _ASSIGNED_AT_ONCE: Final = 3_000
-#: What a member takes is as much as this many partitions do.
+#: Assigning to a member takes as long as assigning this many partitions.
 _MEMBER_SIZE: Final = 10
 
 
@@ -84,10 +84,11 @@ class ShareGroup:
         self._members: dict[str, Member] = {}
         self._targets: dict[str, Assignment] = {}
         self._begun_at: dict[UUID, float] = {}
+        """When the initialization of a topic's partitions began, by the monotonic clock."""
         self._subscribers: dict[str, int] = {}
         """Topic name -> how many members name it."""
         self._has_looked = False
-        """Whether nothing was to be done when all was looked at, and nothing has changed since."""
+        """Whether the last look at the whole group found nothing to do; unset by any change."""
         self.is_assigning = False
         """Whether a target assignment is under way that takes more than a turn."""
 
@@ -122,7 +123,7 @@ class ShareGroup:
     # -- offsets, which only other groups have -----------------------------------------------
 
     def check_offset_commit(self, committer: Committer) -> None:  # noqa: ARG002
-        raise self._not_that_kind()
+        raise self._has_no_offsets()
 
     def note_commit(self, committer: Committer) -> None:
         """No client commits here."""
@@ -131,9 +132,9 @@ class ShareGroup:
         """Any client may ask: the answer is that nothing is committed, as Apache Kafka's."""
 
     def check_offset_delete(self) -> None:
-        raise self._not_that_kind()
+        raise self._has_no_offsets()
 
-    def _not_that_kind(self) -> KafkaError:
+    def _has_no_offsets(self) -> KafkaError:
         message = f"{self.group_id} is a share group, which commits no offsets"
         return KafkaError(ErrorCode.group_id_not_found, message)
 
@@ -177,7 +178,8 @@ class ShareGroup:
             subscriptions[request.member_id] = metadata.topics
             make = partial(self._next_target, epoch, subscriptions)
             if self._size(subscriptions) > _ASSIGNED_AT_ONCE:
-                assign = Assign(make, ShareGroup.complete, ShareGroup.follow_up)
+                follow = partial(ShareGroup.follow_up, known_epoch=request.member_epoch)
+                assign = Assign(make, ShareGroup.complete, follow)
             else:
                 target = to_end(make())
                 records += [*target.records, (ShareTargetKey(self.group_id), target.epoch)]
@@ -200,7 +202,7 @@ class ShareGroup:
             self._extend_session(request.member_id)
         return Decision(records, answer, assign=assign), to_initialize
 
-    def follow_up(self, answer: ShareHeartbeatAnswer) -> Decision:
+    def follow_up(self, answer: ShareHeartbeatAnswer, known_epoch: int) -> Decision:
         """The target assignment that a heartbeat began is complete: the member's part of it."""
         member = self._members.get(answer.member_id)
         if member is None or member.current.epoch != answer.member_epoch:
@@ -209,6 +211,8 @@ class ShareGroup:
         current = self._reconciled(member, member.metadata, self.target.epoch, target, False)
         is_told = current.assignment != member.current.assignment or answer.assignment is not None
         told = current.assignment if is_told else None
+        # If the answer is lost, the member asks again in the epoch that it knows.
+        current = replace(current, previous_epoch=known_epoch)
         record = ShareCurrentKey(self.group_id, answer.member_id), current
         return Decision([record], answer._replace(member_epoch=current.epoch, assignment=told))
 
@@ -333,7 +337,7 @@ class ShareGroup:
         return at_once or not 0 <= age_ms < self._setting("share.assignment.interval.ms")
 
     def _size(self, subscriptions: Mapping[str, tuple[str, ...]]) -> int:
-        """How much there is to assign, in partitions."""
+        """The amount of work of an assignment, in partitions."""
         partitions = sum(len(each.partitions) for each in self.partitions.initialized.values())
         names = sum(map(len, subscriptions.values()))
         return _MEMBER_SIZE * len(subscriptions) + names + partitions

@@ -36,7 +36,7 @@ def without(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
 
 
 def begun(known: StatePartitionMetadata, topics: Topics) -> StatePartitionMetadata:
-    """Some partitions are being initialised; those of topics that were being deleted too."""
+    """Note that partitions are being initialised, also of topics that were being deleted."""
     deleting = {each: name for each, name in known.deleting.items() if each not in topics}
     return StatePartitionMetadata(with_all(known.initializing, topics), known.initialized, deleting)
 
@@ -50,7 +50,7 @@ def initialized(known: StatePartitionMetadata, topics: Topics) -> StatePartition
 
 
 def failed(known: StatePartitionMetadata, topics: Topics) -> StatePartitionMetadata:
-    """Some partitions could not be initialised: they are to be tried again."""
+    """Note that partitions could not be initialised: they are to be tried again."""
     return replace(known, initializing=without(known.initializing, topics))
 
 

@@ -1,6 +1,4 @@
-"""What has become of many share partitions: done for each of them, and told by topic. Pure, but for
-`for_each`.
-"""
+"""Work on many share partitions, some at a time, and its outcome by topic."""
 
 from __future__ import annotations
 
@@ -14,11 +12,11 @@ from drumlin.coordination.groups.share.records import TopicPartitions
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: What AlterShareGroupOffsets asks of topics, and what of that is about partitions there are.
+#: What AlterShareGroupOffsets asks for, and the part of it that is for existing partitions.
 Found = list[tuple[str, Topic | None, Mapping[int, int]]]
 Starts = dict[UUID, dict[int, int]]
 
-#: Share states that are written side by side: two milliseconds' worth.
+#: Share states that are written at the same time: two milliseconds' worth.
 _STATES_AT_A_TIME: Final = 8
 
 

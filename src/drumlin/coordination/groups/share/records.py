@@ -3,8 +3,8 @@
     key type 10     a member as it describes itself             group, member
              11     the group's epoch                           group
              12     the epoch of the target assignment          group
-             13     what a member is to have                    group, member
-             14     what a member has                           group, member
+             13     the target assignment of a member           group, member
+             14     the current assignment of a member          group, member
              15     partitions whose share state is kept        group
 
 Values are written and read as Kafka 4.3 does. A tombstone of type 11 ends the group.

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.every_kind.group_context import Topic, Topics, those_there
+from drumlin.coordination.groups.every_kind.group_context import Topic, Topics, existing_topics
 from drumlin.turns import give_way
 
 
@@ -20,7 +20,7 @@ class Subscribed(NamedTuple):
 
 def subscribed_topics(topics: Topics, names: Iterable[str]) -> list[Topic]:
     """The topics among `names` that exist."""
-    return sorted(those_there(topics, names), key=attrgetter("name"))
+    return sorted(existing_topics(topics, names), key=attrgetter("name"))
 
 
 async def all_subscribed(topics: Topics, members: Mapping[str, tuple[str, ...]]) -> Subscribed:

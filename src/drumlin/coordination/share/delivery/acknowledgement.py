@@ -99,11 +99,11 @@ async def applying(
     first_offset = max(batch.first_offset, start_offset)
     _check_known(runs, first_offset, batch.last_offset)
     await _check_room(runs, batch)
-    for stretch in _stretches(batch, first_offset):
-        if stretch is None:
+    for found in _ranges_by_type(batch, first_offset):
+        if found is None:
             await give_way()
             continue
-        kind, offset, last_offset = stretch
+        kind, offset, last_offset = found
         while some := runs.some_from(offset, last_offset, _AT_ONCE):
             for run in some:
                 _check_held(run, member)
@@ -151,10 +151,10 @@ def _check_held(run: Run, member: str) -> None:
         raise KafkaError(ErrorCode.invalid_record_state, "another member has the records")
 
 
-def _stretches(
+def _ranges_by_type(
     batch: Acknowledgement, first_offset: int
 ) -> Iterator[tuple[AcknowledgeType, int, int] | None]:
-    """Neighbours of one type, from an offset on; None to give way."""
+    """Ranges of neighbours of one type, from an offset on; None to give way."""
     types = batch.types
     if len(types) == 1:
         yield AcknowledgeType(types[0]), first_offset, batch.last_offset

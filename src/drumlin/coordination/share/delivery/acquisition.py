@@ -16,7 +16,7 @@ from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Fet
 from drumlin.coordination.share.delivery.in_flight import Bounds, RecordState, Run, Runs
 from drumlin.coordination.share.delivery.settings import Settings
 
-#: Of those that are available again, for one request: a millisecond's worth.
+#: Runs that are available again, for one request: a millisecond's worth.
 _RUNS_MAX = 500
 
 #: Below this limit nothing is left to single out.
@@ -74,7 +74,7 @@ def _clipped(runs: Runs, free: Sequence[Run], first_offset: int, last_offset: in
 
 
 def _take_whole(runs: Runs, free: Sequence[Run], fetched: Fetched, limits: Limits) -> _Taken:
-    """All of a batch, or as much as the limit of records allows where that is strict."""
+    """Take all of a batch, or as much as the limit of records allows where that is strict."""
     taken: list[Run] = []
     left = limits.max_records
     for run in free:
@@ -96,7 +96,7 @@ def _take_whole(runs: Runs, free: Sequence[Run], fetched: Fetched, limits: Limit
 def _take_throttled(
     runs: Runs, free: Sequence[Run], bounds: Bounds, limits: Limits, settings: Settings
 ) -> _Taken:
-    """A part of a batch with records that were delivered often: half as much each time.
+    """Take part of a batch with records that were delivered often: half as much each time.
 
     A record before its last delivery goes alone.
     """

@@ -62,7 +62,7 @@ class Fetched(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How much one request may acquire.
+    """The limits of what one request may acquire.
 
     max_records: with BATCH_OPTIMIZED the last batch is acquired whole all the same.
     batch_size: about how many records are acquired, and later acknowledged, together.

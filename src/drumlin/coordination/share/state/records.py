@@ -52,7 +52,7 @@ class Update:
     snapshot_epoch: int
     state: ShareState
     merged: Merged | None = field(default=None, compare=False, repr=False)
-    """What it makes of a state, where that is known already; not in the log."""
+    """The state before and after, where that is known already; not in the log."""
 
 
 #: A record of the topic; a key without a value is a tombstone.

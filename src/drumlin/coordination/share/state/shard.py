@@ -25,7 +25,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What is taken over before others get their turn on the loop: some milliseconds' worth.
 _STATES_PER_STEP: Final = 1_000
-#: Of states that change without being asked for: a millisecond's worth.
+#: States that chores write in one go: a millisecond's worth.
 _WRITTEN_AT_ONCE: Final = 50
 #: As a snapshot they take less than 500 KB. A share partition has fewer records in flight.
 _BATCHES_MAX: Final = 20_000
@@ -40,7 +40,7 @@ class StoredState:
     created_ms: int
     written_ms: int
     snapshot_offset: int
-    """Where its latest snapshot is: what the log has of it before is redundant."""
+    """The offset of its latest snapshot: its records before that are redundant."""
     updates: int = 0
     """Updates after that snapshot."""
     greatest_leader_epoch: int = NO_EPOCH

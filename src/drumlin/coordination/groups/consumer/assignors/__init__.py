@@ -1,4 +1,4 @@
-"""Which member reads which partitions: pure functions from subscriptions to a target assignment."""
+"""Assignors: pure functions from subscriptions to a target assignment."""
 
 from __future__ import annotations
 

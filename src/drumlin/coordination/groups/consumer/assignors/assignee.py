@@ -1,4 +1,4 @@
-"""What assignors are told, and what they return."""
+"""Arguments of assignors, and what they return."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ _Held = list[tuple[int, Collection[int]]]
 
 
 class _Kept(NamedTuple):
-    """What a member may keep; whether that is all it has."""
+    """The partitions that a member may keep; whether that is all it has."""
 
     held: _Held
     size: int
@@ -102,7 +102,7 @@ class _Kept(NamedTuple):
 
 
 class _Equals:
-    """What is taken, of topics that all members read."""
+    """The partitions that are taken, of topics that all members read."""
 
     def __init__(self) -> None:
         self._topics: list[UUID] = []
@@ -118,7 +118,7 @@ class _Equals:
         self._taken.append(set())
 
     def keep(self, current: Partitions) -> _Kept:
-        """What a member has and may keep; it is not free any more."""
+        """The partitions that a member has and may keep; they are taken from then on."""
         held: _Held = []
         size, is_as_before = 0, True
         for topic_id, partitions in current.items():
@@ -246,7 +246,7 @@ class _Unequal:
     def _heaviest(
         self, most: list[tuple[int, int]], owned: Mapping[int, list[int]]
     ) -> Iterator[int]:
-        """Again and again the member that has most partitions in all, and some of this topic."""
+        """The member with most partitions in all, and some of this topic: a new one each time."""
         while most:
             load, member = heapq.heappop(most)
             if owned[-member] and -load == self._loads[-member]:
@@ -268,7 +268,7 @@ class _Unequal:
 def _kept(
     member: Assignee, partition_counts: Mapping[UUID, int], taken: set[_TopicPartition]
 ) -> list[_TopicPartition]:
-    """What the member has and may keep; nothing that is `taken`, and it is from then on."""
+    """The partitions that the member has and may keep: not `taken` before, but from then on."""
     kept = [
         (topic_id, partition)
         for topic_id in sorted(member.current, key=_order_of)

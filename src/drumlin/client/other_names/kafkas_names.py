@@ -32,12 +32,14 @@ _HERE: Final = {
     "key_serializer": "encode",
     "max_partition_fetch_bytes": "max_bytes_per_batch",
     "max_poll_records": "max_records",
+    "num_partitions": "partitions",
     "partition_assignment_strategy": "assignors",
     "rack": "client_rack",
     "sasl_mechanism": "security",
     "security_protocol": "security",
     "value_deserializer": "decode",
     "value_serializer": "encode",
+    "topic_configs": "configs",
     "zookeeper_connect": "zookeeper",
 }
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from guarantees.checker import Kind, check, summary
-from guarantees.history import History, Outcome, Read, Recorder, load
-from guarantees.simulated_log import CAUGHT_AS, Bug, Simulation
+from guarantees.histories.checker import Kind, check, summary
+from guarantees.histories.history import History, Outcome, Read, Recorder, load
+from guarantees.histories.simulated_log import CAUGHT_AS, Bug, Simulation
 
 
 def _committed(writer: str, number: int, *writes: tuple[str, int, int]) -> list[list[Any]]:

@@ -20,7 +20,16 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from guarantees.history import History, Jump, Outcome, Poll, Read, Reader, Transaction, Write
+from guarantees.histories.history import (
+    History,
+    Jump,
+    Outcome,
+    Poll,
+    Read,
+    Reader,
+    Transaction,
+    Write,
+)
 
 
 class Kind(StrEnum):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from guarantees.checker import Kind
+from guarantees.histories.checker import Kind
 
 PARTITIONS = ("a-0", "a-1", "b-0")
 

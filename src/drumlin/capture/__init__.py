@@ -1,0 +1,205 @@
+"""Change subscription: the changes of a PostgreSQL database in compacted topics.
+
+`postgres(url, bootstrap)` reads the tables once and then follows every committed change, until it
+is stopped: for each table a topic that holds the last row of every key, and a transaction there
+for what was a transaction in the database. It needs psycopg: `pip install 'psycopg[binary]'`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    from drumlin.capture.errors import CaptureError as CaptureError
+    from drumlin.capture.errors import CaptureRefused as CaptureRefused
+    from drumlin.capture.errors import CaptureReplaced as CaptureReplaced
+    from drumlin.capture.running.care import CaptureStatus as CaptureStatus
+    from drumlin.client.client import Client
+    from drumlin.peer.security.security import Security
+
+__all__ = [
+    "CaptureError",
+    "CaptureRefused",
+    "CaptureReplaced",
+    "CaptureStatus",
+    "postgres",
+    "remove",
+    "setup",
+    "status",
+]
+DEFAULT_NAME: Final = "capture"
+EVERY_TABLE: Final = ("*",)
+_HEARTBEAT_MS: Final = 10_000
+
+Truncation = Literal["stop", "ignore", "tombstones"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("CaptureError", "CaptureRefused", "CaptureReplaced"):
+        from drumlin.capture import errors
+
+        return getattr(errors, name)
+    if name == "CaptureStatus":
+        from drumlin.capture.running.care import CaptureStatus
+
+        return CaptureStatus
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def postgres(
+    url: str,
+    bootstrap: str,
+    *,
+    name: str = DEFAULT_NAME,
+    tables: Sequence[str] = EVERY_TABLE,
+    prefix: str = "",
+    partitions: int = -1,
+    on_truncate: Truncation = "stop",
+    heartbeat_ms: int = _HEARTBEAT_MS,
+    stop: threading.Event | None = None,
+    tell: Callable[[str], None] | None = None,
+    security: Security | Mapping[str, str] | None = None,
+) -> None:
+    """Capture a database: a snapshot first, then every change, until `stop` is set.
+
+    What is missing is made: a publication, a slot and the topics. Called again after any end, it
+    goes on where it was: nothing is written twice, nothing is left out.
+
+    Args:
+        url: the database, "postgresql://user@host/database"; a password may be in a PGPASSFILE.
+        bootstrap: brokers of the cluster, "host:port[,host:port...]".
+        name: of this capture; slot, publication and transactional id are called by it.
+        tables: patterns of `schema.table`, with `*` and `?`. They are matched when it begins.
+        prefix: what the topics' names begin with: `prefix.schema.table`.
+        partitions: of each topic that is created; -1: the broker's default.
+        on_truncate: what to do when a table is truncated: "stop" with an error, "ignore" it and
+            keep the rows, or write "tombstones" for all of them.
+        heartbeat_ms: how often the position is written while no captured table changes.
+        stop: ends it, within a second or a commit.
+        tell: is given a sentence where an operator may want one.
+        security: of the connections to the cluster, as in `drumlin.connect`.
+
+    Raises:
+        CaptureRefused: the database is not as it must be; tells what, and the statements for it.
+        CaptureReplaced: another capture of this name has begun.
+        CaptureError: it cannot go on before something is mended; tells what.
+        ModuleNotFoundError: psycopg is not installed.
+    """
+    from drumlin.capture.running import supervised
+
+    options = _options(url, name, tables, prefix, partitions, on_truncate, heartbeat_ms, stop, tell)
+    with _connected(bootstrap, security) as client:
+        supervised.run(options, client)
+
+
+def setup(
+    url: str,
+    *,
+    name: str = DEFAULT_NAME,
+    tables: Sequence[str] = EVERY_TABLE,
+) -> list[str]:
+    """Check a database, and make the publication if it is not there. Captures nothing yet.
+
+    Args:
+        url, name, tables: as in `postgres`.
+
+    Returns:
+        The tables that would be captured.
+
+    Raises:
+        CaptureRefused: the database is not as it must be; tells what, and the statements for it.
+        CaptureError: it cannot be reached.
+        ModuleNotFoundError: psycopg is not installed.
+    """
+    from drumlin.capture.running import care
+
+    options = _options(url, name, tables, "", -1, "stop", _HEARTBEAT_MS, None, None)
+    return care.setup(options)
+
+
+def status(
+    url: str,
+    bootstrap: str,
+    *,
+    name: str = DEFAULT_NAME,
+    security: Security | Mapping[str, str] | None = None,
+) -> CaptureStatus:
+    """How far a capture is, and how much WAL the server keeps for it.
+
+    Args:
+        url, bootstrap, name, security: as in `postgres`.
+
+    Raises:
+        CaptureError: the database does not tell.
+        ModuleNotFoundError: psycopg is not installed.
+    """
+    from drumlin.capture.running import care
+
+    with _connected(bootstrap, security) as client:
+        return care.status(url, client, name)
+
+
+def remove(
+    url: str,
+    bootstrap: str,
+    *,
+    name: str = DEFAULT_NAME,
+    security: Security | Mapping[str, str] | None = None,
+) -> list[str]:
+    """Remove what a capture has made, but for the topics of rows. It must not be running.
+
+    Args:
+        url, bootstrap, name, security: as in `postgres`.
+
+    Returns:
+        What was removed, a sentence each.
+
+    Raises:
+        CaptureRefused: it runs.
+        CaptureError: the database refuses.
+        ModuleNotFoundError: psycopg is not installed.
+    """
+    from drumlin.capture.running import care
+
+    with _connected(bootstrap, security) as client:
+        return care.remove(url, client, name)
+
+
+@contextmanager
+def _connected(bootstrap: str, security: Security | Mapping[str, str] | None) -> Iterator[Client]:
+    from drumlin.client.client import connect
+
+    with connect(bootstrap, client_id="drumlin-capture", security=security) as client:
+        yield client
+
+
+def _options(
+    url: str,
+    name: str,
+    tables: Sequence[str],
+    prefix: str,
+    partitions: int,
+    on_truncate: str,
+    heartbeat_ms: int,
+    stop: threading.Event | None,
+    tell: Callable[[str], None] | None,
+) -> Any:
+    from drumlin.capture.changes import OnTruncate
+    from drumlin.capture.running.options import CaptureOptions
+    from drumlin.client import arguments
+
+    arguments.no_text("tables", tables)
+    return CaptureOptions(
+        url=url,
+        name=name,
+        tables=tuple(tables),
+        prefix=prefix,
+        partitions=partitions,
+        on_truncate=OnTruncate(on_truncate),
+        heartbeat_s=arguments.whole_number("heartbeat_ms", heartbeat_ms, 1, 2**31) / 1000,
+        tell=tell or (lambda _: None),
+        should_stop=(stop or threading.Event()).is_set,
+    )

@@ -1,0 +1,244 @@
+"""From changes in the database to records: what a message of the stream becomes. Asks nobody.
+
+A delete is a tombstone; a changed key is a tombstone and a new record. Large values that did not
+change are filled in, from the row before the change where the server has sent that, or from what
+the topic has: never by a null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from drumlin.capture.errors import CaptureError
+from drumlin.capture.messages.pgoutput import (
+    UNCHANGED,
+    Begin,
+    Commit,
+    Delete,
+    Insert,
+    Message,
+    Origin,
+    Relation,
+    Row,
+    Truncate,
+    Type,
+    Update,
+)
+from drumlin.capture.values.rows import RowFormat, StillUnknown, columns_of, filled
+from drumlin.capture.values.types import Types
+
+
+class OnTruncate(StrEnum):
+    """What is done when a captured table is truncated."""
+
+    STOP = "stop"
+    IGNORE = "ignore"
+    TOMBSTONES = "tombstones"
+
+
+class Table(NamedTuple):
+    """A captured table: the columns of its key, and the topic of its rows."""
+
+    oid: int
+    schema: str
+    name: str
+    topic: str
+    key: tuple[str, ...]
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+class Record(NamedTuple):
+    """What is written; without a value it is a tombstone."""
+
+    topic: str
+    key: str
+    value: str | None
+    time_ms: int | None  # of the source's commit
+
+
+class KeptRows(Protocol):
+    """The last value of every key of topics of which that is needed, as far as they are written."""
+
+    def keeps(self, topic: str) -> bool: ...
+    def get(self, topic: str, key: str) -> str | None: ...
+    def put(self, topic: str, key: str, value: str | None) -> None: ...
+    def keys(self, topic: str) -> Iterator[str]: ...
+
+
+class RowsNeeded(Exception):
+    """A change can only be written by someone who keeps the rows of this topic."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+
+class Changes:
+    """The messages of one connection, in their order."""
+
+    def __init__(
+        self,
+        tables: Iterable[Table],
+        types: Types,
+        rows: KeptRows,
+        start_lsn: int,
+        on_truncate: OnTruncate = OnTruncate.STOP,
+    ) -> None:
+        self._tables: Mapping[int, Table] = {each.oid: each for each in tables}
+        self._types = types
+        self._rows = rows
+        self._on_truncate = on_truncate
+        self._formats: dict[int, RowFormat] = {}
+        self._others: dict[int, str] = {}
+        self._begin: Begin | None = None
+        self._is_past = False
+        #: All transactions that end before it have been taken.
+        self.end_lsn = start_lsn
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._begin is not None
+
+    def unknown_types(self, relation: Relation) -> set[int]:
+        """Types of its columns that have to be looked up first, as they may be new."""
+        return {each.type_oid for each in relation.columns if each.type_oid not in self._types}
+
+    def take(self, message: Message) -> Iterable[Record]:
+        """What it adds to the topics.
+
+        Raises:
+            RowsNeeded: nothing of its transaction may be committed before they are kept.
+            CaptureError: it cannot be written; says why, and what to do.
+        """
+        if isinstance(message, Begin):
+            self._take_begin(message)
+        elif isinstance(message, Commit):
+            self._take_commit(message)
+        elif isinstance(message, Relation):
+            self._take_relation(message)
+        elif isinstance(message, Origin | Type):
+            pass
+        elif self._begin is None:
+            raise CaptureError(f"a change outside of a transaction: {type(message).__name__}")
+        elif not self._is_past:
+            return self._noted(self._changed(message, self._begin.time_us // 1000))
+        return ()
+
+    def _take_begin(self, begin: Begin) -> None:
+        if self._begin is not None:
+            raise CaptureError("a transaction begins inside of another")
+        self._begin = begin
+        # The server begins after what it was told to; should it not, nothing is written twice.
+        self._is_past = begin.commit_lsn < self.end_lsn
+
+    def _take_commit(self, commit: Commit) -> None:
+        if self._begin is None or self._begin.commit_lsn != commit.commit_lsn:
+            raise CaptureError("a transaction ends that did not begin")
+        self._begin = None
+        self.end_lsn = max(self.end_lsn, commit.end_lsn)
+
+    def _take_relation(self, relation: Relation) -> None:
+        name = f"{relation.schema}.{relation.name}"
+        table = self._tables.get(relation.oid)
+        if table is None:
+            # That of a partition comes with that of its table, and nothing else of it.
+            self._others[relation.oid] = name
+            return
+        names = [each.name for each in relation.columns]
+        flagged = {each.name for each in relation.columns if each.is_key}
+        is_full = relation.identity == "f"
+        if not (set(table.key) <= set(names) if is_full else flagged == set(table.key)):
+            now = "has no key" if not flagged else f"has the key ({', '.join(sorted(flagged))})"
+            raise CaptureError(
+                f"table {table.full_name} was captured by the key ({', '.join(table.key)}) and now "
+                f"{now}: ALTER it back, or run `drumlin capture remove` and begin anew into "
+                "topics of another --prefix"
+            )
+        columns = [(each.name, each.type_oid) for each in relation.columns]
+        self._formats[relation.oid] = RowFormat(table.full_name, columns, table.key, self._types)
+
+    def _table(self, oid: int) -> Table:
+        table = self._tables.get(oid)
+        if table is None:
+            name = self._others.get(oid, f"of oid {oid}")
+            raise CaptureError(
+                f"table {name} was added to the publication, and its earlier rows are in no topic:"
+                f" ALTER PUBLICATION ... DROP TABLE {name}, or run `drumlin capture remove` and "
+                "begin anew"
+            )
+        return table
+
+    def _noted(self, records: Iterator[Record]) -> Iterator[Record]:
+        for record in records:
+            if self._rows.keeps(record.topic):
+                self._rows.put(record.topic, record.key, record.value)
+            yield record
+
+    def _changed(self, message: Message, time_ms: int) -> Iterator[Record]:
+        if isinstance(message, Truncate):
+            for oid in message.oids:
+                yield from self._truncated(self._table(oid), time_ms)
+        elif isinstance(message, Insert):
+            table, shape = self._known(message.oid)
+            yield Record(
+                table.topic, self._key(shape, message.new), shape.value(message.new), time_ms
+            )
+        elif isinstance(message, Delete):
+            table, shape = self._known(message.oid)
+            yield Record(table.topic, self._key(shape, message.old), None, time_ms)
+        elif isinstance(message, Update):
+            yield from self._updated(message, time_ms)
+
+    def _updated(self, update: Update, time_ms: int) -> Iterator[Record]:
+        table, shape = self._known(update.oid)
+        new = filled(update.new, update.old)
+        key = self._key(shape, new)
+        old_key = key if update.old is None else self._key(shape, update.old)
+        before = None
+        if UNCHANGED in new:
+            if not self._rows.keeps(table.topic):
+                raise RowsNeeded(table.topic)
+            kept = self._rows.get(table.topic, old_key)
+            before = None if kept is None else columns_of(kept)
+        try:
+            value = shape.value(new, before)
+        except StillUnknown as unknown:
+            raise CaptureError(
+                f"table {table.full_name}, column {unknown.column!r}: a large value did not change,"
+                f" so that PostgreSQL does not send it, and topic {table.topic} has no earlier one "
+                f"under the key {old_key}: run `drumlin capture remove` and begin anew; "
+                f"ALTER TABLE {table.full_name} REPLICA IDENTITY FULL avoids it"
+            ) from None
+        if old_key != key:
+            yield Record(table.topic, old_key, None, time_ms)
+        yield Record(table.topic, key, value, time_ms)
+
+    def _truncated(self, table: Table, time_ms: int) -> Iterator[Record]:
+        if self._on_truncate is OnTruncate.STOP:
+            raise CaptureError(
+                f"table {table.full_name} was truncated: start again with --on-truncate tombstones "
+                "(deletes all of its keys in the topic) or ignore (keeps them)"
+            )
+        if self._on_truncate is OnTruncate.TOMBSTONES:
+            if not self._rows.keeps(table.topic):
+                raise RowsNeeded(table.topic)
+            for key in self._rows.keys(table.topic):
+                yield Record(table.topic, key, None, time_ms)
+
+    def _known(self, oid: int) -> tuple[Table, RowFormat]:
+        table = self._table(oid)
+        shape = self._formats.get(oid)
+        if shape is None:
+            raise CaptureError(f"table {table.full_name}: a change before its columns were told")
+        return table, shape
+
+    def _key(self, shape: RowFormat, row: Row) -> str:
+        key = shape.key(row)
+        if key is None:
+            raise CaptureError(f"table {shape.table}: a change does not tell its whole key")
+        return key

@@ -1,0 +1,180 @@
+"""What the catalog of a database says: of the server, tables and keys, types, slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from drumlin.capture.database.connections import failure_of, loaded
+from drumlin.capture.values.types import TypeInfo
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+class Server(NamedTuple):
+    """The server, and what the user may do there."""
+
+    version: int  # 150004 is 15.4
+    wal_level: str
+    slots_max: int
+    slot_count: int
+    may_replicate: bool
+    is_in_recovery: bool
+    database: str
+    user: str
+    system_id: str
+    may_create: bool  # publications in the database
+    wal_lsn: str
+
+
+class FoundTable(NamedTuple):
+    """A table of the database."""
+
+    oid: int
+    schema: str
+    name: str
+    kind: str  # r: a table, p: a partitioned one
+    identity: str
+    is_permanent: bool
+    may_select: bool
+    is_owner: bool
+    key: tuple[str, ...]
+    columns: tuple[tuple[str, int], ...]  # names and types of those that are in the stream
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+class Slot(NamedTuple):
+    """A replication slot."""
+
+    name: str
+    plugin: str | None
+    database: str | None
+    active_pid: int | None
+    confirmed_lsn: str | None
+    is_lost: bool
+
+
+class Publication(NamedTuple):
+    """A publication, and the tables in it."""
+
+    is_complete: bool  # publishes every kind of change
+    oids: frozenset[int]
+
+
+_SERVER: Final = """
+SELECT current_setting('server_version_num')::int, current_setting('wal_level'),
+  current_setting('max_replication_slots')::int, (SELECT count(*) FROM pg_replication_slots),
+  (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user),
+  pg_is_in_recovery(), current_database(), current_user::text,
+  (SELECT system_identifier::text FROM pg_control_system()),
+  has_database_privilege(current_database(), 'CREATE'),
+  CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text
+"""
+# A unique constraint that is checked at the end of a transaction only is no key of each change.
+_TABLES: Final = """
+SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relreplident::text,
+  c.relpersistence = 'p', has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE'),
+  coalesce((SELECT array_agg(a.attname::text ORDER BY k.place)
+    FROM pg_index i
+    CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k (number, place)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+    WHERE i.indrelid = c.oid AND i.indimmediate AND i.indisvalid AND k.place <= i.indnkeyatts
+      AND CASE WHEN c.relreplident = 'i' THEN i.indisreplident ELSE i.indisprimary END), '{}'),
+  coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),
+    '{}'),
+  coalesce((SELECT array_agg(a.atttypid::int8 ORDER BY a.attnum) FROM pg_attribute a
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),
+    '{}')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
+  AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
+ORDER BY 2, 3
+"""
+_TYPES: Final = """
+SELECT t.oid::int8, t.typname::text, t.typbasetype::int8, coalesce(e.oid, 0)::int8,
+  coalesce(e.typdelim, ',')::text
+FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
+"""
+_SLOT: Final = "SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = %s"
+_PUBLICATION: Final = """
+SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate,
+  p.puballtables, coalesce((SELECT array_agg(r.prrelid::int8) FROM pg_publication_rel r
+    WHERE r.prpubid = p.oid), '{}')
+FROM pg_publication p WHERE p.pubname = %s
+"""
+
+
+def server(connection: psycopg.Connection[Any]) -> Server:
+    (row,) = rows(connection, _SERVER)
+    return Server(*row)
+
+
+def tables(connection: psycopg.Connection[Any]) -> list[FoundTable]:
+    """All that hold rows, by name: partitioned ones as a whole, without their partitions."""
+    found = []
+    for *fixed, key, names, oids in rows(connection, _TABLES):
+        columns = tuple(zip(names, oids, strict=True))
+        found.append(FoundTable._make((*fixed, tuple(key), columns)))
+    return found
+
+
+def types(connection: psycopg.Connection[Any]) -> list[TypeInfo]:
+    return [TypeInfo(*row) for row in rows(connection, _TYPES)]
+
+
+def slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
+    import json
+
+    for (text,) in rows(connection, _SLOT, (name,)):
+        found = json.loads(text)
+        return Slot(
+            name,
+            found["plugin"],
+            found["database"],
+            found["active_pid"],
+            found["confirmed_flush_lsn"],
+            # Of PostgreSQL 13 and later; before, it keeps what a slot needs, whatever that takes.
+            found.get("wal_status") == "lost" or found.get("invalidation_reason") is not None,
+        )
+    return None
+
+
+def publication(connection: psycopg.Connection[Any], name: str) -> Publication | None:
+    for is_complete, is_of_all, oids in rows(connection, _PUBLICATION, (name,)):
+        found = {each.oid for each in tables(connection)} if is_of_all else set(oids)
+        return Publication(is_complete, frozenset(found))
+    return None
+
+
+def rows(
+    connection: psycopg.Connection[Any], statement: str, values: Sequence[Any] | None = None
+) -> list[tuple[Any, ...]]:
+    """
+    Raises:
+        DatabaseLost, DatabaseRefused: why there are none.
+    """
+    try:
+        return connection.execute(statement, values).fetchall()
+    except loaded().Error as error:
+        raise failure_of(error, connection) from None
+
+
+def run(connection: psycopg.Connection[Any], statement: str) -> None:
+    """
+    Raises:
+        DatabaseLost, DatabaseRefused: it did not succeed.
+    """
+    try:
+        connection.execute(statement)
+    except loaded().Error as error:
+        raise failure_of(error, connection) from None
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL statement has it."""
+    return '"' + name.replace('"', '""') + '"'

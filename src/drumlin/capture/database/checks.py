@@ -1,0 +1,125 @@
+"""What a database must have before it can be captured, and the statement that mends it. Pure."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from drumlin.capture.database.catalog import FoundTable, Publication, Server, Slot, quoted
+
+_VERSION_MIN: Final = 120000
+#: Partitioned tables are published as a whole from here on.
+_ROOTS_FROM: Final = 130000
+
+
+class Problem(NamedTuple):
+    """What is wrong, and what to do: a statement, where there is one."""
+
+    what: str
+    cure: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.cure}"
+
+
+def chosen(tables: Iterable[FoundTable], patterns: Sequence[str]) -> list[FoundTable]:
+    """The tables whose `schema.table` one of the patterns matches."""
+    return [
+        each
+        for each in tables
+        if any(fnmatch.fnmatchcase(each.full_name, pattern) for pattern in patterns)
+    ]
+
+
+def server_problems(server: Server, slot: Slot | None) -> list[Problem]:
+    """What the server lacks, or the user there."""
+    found = []
+    if server.version < _VERSION_MIN:
+        version = server.version // 10000
+        found.append(Problem(f"PostgreSQL {version} is too old", "12 is the first that is known"))
+    if server.is_in_recovery:
+        found.append(Problem("the server is a standby", "give the --url of the primary"))
+    if server.wal_level != "logical":
+        cure = "ALTER SYSTEM SET wal_level = 'logical', and restart the server"
+        found.append(Problem(f"wal_level is {server.wal_level!r}", cure))
+    if not server.may_replicate:
+        cure = f"ALTER ROLE {quoted(server.user)} REPLICATION"
+        found.append(Problem(f"user {server.user} may not replicate", cure))
+    if slot is None and server.slot_count >= server.slots_max:
+        cure = (
+            f"ALTER SYSTEM SET max_replication_slots = {server.slot_count + 4}, and restart the "
+            "server; or drop one that nobody uses by SELECT pg_drop_replication_slot('...')"
+        )
+        found.append(Problem(f"all {server.slots_max} replication slots are in use", cure))
+    return found
+
+
+def table_problems(tables: Sequence[FoundTable], server: Server) -> list[Problem]:
+    """What the tables lack."""
+    found = []
+    for each in tables:
+        name = f"{quoted(each.schema)}.{quoted(each.name)}"
+        if not each.is_permanent:
+            cure = f"ALTER TABLE {name} SET LOGGED, or leave it out by --tables"
+            found.append(Problem(f"table {each.full_name} is unlogged", cure))
+        elif each.identity == "n":
+            cure = f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT"
+            found.append(Problem(f"table {each.full_name} has no replica identity", cure))
+        elif not each.key:
+            cure = (
+                f"ALTER TABLE {name} ADD PRIMARY KEY (...), not deferrable; or ALTER TABLE {name} "
+                "REPLICA IDENTITY USING INDEX ...; or leave it out by --tables"
+            )
+            found.append(Problem(f"table {each.full_name} has no key", cure))
+        if each.kind == "p" and server.version < _ROOTS_FROM:
+            cure = "PostgreSQL 13 publishes them as a whole; leave it out by --tables"
+            found.append(Problem(f"table {each.full_name} is partitioned", cure))
+        if not each.may_select:
+            cure = f"GRANT SELECT ON {name} TO {quoted(server.user)}"
+            found.append(Problem(f"user {server.user} may not read table {each.full_name}", cure))
+    return found
+
+
+def publication_problems(
+    name: str,
+    publication: Publication | None,
+    tables: Sequence[FoundTable],
+    all_tables: Sequence[FoundTable],
+    server: Server,
+) -> list[Problem]:
+    """What keeps the publication from being used, or from being made by this user."""
+    if publication is None:
+        others = [each.full_name for each in tables if not each.is_owner]
+        if others or not server.may_create:
+            cure = f"have their owner run {publication_statement(name, tables, server)}"
+            why = f"user {server.user} may not publish {', '.join(others) or 'in this database'}"
+            return [Problem(why, cure)]
+        return []
+    found = []
+    if not publication.is_complete:
+        cure = f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')"
+        found.append(Problem(f"publication {name} leaves out a kind of change", cure))
+    wanted = {each.oid for each in tables}
+    for each in all_tables:
+        table = f"{quoted(each.schema)}.{quoted(each.name)}"
+        if each.oid in wanted and each.oid not in publication.oids:
+            cure = f"ALTER PUBLICATION {name} ADD TABLE {_only(each)}"
+            found.append(Problem(f"table {each.full_name} is not in publication {name}", cure))
+        elif each.oid not in wanted and each.oid in publication.oids:
+            cure = f"ALTER PUBLICATION {name} DROP TABLE {table}"
+            why = f"table {each.full_name} is in publication {name}, and is not captured"
+            found.append(Problem(why, cure))
+    return found
+
+
+def publication_statement(name: str, tables: Sequence[FoundTable], server: Server) -> str:
+    """The statement that makes the publication."""
+    named = ", ".join(_only(each) for each in tables)
+    options = " WITH (publish_via_partition_root)" if server.version >= _ROOTS_FROM else ""
+    return f"CREATE PUBLICATION {quoted(name)} FOR TABLE {named}{options}"
+
+
+def _only(table: FoundTable) -> str:
+    name = f"{quoted(table.schema)}.{quoted(table.name)}"
+    return name if table.kind == "p" else f"ONLY {name}"

@@ -1,0 +1,100 @@
+"""The stream of changes of a slot: frames in, and word of what need not be kept any more."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumlin.capture.database import connections
+from drumlin.capture.database.catalog import quoted
+from drumlin.capture.database.connections import DatabaseLost, DatabaseRefused, failure_of
+from drumlin.capture.messages.frames import Data, Keepalive, parse_frame, status_update
+from drumlin.capture.messages.lsn import lsn_text
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+class Stream:
+    """The changes of one slot from an LSN on. To be closed."""
+
+    def __init__(self, url: str, slot: str, publication: str, start_lsn: int) -> None:
+        """
+        Raises:
+            DatabaseLost, DatabaseRefused: the slot does not give them.
+        """
+        self._connection: psycopg.Connection[Any] = connections.connect(url, is_replication=True)
+        self._connector = self._connection.pgconn
+        self._flushed_lsn = self._received_lsn = start_lsn
+        psycopg = connections.loaded()
+        named = quoted(publication).replace("'", "''")
+        result = self._connector.exec_(
+            f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn_text(start_lsn)} "
+            f"(proto_version '1', publication_names '{named}')".encode()
+        )
+        if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
+            error = psycopg.errors.error_from_result(result)
+            failure = failure_of(error, self._connection)
+            self.close()
+            raise failure
+        self._connector.nonblocking = 1
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._connection.close()
+
+    def read(self, wait_s: float) -> Data | Keepalive | None:
+        """What the server sends next; None: nothing came meanwhile.
+
+        Raises:
+            DatabaseLost, DatabaseRefused: nothing more will come.
+        """
+        psycopg = connections.loaded()
+        deadline = time.monotonic() + wait_s
+        try:
+            while True:
+                size, frame = self._connector.get_copy_data(1)
+                if size > 0:
+                    return self._noted(parse_frame(memoryview(frame)))
+                if size < 0:
+                    self._raise_end()
+                left_s = max(deadline - time.monotonic(), 0)
+                if not select.select([self._connector.socket], [], [], left_s)[0]:
+                    return None
+                self._connector.consume_input()
+        except psycopg.Error as error:
+            raise failure_of(error, self._connection) from None
+
+    def confirm(self, lsn: int) -> None:
+        """Tell the server that all before this LSN is durable elsewhere, and that we are there.
+
+        Raises:
+            DatabaseLost: it cannot be told.
+        """
+        self._flushed_lsn = max(self._flushed_lsn, lsn)
+        answer = status_update(self._received_lsn, self._flushed_lsn, time.time_ns() // 1000)
+        psycopg = connections.loaded()
+        try:
+            self._connector.put_copy_data(answer)
+            while self._connector.flush():
+                select.select([], [self._connector.socket], [], 1)
+        except psycopg.Error as error:
+            raise DatabaseLost(" ".join(str(error).split())) from None
+
+    def _noted(self, frame: Data | Keepalive) -> Data | Keepalive:
+        if isinstance(frame, Keepalive):
+            self._received_lsn = max(self._received_lsn, frame.end_lsn)
+        return frame
+
+    def _raise_end(self) -> None:
+        psycopg = connections.loaded()
+        result = self._connector.get_result()
+        if result is not None and result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+            error = psycopg.errors.error_from_result(result)
+            failure = failure_of(error, self._connection)
+            if isinstance(failure, DatabaseRefused):
+                raise failure
+            raise DatabaseLost(str(failure))
+        raise DatabaseLost("the server has ended the stream")

@@ -1,0 +1,1 @@
+"""The side of the log: records in transactions, the capture's position among them, kept rows."""

@@ -1,0 +1,85 @@
+"""The last value of every key of some topics, on this machine's disk while a connection lasts.
+
+It is made of the topics themselves whenever it is needed, and kept up with what is written; nothing
+of it outlives the process. Memory stays bounded, whatever the topics hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from drumlin.client.client import Client
+
+_BATCH: Final = 1000
+_CACHE_KIB: Final = 16 << 10
+_TABLE: Final = """
+CREATE TABLE rows (topic TEXT, key TEXT, value TEXT, PRIMARY KEY (topic, key)) WITHOUT ROWID
+"""
+
+
+class TopicRows:
+    """Rows by topic and key. To be closed."""
+
+    def __init__(self) -> None:
+        # Without a name it is a file that SQLite removes when it is closed, or its process ends.
+        self._database = sqlite3.connect("", isolation_level=None)
+        for statement in (
+            "PRAGMA journal_mode = OFF",
+            "PRAGMA synchronous = OFF",
+            f"PRAGMA cache_size = -{_CACHE_KIB}",
+            _TABLE,
+            "BEGIN",
+        ):
+            self._database.execute(statement)
+        self._topics: set[str] = set()
+
+    def close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._database.close()
+
+    def load(self, client: Client, topic: str) -> None:
+        """Keep the rows of a topic from now on, beginning with those that are committed there."""
+        self._database.execute("DELETE FROM rows WHERE topic = ?", (topic,))
+        for records in client.read_records(topic, isolation="read_committed"):
+            for record in records:
+                if record.key is not None:
+                    value = None if record.value is None else record.value.decode()
+                    self.put(topic, record.key.decode(), value)
+        self._topics.add(topic)
+
+    def forget(self, topic: str) -> None:
+        self._database.execute("DELETE FROM rows WHERE topic = ?", (topic,))
+        self._topics.discard(topic)
+
+    def keeps(self, topic: str) -> bool:
+        return topic in self._topics
+
+    def get(self, topic: str, key: str) -> str | None:
+        found = self._database.execute(
+            "SELECT value FROM rows WHERE topic = ? AND key = ?", (topic, key)
+        ).fetchone()
+        return None if found is None else str(found[0])
+
+    def put(self, topic: str, key: str, value: str | None) -> None:
+        if value is None:
+            self._database.execute("DELETE FROM rows WHERE topic = ? AND key = ?", (topic, key))
+        else:
+            self._database.execute("REPLACE INTO rows VALUES (?, ?, ?)", (topic, key, value))
+
+    def keys(self, topic: str) -> Iterator[str]:
+        """In order; those that are taken away meanwhile need not come."""
+        last = ""
+        while True:
+            found = self._database.execute(
+                "SELECT key FROM rows WHERE topic = ? AND key > ? ORDER BY key LIMIT ?",
+                (topic, last, _BATCH),
+            ).fetchall()
+            if not found:
+                return
+            for (key,) in found:
+                yield key
+            last = found[-1][0]

@@ -1,0 +1,46 @@
+"""The names of a capture in both worlds, and those of its topics. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from drumlin.capture.errors import CaptureRefused
+
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class Names:
+    """What belongs to the capture `name`.
+
+    Raises:
+        CaptureRefused: PostgreSQL would not take a slot of this name.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not _NAME.fullmatch(name):
+            raise CaptureRefused(
+                f"--name {name!r}: small letters, digits and _ make the name of a capture, "
+                "at most 48 of them, and no digit is the first"
+            )
+        self.name = name
+        self.slot = f"drumlin_{name}"
+        self.publication = f"drumlin_{name}"
+        self.transactional_id = f"drumlin.capture.{name}"
+        #: Where the capture keeps its position.
+        self.topic = f"drumlin-capture.{name}"
+
+
+def topic_of(prefix: str, schema: str, table: str) -> str:
+    """
+    Raises:
+        CaptureRefused: no topic can have that name.
+    """
+    topic = f"{prefix}.{schema}.{table}" if prefix else f"{schema}.{table}"
+    if not _TOPIC.fullmatch(topic):
+        raise CaptureRefused(
+            f"table {schema}.{table}: no topic can be called {topic!r}: "
+            "letters, digits, '.', '_' and '-' make its name; leave the table out by --tables"
+        )
+    return topic

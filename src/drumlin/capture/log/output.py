@@ -1,0 +1,175 @@
+"""Records in transactions of the log, each with the position that it brings the topics to.
+
+One producer writes for a capture: who begins fences the one before. After an error nothing more is
+written by it: what was not committed is aborted, and another begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from drumlin.capture.changes import Record
+from drumlin.capture.errors import CaptureError
+from drumlin.capture.log.names import Names
+from drumlin.capture.log.position import (
+    DEFINITION_PARTITION,
+    PARTITIONS,
+    POSITION_PARTITION,
+    Definition,
+    Position,
+    decode_definition,
+    decode_position,
+)
+from drumlin.client.errors import ClientError
+from drumlin.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from drumlin.client.client import Client
+    from drumlin.client.transactions.transaction import Transaction
+    from drumlin.client.write.writer import Writer
+
+_BATCH_BYTES: Final = 256 << 10
+_BUFFER_BYTES: Final = 8 << 20
+_FIRST_LOOK: Final = 64
+_LIMIT: Final = "max.message.bytes"
+#: Of a batch of one record.
+_OVERHEAD: Final = 128
+#: In characters. Whoever has a lower limit gets the broker's own refusal.
+_SURELY_SMALL: Final = 128 << 10
+
+
+class Output:
+    """The producer of one capture. Making it fences the one before it."""
+
+    def __init__(self, client: Client, names: Names) -> None:
+        self._client = client
+        self._names = names
+        self._transaction: Transaction = client.transaction(names.transactional_id)
+        self._writers: dict[str, Writer] = {}
+        self._limits: dict[str, int] = {}
+        #: What waits for the next commit.
+        self.record_count = 0
+        self.size_bytes = 0
+
+    def send(self, record: Record) -> None:
+        """Into the transaction that is open.
+
+        Raises:
+            CaptureError: the topic does not take a record as large as this.
+            ClientError: the transaction can only be aborted.
+        """
+        size_bytes = len(record.key) + len(record.value or "")
+        if size_bytes > _SURELY_SMALL:
+            self._check_size(record)
+        self._write(record.topic, record.key, record.value, record.time_ms)
+        self.record_count += 1
+        self.size_bytes += size_bytes
+
+    def commit(self, position: Position, definition: Definition | None = None) -> None:
+        """All that was sent, and where the topics are by that, at once; durable on return."""
+        from drumlin import lowlevel
+
+        topic, name = self._names.topic, self._names.name
+        if definition is not None:
+            self._write(topic, name, definition.encode(), None, DEFINITION_PARTITION)
+        self._write(topic, name, position.encode(), None, POSITION_PARTITION)
+        self._transaction.commit()
+        self._transaction = lowlevel.following(self._transaction)
+        self._writers.clear()
+        self.record_count = self.size_bytes = 0
+
+    def abort(self) -> None:
+        """Give up what was not committed. A broker that does not answer aborts it later."""
+        with contextlib.suppress(ClientError):
+            self._transaction.abort()
+
+    def _check_size(self, record: Record) -> None:
+        size_bytes = _OVERHEAD + len(record.key.encode()) + len((record.value or "").encode())
+        limit = self._limits.get(record.topic, 0)
+        if size_bytes > limit:  # which may have been raised
+            configs = self._client.topic_configs(record.topic)
+            limit = self._limits[record.topic] = int(configs[_LIMIT].value or 0)
+        if size_bytes > limit:
+            raise CaptureError(
+                f"topic {record.topic}: the row with the key {record.key[:200]} takes "
+                f"{size_bytes:,} bytes, and {_LIMIT} is {limit:,}: drumlin configs alter "
+                f"topic {record.topic} --set {_LIMIT}={2 * size_bytes}"
+            )
+
+    def _write(
+        self,
+        topic: str,
+        key: str,
+        value: str | None,
+        time_ms: int | None,
+        partition: int | None = None,
+    ) -> None:
+        writer = self._writers.get(topic)
+        if writer is None:
+            writer = self._writers[topic] = self._transaction.writer(
+                topic, batch_bytes=_BATCH_BYTES, buffer_bytes=_BUFFER_BYTES
+            )
+        try:
+            writer.send(value, key=key, timestamp=time_ms, partition=partition)
+        except ClientError as error:
+            raise self._explained(writer, error) from error
+
+    def _explained(self, writer: Writer, error: ClientError) -> ClientError:
+        """Why a writer takes nothing more: an earlier record was not written."""
+        from drumlin import lowlevel
+
+        try:
+            writer.flush()
+        except ClientError as failure:
+            error = failure
+        return lowlevel.fate(self._transaction, error) or error
+
+
+def create_own_topic(client: Client, names: Names) -> None:
+    """The topic of the capture's position, if it is not there."""
+    client.create_topic(
+        names.topic, PARTITIONS, configs={"cleanup.policy": "compact"}, if_not_exists=True
+    )
+
+
+def has_own_topic(client: Client, names: Names) -> bool:
+    """Whether it is there."""
+    from drumlin import lowlevel
+
+    return names.topic in lowlevel.look_up_topics(client, [names.topic]).found
+
+
+def read_position(client: Client, names: Names) -> Position | None:
+    """The last committed one; None: there was no capture of this name."""
+    found = _last_value(client, names, POSITION_PARTITION)
+    return None if found is None else decode_position(found)
+
+
+def read_definition(client: Client, names: Names) -> Definition | None:
+    """The last committed one; None: there was no capture of this name."""
+    found = _last_value(client, names, DEFINITION_PARTITION)
+    return None if found is None else decode_definition(found)
+
+
+def _last_value(client: Client, names: Names, partition: int) -> bytes | None:
+    """The value of the last committed record, found from the end of the log."""
+    place = TopicPartition(names.topic, partition)
+    first = client.list_offsets({place: "earliest"})[place].offset
+    end = client.list_offsets({place: "latest"}, isolation="read_committed")[place].offset
+    count = _FIRST_LOOK
+    while end > first:
+        start = max(first, end - count)
+        last = None
+        for records in client.read_records(
+            names.topic,
+            [partition],
+            start={partition: start},
+            end={partition: end},
+            isolation="read_committed",
+        ):
+            last = records[-1].value
+        if last is not None or start == first:
+            return last
+        count *= 8
+    return None

@@ -1,0 +1,104 @@
+"""What a capture writes about itself, as the values of two records. Pure.
+
+The position changes with every transaction and is written in it; the definition changes when a
+capture begins anew. Each has a partition of its own, so that the last one of each is at its end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from drumlin.capture.changes import Table
+from drumlin.capture.errors import CaptureError
+from drumlin.capture.messages.lsn import lsn_text, parse_lsn
+
+POSITION_PARTITION: Final = 0
+DEFINITION_PARTITION: Final = 1
+PARTITIONS: Final = 2
+_FORMAT: Final = 1
+_SNAPSHOT: Final = "snapshot"
+_STREAM: Final = "stream"
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far the topics are.
+
+    `lsn`: all transactions that were committed before it, and none of those after it; None: the
+    snapshot is not complete.
+    """
+
+    run: str  # of the process that has written it
+    lsn: int | None
+
+    def encode(self) -> str:
+        phase = _SNAPSHOT if self.lsn is None else _STREAM
+        lsn = None if self.lsn is None else lsn_text(self.lsn)
+        return json.dumps({"format": _FORMAT, "phase": phase, "lsn": lsn, "run": self.run})
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What is captured, and from where."""
+
+    system_id: str  # of the PostgreSQL cluster
+    database: str
+    tables: Sequence[Table]
+
+    def encode(self) -> str:
+        tables = [
+            {**each._asdict(), "key": list(each.key)}
+            for each in sorted(self.tables, key=lambda table: table.full_name)
+        ]
+        return json.dumps(
+            {
+                "format": _FORMAT,
+                "system_id": self.system_id,
+                "database": self.database,
+                "tables": tables,
+            },
+            ensure_ascii=False,
+        )
+
+
+def decode_position(value: bytes) -> Position:
+    """
+    Raises:
+        CaptureError: another version has written it, or something else.
+    """
+    found = _parsed(value)
+    try:
+        is_stream = found["phase"] == _STREAM
+        return Position(str(found["run"]), parse_lsn(found["lsn"]) if is_stream else None)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CaptureError(f"no position of a capture: {value[:200]!r}: {error!r}") from None
+
+
+def decode_definition(value: bytes) -> Definition:
+    """
+    Raises:
+        CaptureError: another version has written it, or something else.
+    """
+    found = _parsed(value)
+    try:
+        tables = [
+            Table(int(each["oid"]), each["schema"], each["name"], each["topic"], tuple(each["key"]))
+            for each in found["tables"]
+        ]
+        return Definition(str(found["system_id"]), str(found["database"]), tables)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CaptureError(f"no definition of a capture: {value[:200]!r}: {error!r}") from None
+
+
+def _parsed(value: bytes) -> Any:
+    try:
+        found = json.loads(value)
+        number = found["format"]
+    except (ValueError, KeyError, TypeError):
+        raise CaptureError(f"not written by a capture: {value[:200]!r}") from None
+    if number != _FORMAT:
+        raise CaptureError(f"written by another version of Drumlin, in format {number}")
+    return found

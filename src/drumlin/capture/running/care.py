@@ -1,0 +1,115 @@
+"""What an operator asks of a capture besides: how far it is, and that it be removed."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from drumlin.capture.database import catalog, connections
+from drumlin.capture.database.catalog import quoted
+from drumlin.capture.errors import CaptureRefused
+from drumlin.capture.log import output as outputs
+from drumlin.capture.log.names import Names
+from drumlin.capture.messages.lsn import lsn_text, parse_lsn
+from drumlin.capture.running import plan
+from drumlin.capture.running.options import CaptureOptions
+
+if TYPE_CHECKING:
+    from drumlin.client.client import Client
+
+
+class CaptureStatus(NamedTuple):
+    """A capture, as log and database have it.
+
+    `lag_bytes`: WAL that the server keeps for it, None without a slot. `missing_bytes`: how far
+    somebody else has advanced the slot beyond the topics; 0 as it should be.
+    """
+
+    name: str
+    phase: str  # absent, snapshot, stream
+    lsn: str | None  # of the topics
+    confirmed_lsn: str | None  # of the slot
+    server_lsn: str
+    lag_bytes: int | None
+    missing_bytes: int
+    is_running: bool
+    is_slot_lost: bool
+    tables: dict[str, str]  # topic by table
+
+
+def setup(options: CaptureOptions) -> list[str]:
+    """Check the database and make the publication; returns the tables.
+
+    Raises:
+        DatabaseLost, CaptureError: what is not as it must be.
+    """
+    names = Names(options.name)
+    with contextlib.closing(connections.connect(options.url)) as connection:
+        found = plan.look(connection, options, names, None)
+        plan.publish(connection, found, names)
+    return [each.full_name for each in found.tables]
+
+
+def status(url: str, client: Client, name: str) -> CaptureStatus:
+    """
+    Raises:
+        DatabaseLost, CaptureError, ClientError: it cannot be told.
+    """
+    names = Names(name)
+    with contextlib.closing(connections.connect(url)) as connection:
+        server = catalog.server(connection)
+        slot = catalog.slot(connection, names.slot)
+    position = definition = None
+    if outputs.has_own_topic(client, names):
+        position = outputs.read_position(client, names)
+        definition = outputs.read_definition(client, names)
+    phase = "absent"
+    if position is not None:
+        phase = "snapshot" if position.lsn is None else "stream"
+    lsn = None if position is None else position.lsn
+    confirmed = (
+        None if slot is None or slot.confirmed_lsn is None else parse_lsn(slot.confirmed_lsn)
+    )
+    return CaptureStatus(
+        name,
+        phase,
+        None if lsn is None else lsn_text(lsn),
+        None if confirmed is None else lsn_text(confirmed),
+        server.wal_lsn,
+        None if confirmed is None else max(parse_lsn(server.wal_lsn) - confirmed, 0),
+        max(confirmed - lsn, 0) if confirmed is not None and lsn is not None else 0,
+        slot is not None and slot.active_pid is not None,
+        slot is not None and slot.is_lost,
+        {} if definition is None else {each.full_name: each.topic for each in definition.tables},
+    )
+
+
+def remove(url: str, client: Client, name: str) -> list[str]:
+    """Drop slot and publication, and the topic of the position; topics of rows stay.
+
+    Returns:
+        What was removed, a sentence each.
+
+    Raises:
+        CaptureRefused: it runs.
+        DatabaseLost, CaptureError, ClientError: it was not removed, or in part.
+    """
+    names = Names(name)
+    done = []
+    with contextlib.closing(connections.connect(url)) as connection:
+        slot = catalog.slot(connection, names.slot)
+        if slot is not None:
+            if slot.active_pid is not None:
+                raise CaptureRefused(
+                    f"capture {name} is running (process {slot.active_pid} of the server serves "
+                    "it): stop it first"
+                )
+            catalog.rows(connection, "SELECT pg_drop_replication_slot(%s)", (names.slot,))
+            done.append(f"slot {names.slot} is dropped")
+        if catalog.publication(connection, names.publication) is not None:
+            catalog.run(connection, f"DROP PUBLICATION {quoted(names.publication)}")
+            done.append(f"publication {names.publication} is dropped")
+    if outputs.has_own_topic(client, names):
+        client.delete_topic(names.topic)
+        done.append(f"topic {names.topic} is deleted")
+    return done

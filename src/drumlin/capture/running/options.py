@@ -1,0 +1,29 @@
+"""What a capture is told, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from drumlin.capture.changes import OnTruncate
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    """What is captured, and how.
+
+    The URL may hold a password, so that it is not shown.
+    """
+
+    url: str
+    name: str
+    tables: tuple[str, ...]
+    prefix: str
+    partitions: int
+    on_truncate: OnTruncate
+    heartbeat_s: float
+    tell: Callable[[str], None]
+    should_stop: Callable[[], bool]
+
+    def __repr__(self) -> str:
+        return f"<CaptureOptions {self.name!r}>"

@@ -1,0 +1,128 @@
+"""The first part of a capture: the tables as they are when the slot is made, into the topics.
+
+Topics that hold rows already, of an interrupted snapshot or of a capture that was removed, get what
+differs: changed rows, and tombstones for those that are gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.capture.changes import Record
+from drumlin.capture.database import catalog, connections, snapshot
+from drumlin.capture.database.catalog import FoundTable
+from drumlin.capture.errors import CaptureError
+from drumlin.capture.log.kept_rows import TopicRows
+from drumlin.capture.log.output import Output
+from drumlin.capture.log.position import Definition, Position
+from drumlin.capture.messages.lsn import lsn_text
+from drumlin.capture.running.options import CaptureOptions
+from drumlin.capture.running.plan import Found
+from drumlin.capture.values.rows import RowFormat
+from drumlin.capture.values.types import Types
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from drumlin.capture.log.names import Names
+    from drumlin.client.client import Client
+
+#: How much of a snapshot is committed at a time.
+_COMMIT_BYTES: Final = 4 << 20
+_COMPACTED: Final = {"cleanup.policy": "compact"}
+
+
+class Stopped(Exception):
+    """The capture was told to stop. Everything that was committed stays."""
+
+
+class SnapshotRun:
+    """One reading of all tables."""
+
+    def __init__(
+        self,
+        options: CaptureOptions,
+        names: Names,
+        client: Client,
+        output: Output,
+        run: str,
+    ) -> None:
+        self._options, self._names, self._client = options, names, client
+        self._output, self._run = output, run
+
+    def take(
+        self, connection: psycopg.Connection[Any], found: Found, definition: Definition
+    ) -> int:
+        """Read and write all; returns the LSN at which the stream continues.
+
+        Raises:
+            DatabaseLost, CaptureError, ClientError: it is to be taken anew.
+            Stopped: it was told to.
+        """
+        create_topics(self._client, definition, self._options.partitions)
+        replication = connections.connect(self._options.url, is_replication=True)
+        with contextlib.closing(replication):
+            lsn, name = snapshot.create_slot(replication, self._names.slot)
+            snapshot.take_over(connection, name)
+        types = Types(catalog.types(connection))
+        topics = {each.oid: each.topic for each in definition.tables}
+        for table in found.tables:
+            count = self._take_table(connection, table, topics[table.oid], types)
+            self._options.tell(f"{table.full_name}: {count:,} rows in topic {topics[table.oid]}")
+        catalog.run(connection, "COMMIT")
+        self._output.commit(Position(self._run, lsn))
+        self._options.tell(f"the snapshot is complete, as of {lsn_text(lsn)}")
+        return lsn
+
+    def _take_table(
+        self, connection: psycopg.Connection[Any], table: FoundTable, topic: str, types: Types
+    ) -> int:
+        shape = RowFormat(table.full_name, table.columns, table.key, types)
+        count = 0
+        with contextlib.closing(TopicRows()) as rows:
+            if _has_records(self._client, topic):
+                rows.load(self._client, topic)
+            for row in snapshot.read_table(connection, table):
+                key, value = shape.key(row), shape.value(row)
+                if key is None:
+                    raise CaptureError(f"table {table.full_name}: a row without a key")
+                count += 1
+                if rows.keeps(topic):
+                    before = rows.get(topic, key)
+                    rows.put(topic, key, None)
+                    if before == value:
+                        continue
+                self._send(Record(topic, key, value, None))
+            if rows.keeps(topic):
+                for key in rows.keys(topic):
+                    self._send(Record(topic, key, None, None))
+        return count
+
+    def _send(self, record: Record) -> None:
+        self._output.send(record)
+        if self._output.size_bytes >= _COMMIT_BYTES:
+            if self._options.should_stop():
+                raise Stopped
+            self._output.commit(Position(self._run, None))
+
+
+def create_topics(client: Client, definition: Definition, partitions: int) -> None:
+    """The topics of the tables, those that are not there.
+
+    Raises:
+        CaptureError: one is there that deletes what is old.
+    """
+    for table in definition.tables:
+        client.create_topic(table.topic, partitions, configs=_COMPACTED, if_not_exists=True)
+        policy = client.topic_configs(table.topic)["cleanup.policy"].value
+        if policy != "compact":
+            raise CaptureError(
+                f"topic {table.topic} has cleanup.policy={policy}, which deletes rows that are "
+                f"old: drumlin configs alter topic {table.topic} --set cleanup.policy=compact"
+            )
+
+
+def _has_records(client: Client, topic: str) -> bool:
+    ends = client.offsets(topic)
+    return any(ends[each] > start for each, start in client.offsets(topic, "earliest").items())

@@ -1,0 +1,107 @@
+"""Rows as the keys and values of records: JSON objects with the columns' names, in their order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from json.encoder import encode_basestring
+from typing import Final
+
+from drumlin.capture.errors import CaptureError
+from drumlin.capture.messages.pgoutput import UNCHANGED, Value
+from drumlin.capture.values.types import Convert, Types
+
+_DECODER: Final = json.JSONDecoder()
+
+
+class BadValue(CaptureError):
+    """A value that cannot be written as one of its column's type."""
+
+
+class StillUnknown(LookupError):
+    """A large value that did not change and was not sent is needed, and no earlier row has it."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(column)
+        self.column = column
+
+
+class RowFormat:
+    """How rows of one table are written, as long as it is not altered."""
+
+    def __init__(
+        self, table: str, columns: Sequence[tuple[str, int]], key: Sequence[str], types: Types
+    ) -> None:
+        self.table = table
+        self.names = [name for name, _ in columns]
+        self._columns: list[tuple[str, str, Convert]] = [
+            (name, f"{encode_basestring(name)}:", types.converter(oid)) for name, oid in columns
+        ]
+        self.key_places = [self.names.index(name) for name in key]
+        self._key_columns = [self._columns[place] for place in self.key_places]
+
+    def key(self, row: Sequence[Value]) -> str | None:
+        """The record's key; None: the row does not tell all of it."""
+        parts = []
+        for place, (name, label, convert) in zip(self.key_places, self._key_columns, strict=True):
+            text = row[place]
+            if not isinstance(text, str):
+                return None
+            parts.append(label + self._converted(name, convert, text))
+        return "{" + ",".join(parts) + "}"
+
+    def value(self, row: Sequence[Value], before: Mapping[str, str] | None = None) -> str:
+        """The record's value.
+
+        `before`: what the columns were in JSON, for those that did not change and were not sent.
+
+        Raises:
+            StillUnknown: `before` does not have one of these.
+        """
+        parts = []
+        for (name, label, convert), text in zip(self._columns, row, strict=True):
+            if text is None:
+                parts.append(label + "null")
+            elif text is UNCHANGED:
+                if before is None or name not in before:
+                    raise StillUnknown(name)
+                parts.append(label + before[name])
+            else:
+                parts.append(label + self._converted(name, convert, text))
+        return "{" + ",".join(parts) + "}"
+
+    def _converted(self, name: str, convert: Convert, text: str) -> str:
+        try:
+            return convert(text)
+        except ValueError as error:
+            raise BadValue(f"table {self.table}, column {name!r}: {error}") from error
+
+
+def filled(row: Sequence[Value], old: Sequence[Value] | None) -> list[Value]:
+    """The row, with what was not sent taken from the row before the change."""
+    if old is None or UNCHANGED not in row:
+        return list(row)
+    return [
+        before if value is UNCHANGED and before is not None else value
+        for value, before in zip(row, old, strict=True)
+    ]
+
+
+def columns_of(value: str) -> dict[str, str]:
+    """The columns of a record's value as `RowFormat.value` has written it, each as JSON.
+
+    Raises:
+        ValueError: something else has written it.
+    """
+    found: dict[str, str] = {}
+    position = 1
+    if value[:1] != "{":
+        raise ValueError("no JSON object")
+    while value[position : position + 1] not in ("}", ""):
+        name, colon = _DECODER.raw_decode(value, position)
+        if value[colon : colon + 1] != ":":
+            raise ValueError("no JSON object of a row")
+        _, end = _DECODER.raw_decode(value, colon + 1)
+        found[str(name)] = value[colon + 1 : end]
+        position = end + 1 if value[end : end + 1] == "," else end
+    return found

@@ -1,0 +1,212 @@
+"""`drumlin capture`: the changes of a PostgreSQL database, in a topic for each table.
+
+A password does not belong on a command line, where every user of the machine can read it: it is
+refused there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import click
+
+from drumlin.capture import DEFAULT_NAME, EVERY_TABLE
+from drumlin.capture.changes import OnTruncate
+from drumlin.cli.reach.command_config import CommandConfig, settings_of
+from drumlin.cli.terminal import output
+from drumlin.cli.terminal.commands import Group, Option
+from drumlin.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    Yes,
+    confirm,
+    examples,
+)
+
+_URL_VARIABLE: Final = "DRUMLIN_CAPTURE_URL"
+
+app: Final = Group(help="Write the changes of a database to topics.")
+
+Url = Annotated[
+    str,
+    Option(
+        "--url",
+        envvar=_URL_VARIABLE,
+        metavar="postgresql://USER@HOST/DATABASE",
+        help="The database; a password is in PGPASSFILE or PGPASSWORD, or in the variable's URL.",
+    ),
+]
+Name = Annotated[
+    str,
+    Option("--name", metavar="NAME", help="Of the capture: slot and publication are called by it."),
+]
+Tables = Annotated[
+    list[str] | None,
+    Option(
+        "--tables",
+        metavar="PATTERN",
+        help="Tables as schema.table, with * and ?. Repeatable; default: all.",
+    ),
+]
+
+
+@app.add(
+    epilog=examples(
+        "drumlin capture postgres --url postgresql://app@db.example/shop --tables 'shop.*'",
+        "drumlin capture postgres --url postgresql://app@db.example/shop --setup",
+    )
+)
+def postgres(
+    url: Url,
+    name: Name = DEFAULT_NAME,
+    tables: Tables = None,
+    prefix: Annotated[
+        str, Option("--prefix", metavar="TEXT", help="Topics are PREFIX.SCHEMA.TABLE.")
+    ] = "",
+    partitions: Annotated[
+        int, Option("--partitions", "-p", min=-1, help="Of new topics; -1: the broker's default.")
+    ] = -1,
+    on_truncate: Annotated[
+        OnTruncate, Option("--on-truncate", help="What to do when a table is truncated.")
+    ] = OnTruncate.STOP,
+    heartbeat_ms: Annotated[
+        int,
+        Option(
+            "--heartbeat-ms",
+            min=1,
+            metavar="MS",
+            help="How often the position is written while no captured table changes.",
+        ),
+    ] = 10_000,
+    setup: Annotated[
+        bool, Option("--setup", help="Check the database, make the publication, and end.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Capture a PostgreSQL: its tables first, then every change, until Ctrl-C.
+
+    Started again it goes on where it was: nothing is written twice, nothing is left out.
+    """
+    from drumlin import capture
+
+    _check_no_password(url)
+    patterns = tables or EVERY_TABLE
+    with _told():
+        if setup:
+            for each in capture.setup(url, name=name, tables=patterns):
+                print(each)
+            return
+        capture.postgres(
+            url,
+            bootstrap,
+            name=name,
+            tables=patterns,
+            prefix=prefix,
+            partitions=partitions,
+            on_truncate=on_truncate.value,
+            heartbeat_ms=heartbeat_ms,
+            stop=_stop_by_signal(),
+            tell=lambda sentence: output.note(f"drumlin capture: {sentence}"),
+            security=_security_of(command_config),
+        )
+
+
+@app.add(epilog=examples("drumlin capture status --url postgresql://app@db.example/shop"))
+def status(
+    url: Url,
+    name: Name = DEFAULT_NAME,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a capture is, and how much WAL the server keeps for it."""
+    from drumlin import capture
+
+    _check_no_password(url)
+    with _told():
+        found = capture.status(url, bootstrap, name=name, security=_security_of(command_config))
+    columns = ["name", "phase", "is_running", "lsn", "confirmed_lsn", "server_lsn"]
+    columns += ["lag_bytes", "missing_bytes", "is_slot_lost"]
+    output.show_rows([found._asdict()], columns, as_json=as_json)
+
+
+@app.add(epilog=examples("drumlin capture remove --url postgresql://app@db.example/shop"))
+def remove(
+    url: Url,
+    name: Name = DEFAULT_NAME,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Drop slot and publication, and forget the position; the tables' topics stay."""
+    from drumlin import capture
+
+    _check_no_password(url)
+    confirm(f"Remove capture {name}? What changes from now on is not captured.", yes)
+    with _told():
+        done = capture.remove(url, bootstrap, name=name, security=_security_of(command_config))
+    output.show_changes([{"removed": each} for each in done], done, as_json)
+
+
+def _security_of(command_config: Path | None) -> Any:
+    return settings_of(command_config).get("security")
+
+
+def _check_no_password(url: str) -> None:
+    """
+    Raises:
+        click.BadParameter: there is one, where everybody on this machine can see it.
+    """
+    from urllib.parse import urlsplit
+
+    if url == os.environ.get(_URL_VARIABLE):
+        return
+    try:
+        has_password = urlsplit(url).password is not None
+    except ValueError:
+        has_password = False
+    if has_password or "password=" in url:
+        raise click.BadParameter(
+            "--url with a password shows it to everybody on this machine: have it in PGPASSFILE, "
+            f"in PGPASSWORD, or give the URL as {_URL_VARIABLE}"
+        )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What a capture raises, as one line for the user."""
+    from drumlin.capture.database.connections import NO_PSYCOPG, DatabaseLost
+    from drumlin.capture.errors import CaptureError
+
+    try:
+        yield
+    except (CaptureError, DatabaseLost) as error:
+        raise output.Failure(str(error)) from error
+    except ModuleNotFoundError as error:
+        if error.name == "psycopg":
+            raise output.Failure(NO_PSYCOPG) from None
+        raise
+
+
+def _stop_by_signal() -> threading.Event:
+    """Ctrl-C and SIGTERM let it end between two transactions; a second one ends it at once."""
+    stop = threading.Event()
+
+    def told(number: int, _: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        output.note(f"drumlin capture: {signal.Signals(number).name}: stopping")
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, told)
+    return stop

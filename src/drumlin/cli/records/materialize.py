@@ -1,0 +1,129 @@
+"""`drumlin materialize`: the last value of every key of a topic, kept in a store."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import urlsplit
+
+import click
+
+from drumlin.cli.reach.command_config import CommandConfig, settings_of
+from drumlin.cli.reach.completion import complete_group, complete_topic
+from drumlin.cli.terminal import output
+from drumlin.cli.terminal.commands import Argument, Option, command
+from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
+
+if TYPE_CHECKING:
+    from drumlin.serving.materializing import Progress
+
+#: How often a log gets a line; a terminal has one that changes.
+_TELL_S: Final = 60.0
+EXAMPLES: Final = examples(
+    "drumlin materialize users --to sqlite:///users.db --group users-db",
+    "drumlin materialize users --to 'sqlite:////var/lib/app.db?table=people' -g app --utf8",
+    "drumlin materialize users --to sqlite:///users.db -g users-db --until-end",
+    "drumlin materialize users --to redis://127.0.0.1:6379/0 --group users-cache",
+)
+
+
+def materialize(
+    topic: Annotated[str, Argument("TOPIC", help="A topic with keys.", complete=complete_topic)],
+    to: Annotated[
+        str,
+        Option(
+            "--to",
+            metavar="URL",
+            help="The store: sqlite:///PATH[?table=NAME] or redis://HOST:PORT/NUMBER[?prefix=TEXT].",
+        ),
+    ],
+    group: Annotated[
+        str,
+        Option(
+            "--group",
+            "-g",
+            help="Processes with the same group share the partitions.",
+            complete=complete_group,
+        ),
+    ],
+    instance: Annotated[
+        str | None,
+        Option(
+            "--instance",
+            metavar="NAME",
+            help="Of this process in the group: after a crash it goes on at once, not after 10 s.",
+        ),
+    ] = None,
+    utf8: Annotated[bool, Option("--utf8", help="Store keys and values as text.")] = False,
+    until_end: Annotated[
+        bool, Option("--until-end", help="End when the store has all that is there now.")
+    ] = False,
+    memory: Annotated[
+        int,
+        Option(
+            "--memory",
+            metavar="MIB",
+            min=1,
+            help="For the state of one partition, which is read several times where it is larger.",
+        ),
+    ] = 1024,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Keep the last value of every key in a store, up to date, until Ctrl-C."""
+    from drumlin.client.client import connect
+    from drumlin.serving.materialize import materialize as keep
+    from drumlin.serving.targets import VARIABLE
+
+    if urlsplit(to).password is not None:
+        raise click.BadParameter(f"--to: others see it here; say the password in {VARIABLE}")
+    stop = threading.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: stop.set())
+
+    with (
+        connect(bootstrap, **settings_of(command_config)) as client,
+        output.progress() as progress,
+    ):
+        task = progress.add_task(topic, total=None, done="")
+
+        told_s = time.monotonic()
+
+        def show(now: Progress) -> None:
+            nonlocal told_s
+            progress.update(task, completed=now.records, done=_line(now))
+            if not sys.stderr.isatty() and time.monotonic() - told_s >= _TELL_S:
+                told_s = time.monotonic()
+                output.note(f"{topic}: {_line(now)}")
+
+        try:
+            done = keep(
+                client,
+                topic,
+                to,
+                group=group,
+                instance=instance,
+                decode="utf8" if utf8 else None,
+                until_end=until_end,
+                memory_bytes=memory << 20,
+                on_progress=show,
+                stop=stop,
+            )
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+        except ModuleNotFoundError as error:
+            raise output.Failure(str(error)) from error
+    output.note(f"{topic}: {_line(done)}")
+
+
+def _line(now: Progress) -> str:
+    return (
+        f"{now.records:,} records, {now.records_per_s:,.0f}/s, "
+        f"{now.lag:,} behind in {now.partitions} partitions"
+    )
+
+
+materialize_command: Final = command(materialize, epilog=EXAMPLES)

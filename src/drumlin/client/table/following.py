@@ -1,0 +1,360 @@
+"""The thread of a table: loads it, follows the log, and loads it again where it must.
+
+What it reads into is shown to the user once it is exact, so that what the user sees never goes
+back. The thread decides alone; others only read what it shows, and ask it to end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final
+
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin.client.consumer.engine import ConsumerEngine, Readable
+from drumlin.client.consumer.fetching.decoder import decode
+from drumlin.client.consumer.options import ConsumerOptions
+from drumlin.client.errors import (
+    BrokerUnreachable,
+    ClientError,
+    EqualKeys,
+    FollowingEnded,
+    OffsetOutOfRange,
+    RequestTimedOut,
+    StateNotExact,
+    TableTooLarge,
+    UnknownTopic,
+    translated,
+)
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.read.reader import FETCH_BYTES
+from drumlin.client.table.disk_rows import DiskRows
+from drumlin.client.table.exactness import Exactness
+from drumlin.client.table.loading import ISOLATION, Loader, TopicNow, monotonic_ms
+from drumlin.client.table.options import Change, Decoder, TableOptions
+from drumlin.client.table.rows import MemoryRows, Rows
+from drumlin.client.table.waits import Waits
+from drumlin.client.topic_partition import TopicPartition
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.retry import Deadline
+from drumlin.records.batch.gaps import stretch_of
+from drumlin.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: How often to look whether the topic is the same, and how long a poll takes at most.
+_LOOK_S: Final = 3.0
+_POLL_MS: Final = 500
+_BUFFER_BYTES: Final = 32 << 20
+_PAUSE_S: Final = 0.5
+#: How often it is tried to load a table in vain before that is an error.
+_LOADS_MAX: Final = 5
+_NO_OFFSET: Final = -1
+_PASSES: Final = (BrokerUnreachable, RequestTimedOut)
+_COLUMNS: Final = ("key", "value", "offset")
+_OPTIONS: Final = ConsumerOptions(
+    protocol="classic",
+    assignors=("range",),
+    server_assignor=None,
+    group_instance_id=None,
+    rack=None,
+    session_timeout_ms=45_000,
+    heartbeat_interval_ms=3_000,
+    max_poll_interval_ms=300_000,
+    delivery="at_least_once",
+    commit_interval_ms=None,
+    offsets_storage="kafka",
+    dual_commit=False,
+    zookeeper=None,
+    zookeeper_config=None,
+    start="earliest",
+    out_of_range="raise",
+    isolation=ISOLATION,
+    columns=_COLUMNS,
+    headers=False,
+    decode=None,
+    max_records=None,
+    max_bytes_per_batch=FETCH_BYTES,
+    buffer_bytes=_BUFFER_BYTES,
+    max_wait_ms=500,
+    idle_timeout_ms=None,
+    metadata_refresh_ms=30_000,
+    on_assigned=None,
+    on_revoked=None,
+    on_lost=None,
+    on_reset=None,
+)
+
+
+class Following:
+    """One table's. `rows` is what the user sees; None before it is loaded."""
+
+    def __init__(
+        self,
+        thread: LoopThread,
+        connections: BrokerConnections,
+        topic: str,
+        options: TableOptions,
+    ) -> None:
+        self._thread = thread
+        self._connections = connections
+        self._topic = topic
+        self._options = options
+        self._loader = Loader(thread, connections, topic)
+        self._decoder = Decoder(topic, options.decode)
+        self._states: dict[TopicPartition, Exactness] = {}
+        self._engine: ConsumerEngine | None = None
+        self._working: Rows = MemoryRows(topic)
+        self._topic_now: TopicNow | None = None
+        self._looked_s = 0.0
+        self._loads = 0  # in vain, in a row
+        self._ends = threading.Event()
+        self.waits = Waits()
+        #: Done when there is something to see, or never will be.
+        self.loaded: Future[None] = Future()
+        self.rows: Rows | None = None
+        self.error: BaseException | None = None
+        name = f"drumlin-table {topic}"
+        self._own = threading.Thread(target=self._run, name=name, daemon=True)
+        self._own.start()
+
+    def end(self) -> None:
+        """Follow no longer, and wait until that is so. In a callback it ends after that."""
+        self._ends.set()
+        engine = self._engine
+        if self.is_own_thread:
+            return
+        with contextlib.suppress(ClientError):
+            if engine is not None:
+                self._thread.run(engine.stop_polling())
+        self._own.join()
+
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether this is a callback, which would wait for itself."""
+        return threading.current_thread() is self._own
+
+    def log_ends(self) -> dict[TopicPartition, int]:
+        """The ends of logs as the last fetches told them."""
+        engine = self._engine
+        if engine is None:
+            return {}
+
+        async def ends() -> dict[TopicPartition, int]:
+            return {each.place: each.end_offset for each in engine.positions}
+
+        return {place: end for place, end in self._thread.run(ends()).items() if end >= 0}
+
+    # -- the thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        error: BaseException = ClientError(f"this table of topic {self._topic!r} is closed")
+        try:
+            with translated():
+                self._load()
+                while not self._ends.is_set():
+                    self._follow()
+        except BaseException as caught:  # noqa: BLE001 - raised by each of the user's calls
+            if not self._ends.is_set():
+                error = caught
+        self.error = error
+        self._stop_engine()
+        self.rows, self._working = None, MemoryRows(self._topic)
+        self.waits.fail(error)
+        if not self.loaded.done():
+            self.loaded.set_exception(error)
+
+    def _follow(self) -> None:
+        """One step. Where the log does not tell what came next, load again."""
+        try:
+            with translated():
+                self._step()
+            if time.monotonic() - self._looked_s >= _LOOK_S:
+                self._look_at_topic()
+        except EqualKeys:
+            if not self._look_at_topic():
+                raise
+        except (OffsetOutOfRange, StateNotExact):
+            if self._options.when_lost == "raise":
+                raise
+            self._load()
+
+    def _step(self) -> None:
+        engine = self._engine
+        assert engine is not None
+        found = self._thread.run(engine.next(Deadline(_POLL_MS), comes_back=True))
+        if not isinstance(found, Readable):
+            return
+        piece, position = found
+        assert self._topic_now is not None
+        if engine.topic_id(self._topic) not in (None, self._topic_now.topic_id):
+            self._look_at_topic()
+            return
+        state = self._states[piece.place]
+        for each in decode(piece, position, _OPTIONS):
+            if each.batch is not None:
+                self._apply(each.batch, piece.place.partition)
+        state.read_to(piece.end_offset, piece.ended_s * 1000)
+        if stretch_of(piece.records, position, piece.end_offset).gap_offset is not None:
+            self._judge(state, piece.fetched_of_epoch)
+        self._thread.call_soon(lambda: engine.given(piece, piece.end_offset, is_last=True))
+        self._show()
+
+    def _judge(self, state: Exactness, of_epoch: int) -> None:
+        """Records are missing among what was just read: what that means only the leader knows."""
+        while not self._ends.is_set():
+            try:
+                with translated():
+                    looks = self._loader.look([state])
+                break
+            except _PASSES:
+                self._ends.wait(_PAUSE_S)
+        else:
+            return
+        place = state.place
+        state.met_gap(looks.facts[place], looks.ends[place], of_epoch, monotonic_ms())
+
+    def _apply(self, batch: pa.RecordBatch, partition: int) -> None:
+        rows, tell = self._working, self._options.on_change
+        columns = [batch.column(name).to_pylist() for name in _COLUMNS]
+        for key, value, offset in zip(*columns, strict=True):
+            if key is None:
+                continue
+            gone = value is None
+            old = rows.remove(key, partition) if gone else rows.put(key, value, partition)
+            if tell is not None and rows is self.rows:
+                self._tell(key, old, value, partition, offset)
+        self._bound_memory()
+
+    def _tell(
+        self, key: bytes, old: bytes | None, new: bytes | None, partition: int, offset: int
+    ) -> None:
+        tell = self._options.on_change
+        if tell is None or (old is None and new is None):
+            return
+        decoder = self._decoder
+        values = (decoder.value(key, old), decoder.value(key, new))
+        try:
+            tell(Change(decoder.key(key), *values, partition, offset))
+        except Exception as error:
+            where = f"topic {self._topic!r} partition {partition} offset {offset}"
+            raise FollowingEnded(f"{where}: on_change raised {error!r}") from error
+
+    def _bound_memory(self) -> None:
+        rows, options = self._working, self._options
+        if rows.nbytes <= options.memory_bytes or isinstance(rows, DiskRows):
+            return
+        if options.beyond_memory == "raise":
+            raise TableTooLarge(
+                f"the table of topic {self._topic!r} takes more than {options.memory_bytes} bytes"
+            )
+        self._working = DiskRows.of(rows, self._topic, options.folder)
+        if self.rows is rows:
+            self.rows = self._working
+
+    def _show(self) -> None:
+        """Show what has become exact."""
+        exact = {place: each.position for place, each in self._states.items() if each.is_exact}
+        if self._working is not self.rows:
+            if len(exact) < len(self._states):
+                return
+            old, self.rows = self.rows, self._working
+            self._loads = 0
+            if not self.loaded.done():
+                self.loaded.set_result(None)
+            if old is not None and self._options.on_change is not None:
+                self._tell_difference(old, self._working)
+        self.waits.tell(exact)
+
+    def _tell_difference(self, old: Rows, new: Rows) -> None:
+        for key, value, partition in new:
+            before = old.get(key)
+            if before != value:
+                self._tell(key, before, value, partition, _NO_OFFSET)
+        for key, value, partition in old:
+            if new.get(key) is None:
+                self._tell(key, value, None, partition, _NO_OFFSET)
+
+    # -- loading ---------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        """Read the state, and follow from there."""
+        self._stop_engine()
+        while not self._ends.is_set():
+            self._loads += 1
+            try:
+                with translated():
+                    self._load_once()
+                break
+            except (OffsetOutOfRange, StateNotExact):
+                if self._loads >= _LOADS_MAX:
+                    raise
+            except _PASSES:
+                if self.rows is None:
+                    raise
+            self._ends.wait(_PAUSE_S)
+        self._show()
+
+    def _load_once(self) -> None:
+        topic_now = self._loader.describe()
+        self._working = MemoryRows(self._topic)
+
+        def take(batch: pa.RecordBatch) -> None:
+            if self._ends.is_set():
+                raise ClientError(f"the table of topic {self._topic!r} was closed meanwhile")
+            self._working.load(batch)
+            self._bound_memory()
+
+        options = self._options
+        states = self._loader.load(options.partitions, options.memory_bytes, take)
+        self._topic_now, self._looked_s, self._states = topic_now, time.monotonic(), states
+        self._engine = self._thread.run(_start(self._connections, states))
+
+    def _look_at_topic(self) -> bool:
+        """Whether it is another topic, or has more partitions; it is loaded again then.
+
+        Raises:
+            UnknownTopic: it is gone; or it was made again, and that is to be told.
+        """
+        self._looked_s = time.monotonic()
+        try:
+            with translated():
+                now = self._loader.describe()
+        except _PASSES:
+            return False
+        before, self._topic_now = self._topic_now, now
+        if before is None or now == before:
+            return False
+        if now.topic_id != before.topic_id and self._options.when_lost == "raise":
+            message = f"topic {self._topic!r} was deleted, and made again"
+            raise UnknownTopic(message, ErrorCode.unknown_topic_id)
+        if now.topic_id == before.topic_id and self._options.partitions is not None:
+            return False
+        self._load()
+        return True
+
+    def _stop_engine(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is None or not self._thread.is_running:
+            return
+
+        async def stop() -> None:
+            await engine.stop_polling()
+            await engine.shut_down(leaves=False, timeout_ms=0)
+
+        with contextlib.suppress(ClientError):
+            self._thread.run(stop())
+
+
+async def _start(
+    connections: BrokerConnections, states: Mapping[TopicPartition, Exactness]
+) -> ConsumerEngine:
+    """Runs in the loop: each partition is read on from where it was read to."""
+    engine = ConsumerEngine(connections, None, None, states.keys(), _OPTIONS)
+    for place, state in states.items():
+        engine.seek(place, OffsetAndMetadata(state.position, "", state.claim.leader_epoch))
+    return engine

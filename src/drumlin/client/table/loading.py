@@ -1,0 +1,119 @@
+"""Reading a topic's state into rows. Whether it is exact is seen when it has been followed on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from drumlin.client.admin.admin import describe_topics
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.read.offsets import list_offsets
+from drumlin.client.state.exact_reading import ExactReader
+from drumlin.client.state.exact_states import claim_states, log_facts
+from drumlin.client.state.snapshot_ranges import ranges_until
+from drumlin.client.state.snapshots import SnapshotOptions, StateReader, schema_of
+from drumlin.client.state.state_claims import LogFacts
+from drumlin.client.table.exactness import Exactness
+from drumlin.client.topic_partition import TopicPartition
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.options import Isolation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
+
+ISOLATION: Final[Isolation] = "read_committed"
+
+
+class TopicNow(NamedTuple):
+    """What is compared to see that a topic is the same as before."""
+
+    topic_id: str | None
+    partition_count: int
+
+
+class Looks(NamedTuple):
+    """Facts about the logs of some partitions, and their ends."""
+
+    facts: dict[TopicPartition, LogFacts]
+    ends: dict[TopicPartition, int]
+
+
+class Loader:
+    """Asks through a client's thread, and decodes in the caller's."""
+
+    def __init__(self, thread: LoopThread, connections: BrokerConnections, topic: str) -> None:
+        self._thread = thread
+        self._connections = connections
+        self._topic = topic
+
+    def describe(self) -> TopicNow:
+        """
+        Raises:
+            KafkaError: there is no such topic.
+        """
+        found = self._thread.run(describe_topics(self._connections, [self._topic]))[self._topic]
+        return TopicNow(found.topic_id, len(found.partitions))
+
+    def look(self, states: Iterable[Exactness]) -> Looks:
+        """The facts by which a gap is judged, all asked for after it was met."""
+        # What no broker tells of itself: so that the topic's configuration is asked for, too.
+        claims = {each.place: each.claim._replace(deletion_drops=-1) for each in states}
+
+        async def ask() -> Looks:
+            facts = await log_facts(self._connections, claims.keys(), claims)
+            found = await list_offsets(
+                self._connections, dict.fromkeys(claims, "latest"), ISOLATION
+            )
+            return Looks(facts, {place: each.offset for place, each in found.items()})
+
+        return self._thread.run(ask())
+
+    def load(
+        self,
+        partitions: Sequence[int] | None,
+        memory_bytes: int,
+        take: Callable[[pa.RecordBatch], None],
+    ) -> dict[TopicPartition, Exactness]:
+        """Give the rows of the state at the log's end to `take`.
+
+        Returns:
+            What is known of the partitions, which are read up to the end.
+
+        Raises:
+            StateNotExact: a deletion may have been missed.
+            OffsetOutOfRange: the log's start moved past what was still to be read.
+        """
+        since_ms = monotonic_ms()
+        ranges = ranges_until(
+            self._thread, self._connections, self._topic, partitions, None, ISOLATION
+        )
+        ends = {each.place: each.end_offset for each in ranges}
+        claims = self._thread.run(
+            claim_states(self._connections, ends, is_now=True, allow_inexact=True)
+        )
+        states = {
+            place: Exactness(place, claim._replace(basis="inexact", since_ms=since_ms))
+            for place, claim in claims.items()
+        }
+        reader = ExactReader(
+            self._thread, self._connections, {each: states[each].claim for each in states}
+        )
+        columns = schema_of(("key", "value", "partition"), headers=False)
+        options = SnapshotOptions(columns, ISOLATION, memory_bytes)
+        for wanted in ranges:
+            for batch in StateReader(reader, options).read(wanted):
+                take(batch)
+        looks = self.look(states.values())
+        now_ms = monotonic_ms()
+        for place, state in states.items():
+            facts = looks.facts[place]
+            state.met_gap(facts, looks.ends[place], state.claim.leader_epoch, now_ms)
+        return states
+
+
+def monotonic_ms() -> int:
+    """Milliseconds of the clock that event loops have."""
+    return int(time.monotonic() * 1000)

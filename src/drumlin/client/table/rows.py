@@ -1,0 +1,104 @@
+"""The rows of a table in memory: the last value of every key, and the partition it came from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import islice, repeat
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from drumlin.client.errors import EqualKeys
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Of a key, of a value, of the tuple that holds the value, beside their bytes.
+_OBJECTS_SIZE: Final = 2 * sys.getsizeof(b"") + sys.getsizeof((None, None))
+
+
+class Row(NamedTuple):
+    key: bytes
+    value: bytes
+    partition: int
+
+
+class Rows(Protocol):
+    """One thread writes, any may read meanwhile."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that they take, about."""
+
+    def load(self, batch: pa.RecordBatch) -> None:
+        """Put rows with new keys: columns `key`, `value`, `partition`; of one partition."""
+
+    def put(self, key: bytes, value: bytes, partition: int) -> bytes | None:
+        """Returns the value that the key had."""
+
+    def remove(self, key: bytes, partition: int) -> bytes | None:
+        """Returns the value that the key had, if it came from this partition."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of the key; None if there is none."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Row]:
+        """All rows, in no particular order."""
+
+
+class MemoryRows:
+    """In a dictionary. Iterating shows them as they are when it begins."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._rows: dict[bytes, tuple[bytes, int]] = {}
+        self._content_size = 0
+
+    @property
+    def nbytes(self) -> int:
+        return sys.getsizeof(self._rows) + len(self._rows) * _OBJECTS_SIZE + self._content_size
+
+    def load(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows == 0:
+            return
+        keys, values = batch.column("key"), batch.column("value")
+        partition = batch.column("partition")[0].as_py()
+        names, before = keys.to_pylist(), len(self._rows)
+        self._rows.update(zip(names, zip(values.to_pylist(), repeat(partition)), strict=False))
+        if len(self._rows) != before + len(names):
+            new = set(names)
+            again = next(key for key in islice(self._rows, before) if key in new)
+            raise EqualKeys(self._topic, again)
+        self._content_size += keys.nbytes + values.nbytes
+
+    def put(self, key: bytes, value: bytes, partition: int) -> bytes | None:
+        old = self._rows.get(key)
+        if old is None:
+            self._content_size += len(key) + len(value)
+            self._rows[key] = value, partition
+            return None
+        if old[1] != partition:
+            raise EqualKeys(self._topic, key)
+        self._content_size += len(value) - len(old[0])
+        self._rows[key] = value, partition
+        return old[0]
+
+    def remove(self, key: bytes, partition: int) -> bytes | None:
+        old = self._rows.get(key)
+        if old is None or old[1] != partition:
+            return None
+        self._content_size -= len(key) + len(old[0])
+        del self._rows[key]
+        return old[0]
+
+    def get(self, key: bytes) -> bytes | None:
+        found = self._rows.get(key)
+        return None if found is None else found[0]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        for key, (value, partition) in list(self._rows.items()):
+            yield Row(key, value, partition)

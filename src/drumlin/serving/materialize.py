@@ -1,0 +1,93 @@
+"""`drumlin.materialize`: what a program calls."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from drumlin.client import arguments
+from drumlin.client.arguments import STATE_BYTES
+from drumlin.client.needs_arrow import needing_arrow
+from drumlin.serving.targets import open_target
+
+if TYPE_CHECKING:
+    from drumlin.client.client import Client
+    from drumlin.serving.materializing import Progress
+
+
+def materialize(
+    client: Client,
+    topic: str,
+    to: str,
+    *,
+    group: str,
+    instance: str | None = None,
+    decode: Literal["utf8"] | None = None,
+    until_end: bool = False,
+    memory_bytes: int = STATE_BYTES,
+    on_progress: Callable[[Progress], object] | None = None,
+    stop: threading.Event | None = None,
+) -> Progress:
+    """Keep the last value of every key of a topic in a store, until `stop` is set.
+
+    Rows and the offsets up to which they are read are written together, so that a process that is
+    killed at any moment goes on exactly where the store is. Keys with a tombstone are deleted.
+    Processes with the same group share the partitions.
+
+    Args:
+        client: of the cluster that has the topic.
+        topic: the topic's name.
+        to: the store: "sqlite:///PATH" or "sqlite:////ABSOLUTE/PATH", with "?table=NAME" where the
+            table is not to have the topic's name; or "redis://HOST:PORT/NUMBER", with
+            "?prefix=TEXT" for keys that do not begin with the topic's name and a colon. The
+            password may be in the environment, in DRUMLIN_STORE_PASSWORD.
+        group: a consumer group. A table is kept by one group; another one is refused.
+        instance: a name of this process among those of the group: who comes with the name of one
+            that was killed has its partitions at once, and not after ten seconds.
+        decode: "utf8" stores keys and values as text; None as bytes.
+        until_end: end when the store has all that is committed when this is called.
+        memory_bytes: what the state of one partition may take when it is loaded; a larger one is
+            read several times.
+        on_progress: called with a `Progress` about once a second, in this thread.
+        stop: set it from another thread, and this returns when what was read is written.
+
+    Returns:
+        What was done; `lag` is 0 if there was nothing left.
+
+    Raises:
+        TargetRefused: the table has other columns, or something else is kept in it.
+        UnknownTopic: there is no such topic, or no longer.
+        EqualKeys: two partitions have a value for the same key.
+        StateNotExact: a cleaner removes tombstones faster than the log is read.
+        Undecodable: a key or a value is not UTF-8, and is to be; it names the record.
+        ModuleNotFoundError: the store's client is not installed; the message says what to do.
+        OSError: the store cannot be reached.
+        TypeError, ValueError: an argument cannot have this value.
+    """
+    arguments.text("topic", topic)
+    arguments.text("group", group)
+    arguments.text("to", to)
+    if decode is not None:
+        arguments.one_of("decode", decode, ("utf8",))
+    arguments.callable_or_none("on_progress", on_progress)
+    arguments.whole_number("memory_bytes", memory_bytes, 1, 2**63 - 1)
+    with needing_arrow():
+        from drumlin.serving.materializing import Materializing
+
+    target = open_target(to, topic, group, decode)
+    try:
+        work = Materializing(
+            client,
+            topic,
+            group,
+            target,
+            instance=instance,
+            decode=decode,
+            memory_bytes=memory_bytes,
+        )
+        return work.run(
+            until_end=until_end, on_progress=on_progress, stop=stop or threading.Event()
+        )
+    finally:
+        target.close()

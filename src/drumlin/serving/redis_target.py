@@ -1,0 +1,213 @@
+"""Keys of a Redis: for each row one string, under a prefix and the record's key.
+
+Beside them, for each partition: a hash with position and term, `drumlin:PREFIX:PARTITION`, and a
+set of the keys that came from it. Each write is one script, which Redis runs as a whole: it checks
+the term before it changes anything. A replacement is written in place, as what it has is later than
+what is there; what it lacks is deleted at its end, and only then the position moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+NO_REDIS: Final = "a store in Redis needs redis: pip install redis"
+_ROWS_AT_A_TIME: Final = 5000
+_RETRIES: Final = 8
+_TIMEOUT_S: Final = 30.0
+
+_CLAIM: Final = """
+local kept = redis.call('HGET', KEYS[1], 'kept')
+if kept and kept ~= ARGV[1] then return {kept} end
+redis.call('HSET', KEYS[1], 'kept', ARGV[1])
+local term = redis.call('HINCRBY', KEYS[1], 'term', 1)
+return {false, term, unpack(redis.call('HMGET', KEYS[1],
+    'topic_id', 'offset', 'leader_epoch', 'ended_ms'))}
+"""
+#: KEYS: the hash, the set of keys, the set that becomes it (or the same). ARGV: the term, the
+#: prefix, how many rows are put, these, and the keys that go.
+_WRITE: Final = """
+if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return 'fenced' end
+local prefix, last = ARGV[2], 3 + 2 * tonumber(ARGV[3])
+for i = 4, last, 2 do
+    if redis.call('SISMEMBER', KEYS[2], ARGV[i]) == 0
+        and redis.call('SISMEMBER', KEYS[3], ARGV[i]) == 0
+        and redis.call('EXISTS', prefix .. ARGV[i]) == 1 then return {ARGV[i]} end
+end
+for i = 4, last, 2 do
+    redis.call('SET', prefix .. ARGV[i], ARGV[i + 1])
+    redis.call('SADD', KEYS[3], ARGV[i])
+end
+for i = last + 1, #ARGV - 4 do
+    if redis.call('SREM', KEYS[2], ARGV[i]) == 1 then redis.call('DEL', prefix .. ARGV[i]) end
+end
+if ARGV[#ARGV - 2] ~= '' then
+    redis.call('HSET', KEYS[1], 'topic_id', ARGV[#ARGV - 3], 'offset', ARGV[#ARGV - 2],
+        'leader_epoch', ARGV[#ARGV - 1], 'ended_ms', ARGV[#ARGV])
+end
+return 'ok'
+"""
+#: What an interrupted replacement has put counts as put.
+_BEGIN: Final = """
+if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return 'fenced' end
+redis.call('SUNIONSTORE', KEYS[2], KEYS[2], KEYS[3])
+redis.call('DEL', KEYS[3])
+return 'ok'
+"""
+_NOT_MOVED: Final = ("", "", "", "")
+
+
+class RedisTarget:
+    """`kept` says what is kept under the prefix, by whom and how."""
+
+    rows_at_a_time: int | None = _ROWS_AT_A_TIME
+
+    def __init__(self, url: str, password: str | None, prefix: str, kept: str) -> None:
+        """
+        Raises:
+            ModuleNotFoundError: redis is not installed; the message says what to do.
+            OSError: Redis cannot be reached, or refuses the login.
+        """
+        try:
+            from redis import ConnectionError, Redis, TimeoutError  # noqa: A004
+            from redis.backoff import ExponentialBackoff, NoBackoff
+            from redis.exceptions import RedisError
+            from redis.retry import Retry
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(NO_REDIS, name=error.name) from None
+        self._prefix = prefix
+        self._kept = kept
+        self._failures = RedisError
+        given = {} if password is None else {"password": password}
+        # A write that is done twice under the same term is as if it were done once.
+        patient = Retry(ExponentialBackoff(cap=5, base=0.1), _RETRIES)
+        again = [ConnectionError, TimeoutError]
+        self._redis: Redis = Redis.from_url(
+            url, socket_timeout=_TIMEOUT_S, retry=patient, retry_on_error=again, **given
+        )
+        # A wrong address shows at once.
+        with Redis.from_url(
+            url, socket_timeout=_TIMEOUT_S, retry=Retry(NoBackoff(), 0), **given
+        ) as at:
+            self._ask(at.ping)
+        self._claim, self._write, self._begin = (
+            self._redis.register_script(each) for each in (_CLAIM, _WRITE, _BEGIN)
+        )
+
+    def positions(self) -> dict[int, Position]:
+        found = {}
+        start = f"drumlin:{self._prefix}:"
+        pattern = "".join(f"\\{each}" if each in "*?[]\\" else each for each in start)
+        for name in self._ask(lambda: list(self._redis.scan_iter(f"{pattern}*", _type="hash"))):
+            partition = name.decode()[len(start) :]
+            if partition.isdecimal():
+                values = self._ask(self._redis.hmget, name, *Position._fields)
+                if values[1] is not None:
+                    found[int(partition)] = _position(values)
+        return found
+
+    def claim(self, partition: int) -> Claim:
+        hash_name, _, _ = self._names(partition)
+        kept, *found = self._ask(self._claim, keys=[hash_name], args=[self._kept])
+        if kept is not None:
+            raise TargetRefused(f"prefix {self._prefix!r} has {kept.decode()}, not {self._kept}")
+        term, *values = found
+        return Claim(term, None if values[1] is None else _position(values))
+
+    def apply(
+        self, partition: int, term: int, changes: Mapping[Cell, Cell | None], position: Position
+    ) -> None:
+        hash_name, keys, _ = self._names(partition)
+        puts = [cell for row in changes.items() if row[1] is not None for cell in row]
+        gone = [key for key, value in changes.items() if value is None]
+        self.run(partition, [hash_name, keys, keys], term, puts, gone, position)
+
+    def replace(self, partition: int, term: int) -> RedisReplacement:
+        done = self._ask(self._begin, keys=self._names(partition), args=[term])
+        self._check(partition, done)
+        return RedisReplacement(self, partition, term)
+
+    def run(
+        self,
+        partition: int,
+        names: list[str],
+        term: int,
+        puts: list[Any],
+        gone: Iterable[Any],
+        position: Position | None,
+    ) -> None:
+        """One write."""
+        moved = _NOT_MOVED if position is None else (position.topic_id or "", *position[1:])
+        args = [term, self._prefix, len(puts) // 2, *puts, *gone, *moved]
+        self._check(partition, self._ask(self._write, keys=names, args=args))
+
+    def put_aside(self, partition: int, term: int, rows: Iterable[tuple[Cell, Cell]]) -> None:
+        """Rows of a replacement."""
+        waiting = iter(rows)
+        while some := list(islice(waiting, _ROWS_AT_A_TIME)):
+            puts = [cell for row in some for cell in row]
+            self.run(partition, self._names(partition), term, puts, (), None)
+
+    def end_replacement(self, partition: int, term: int, position: Position) -> None:
+        """Delete what a replacement lacks, and move the position."""
+        names = hash_name, keys, new = self._names(partition)
+        cursor = 0
+        while True:
+            cursor, some = self._ask(self._redis.sscan, keys, cursor, count=_ROWS_AT_A_TIME)
+            is_new = self._ask(self._redis.smismember, new, some) if some else []
+            gone = [key for key, new_too in zip(some, is_new, strict=True) if not new_too]
+            self.run(partition, names, term, [], gone, None)
+            if cursor == 0:
+                break
+        # The sets are now the same, but for keys that only the new one has.
+        self._check(partition, self._ask(self._begin, keys=names, args=[term]))
+        self.run(partition, [hash_name, keys, keys], term, [], (), position)
+
+    def close(self) -> None:
+        self._redis.close()
+
+    def _names(self, partition: int) -> list[str]:
+        name = f"drumlin:{self._prefix}:{partition}"
+        return [name, f"{name}:keys", f"{name}:new"]
+
+    def _check(self, partition: int, done: Any) -> None:
+        if done == b"fenced":
+            where = f"prefix {self._prefix!r}"
+            raise Fenced(f"{where}: another process has taken partition {partition}")
+        if isinstance(done, list):
+            name = self._prefix.encode() + done[0]
+            raise TargetRefused(
+                f"the key {name[:100]!r} is there already, from another partition or program"
+            )
+
+    def _ask(self, call: Any, *given: Any, **named: Any) -> Any:
+        try:
+            return call(*given, **named)
+        except self._failures as error:
+            raise OSError(f"Redis: {error}") from error
+
+
+class RedisReplacement:
+    """In place, as all that it puts is later than what is there."""
+
+    def __init__(self, target: RedisTarget, partition: int, term: int) -> None:
+        self._target = target
+        self._partition = partition
+        self._term = term
+
+    def add(self, rows: Iterable[tuple[Cell, Cell]]) -> None:
+        self._target.put_aside(self._partition, self._term, rows)
+
+    def commit(self, position: Position) -> None:
+        self._target.end_replacement(self._partition, self._term, position)
+
+
+def _position(values: list[bytes]) -> Position:
+    topic_id, *numbers = values
+    return Position(topic_id.decode() or None, *map(int, numbers))

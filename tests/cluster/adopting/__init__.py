@@ -1,0 +1,1 @@
+"""Data that was a single broker's, or Kafka's, and is a cluster's."""

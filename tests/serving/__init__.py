@@ -1,0 +1,1 @@
+"""Tests of topics that are kept in stores of others."""

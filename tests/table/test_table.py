@@ -1,0 +1,276 @@
+"""A topic as a mapping: looked up, followed, waited for, and what goes wrong meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import drumlin
+from drumlin.client.client import Client
+from rig.waiting import wait_until
+
+
+def rows(**values: str | None) -> list[dict[str, Any]]:
+    return [{"key": key, "value": value} for key, value in values.items()]
+
+
+def test_it_is_a_mapping_that_follows(client: Client, topic: str) -> None:
+    client.append(rows(a="1", b="2", c="3"), topic)
+    with client.table(topic) as table:
+        assert dict(table) == {b"a": b"1", b"b": b"2", b"c": b"3"}
+        assert (table["a"], table[b"a"], len(table), "d" in table) == (b"1", b"1", 3, False)
+        assert table.get("d") is None
+        with pytest.raises(KeyError, match="'d'"):
+            table["d"]
+        with pytest.raises(TypeError, match="key 5"):
+            table[5]  # type: ignore[index]
+        report = client.append(rows(a="one", b=None, d="4"), topic)
+        table.wait_until(report, timeout_ms=20_000)
+        assert dict(table.items()) == {b"a": b"one", b"c": b"3", b"d": b"4"}
+        arrow = table.to_arrow().sort_by("key")
+        assert arrow.column("value").to_pylist() == [b"one", b"3", b"4"]
+        assert arrow.schema.names == ["key", "value", "partition"]
+        assert table.nbytes > 100
+        assert sum(table.positions().values()) == 6
+        assert set(table.lag().values()) == {0}
+    with pytest.raises(drumlin.ClientError, match="closed"):
+        table["a"]
+    with pytest.raises(drumlin.ClientError, match="closed"):
+        table.wait_until({0: 0})
+
+
+def test_one_reads_what_one_has_written(client: Client, topic: str) -> None:
+    with client.table(topic, decode="json") as table, client.writer(topic) as writer:
+        for number in range(20):
+            delivery = writer.send(f'{{"n": {number}}}', key="k")
+            writer.flush()
+            table.wait_until(delivery.result(20), timeout_ms=20_000)
+            assert table["k"] == {"n": number}
+        assert list(table) == ["k"]
+        with client.transaction("tables") as transaction:
+            report = transaction.append(rows(k='{"n": -1}'), topic)
+            with pytest.raises(drumlin.RequestTimedOut, match=topic):
+                table.wait_until(report, timeout_ms=200)
+            assert table["k"] == {"n": 19}
+        table.wait_until(report.partitions, timeout_ms=20_000)
+        assert table["k"] == {"n": -1}
+        client.append(rows(k="not JSON"), topic)
+        table.refresh(20_000)
+        with pytest.raises(drumlin.Undecodable, match="b'k'"):
+            table["k"]
+
+
+def test_what_cannot_be_waited_for(client: Client, topic: str) -> None:
+    with client.table(topic) as table:
+        with pytest.raises(ValueError, match=f"{topic}-7"):
+            table.wait_until({7: 1})
+        with pytest.raises(ValueError, match="'other'"):
+            table.wait_until(drumlin.Delivered("other", 0, 1, 2))
+        with pytest.raises(TypeError, match=f"the end of {topic}-0"):
+            table.wait_until({(topic, 0): "1"})  # type: ignore[dict-item]
+
+
+def test_changes_are_told_in_order(client: Client, topic: str) -> None:
+    client.append(rows(a="1"), topic)
+    told: list[drumlin.Change] = []
+    with client.table(topic, decode="utf8", on_change=told.append) as table:
+        for number in range(2, 50):
+            report = client.append(rows(a=str(number)), topic)
+        client.append(rows(b="1", a=None, nobody=None), topic)
+        table.refresh(20_000)
+        told_of_a = [(each.old, each.new) for each in told if each.key == "a"]
+        assert told_of_a == [(str(n), str(n + 1)) for n in range(1, 49)] + [("49", None)]
+        assert [each.new for each in told if each.key == "b"] == ["1"]
+        assert {each.key for each in told} == {"a", "b"}
+        ((_, placed),) = report.partitions.items()
+        assert [each for each in told if each.key == "a"][-2].offset == placed.first_offset
+
+
+def test_a_callback_that_raises_ends_it(client: Client, topic: str) -> None:
+    def refuse(change: drumlin.Change) -> None:
+        raise ArithmeticError(f"no {change.key!r}")
+
+    with client.table(topic, on_change=refuse) as table:
+        report = client.append(rows(a="1"), topic)
+        with pytest.raises(drumlin.FollowingEnded, match=r"offset 0: .*no b'a'") as caught:
+            table.wait_until(report, timeout_ms=20_000)
+        assert isinstance(caught.value.__cause__, ArithmeticError)
+        with pytest.raises(drumlin.FollowingEnded):
+            len(table)
+
+
+def test_a_callback_may_look_but_not_wait(client: Client, topic: str) -> None:
+    seen: list[Any] = []
+    table: drumlin.Table
+
+    def look(change: drumlin.Change) -> None:
+        seen.append(table[change.key])
+        with pytest.raises(drumlin.ClientError, match="callback"):
+            table.wait_until({0: 1})
+        table.close()
+
+    with client.table(topic, on_change=look) as table:
+        client.append(rows(a="1"), topic)
+        wait_until(lambda: seen, "a change")
+    assert seen == [b"1"]
+
+
+def test_in_an_asyncio_program(client: Client, topic: str) -> None:
+    async def program() -> None:
+        client.append(rows(a="1"), topic)
+        with await asyncio.wrap_future(client.table_async(topic)) as table:
+            assert table["a"] == b"1"
+            report = client.append(rows(a="2"), topic)
+            await asyncio.wrap_future(table.wait_until_async(report))
+            assert table["a"] == b"2"
+            waiting = asyncio.wrap_future(table.wait_until_async({0: 1000}))
+        with pytest.raises(drumlin.ClientError, match="closed"):
+            await waiting
+
+    asyncio.run(program())
+
+
+def test_the_same_key_in_two_partitions(client: Client, topic: str) -> None:
+    client.append(rows(a="1"), topic, partition=lambda data, _: [0] * len(data))
+    with client.table(topic) as table:
+        report = client.append(rows(a="2"), topic, partition=lambda data, _: [1] * len(data))
+        with pytest.raises(drumlin.EqualKeys, match="b'a'"):
+            table.wait_until(report, timeout_ms=20_000)
+    for beyond in (1 << 30, 1):
+        with pytest.raises(drumlin.EqualKeys, match="b'a'"):
+            client.table(topic, memory_bytes=beyond)
+    with client.table(topic, partitions=[1, 2]) as table:
+        assert dict(table) == {b"a": b"2"}
+
+
+def test_a_tombstone_in_another_partition_deletes_nothing(client: Client, topic: str) -> None:
+    for beyond in (1 << 30, 1):
+        client.append(rows(a="1"), topic, partition=lambda data, _: [0] * len(data))
+        with client.table(topic, memory_bytes=beyond) as table:
+            client.append(rows(a=None), topic, partition=lambda data, _: [1] * len(data))
+            table.refresh(20_000)
+            assert dict(table) == {b"a": b"1"}
+
+
+def test_beyond_its_memory_it_goes_to_the_disk(client: Client, topic: str, tmp_path: Any) -> None:
+    expected = {f"k{n}": f"value {n}" for n in range(3000)}
+    client.append(rows(**expected), topic, batch_bytes=10_000)
+    with client.table(topic, decode="utf8", memory_bytes=100_000, folder=str(tmp_path)) as table:
+        assert list(tmp_path.iterdir())
+        assert dict(table.items()) == expected
+        client.append(rows(k7="seven", k8=None, k3000="new"), topic)
+        table.refresh(20_000)
+        del expected["k8"]
+        assert dict(table.items()) == expected | {"k7": "seven", "k3000": "new"}
+        assert len(table) == 3000
+        assert table.to_arrow().num_rows == 3000
+    del table
+    wait_until(lambda: not list(tmp_path.iterdir()), "the file to be gone")
+    with pytest.raises(drumlin.TableTooLarge, match="100000 bytes"):
+        client.table(topic, memory_bytes=100_000, beyond_memory="raise")
+
+
+def test_it_grows_beyond_its_memory_while_it_follows(client: Client, topic: str) -> None:
+    with (
+        client.table(topic, memory_bytes=100_000) as table,
+        client.table(topic, memory_bytes=100_000, beyond_memory="raise") as bounded,
+    ):
+        client.append(rows(**{f"k{n}": "v" * 100 for n in range(3000)}), topic, batch_bytes=10_000)
+        table.refresh(20_000)
+        assert len(table) == 3000
+        with pytest.raises(drumlin.TableTooLarge):
+            bounded.refresh(20_000)
+
+
+def test_many_in_one_process(client: Client, topic: str) -> None:
+    client.append(rows(a="1"), topic)
+    tables = [client.table(topic) for _ in range(10)]
+    report = client.append(rows(a="2"), topic)
+    for table in tables:
+        table.wait_until(report, timeout_ms=20_000)
+        assert table["a"] == b"2"
+    threads = threading.active_count()
+    for table in tables:
+        table.close()
+    assert threading.active_count() == threads - 10
+
+
+def test_records_that_are_deleted_before_they_were_read(client: Client, topic: str) -> None:
+    topic += "-short"
+    client.create_topic(topic, 1, configs={"cleanup.policy": "compact,delete"})
+    client.append(rows(a="1"), topic)
+    told: list[drumlin.Change] = []
+    with client.table(topic, on_change=told.append) as table:
+        (position,) = [place for place, end in table.positions().items() if end]
+        # As if it had lagged: what it reads next is gone.
+        engine = table._following._engine
+        assert engine is not None
+        end = client.append(rows(a="2"), topic)
+        table.wait_until(end, timeout_ms=20_000)
+        client.delete_records(topic, before={0: 2})
+        client.append(rows(a="3"), topic)
+        table.refresh(20_000)
+        table._thread.call_soon(engine.seek, position, 0)
+        client.append(rows(a="4"), topic)
+        table.refresh(20_000)
+        assert dict(table) == {b"a": b"4"}
+        assert told[-1].new == b"4"
+
+
+def test_a_topic_that_is_deleted(client: Client, topic: str) -> None:
+    with client.table(topic) as table:
+        client.delete_topic(topic)
+        with pytest.raises(drumlin.UnknownTopic, match=topic):
+            table.wait_until({0: 1}, timeout_ms=60_000)
+        with pytest.raises(drumlin.UnknownTopic, match=topic):
+            table.get("a")
+
+
+def test_a_topic_that_is_made_again(client: Client, topic: str) -> None:
+    client.append(rows(a="1", b="2"), topic)
+    told: list[drumlin.Change] = []
+    with (
+        client.table(topic, on_change=told.append) as table,
+        client.table(topic, when_lost="raise") as strict,
+    ):
+        client.delete_topic(topic)
+        client.create_topic(topic, 1)
+        client.append(rows(b="new"), topic)
+        wait_until(lambda: dict(table) == {b"b": b"new"}, "the new topic's rows")
+        assert {(each.key, each.new) for each in told} == {(b"a", None), (b"b", b"new")}
+        with pytest.raises(drumlin.ClientError):
+            strict.wait_until({0: 1000}, timeout_ms=60_000)
+
+
+def test_partitions_that_are_added(client: Client, topic: str) -> None:
+    with client.table(topic) as table:
+        client.add_partitions(topic, 5)
+        client.append(rows(z="1"), topic, partition=lambda data, _: [4] * len(data))
+        wait_until(lambda: dict(table) == {b"z": b"1"}, "the row of a new partition")
+
+
+def test_a_client_that_is_closed(address: str, topic: str) -> None:
+    client = drumlin.connect(address)
+    table = client.table(topic)
+    client.close()
+    wait_until(lambda: table._following.error is not None, "the table to notice")
+    with pytest.raises(drumlin.ClientError, match="closed"):
+        len(table)
+    table.close()
+
+
+def test_arguments(client: Client, topic: str) -> None:
+    for bad in (
+        {"decode": "xml"},
+        {"when_lost": "ignore"},
+        {"beyond_memory": "swap"},
+        {"memory_bytes": 0},
+        {"on_change": 5},
+    ):
+        with pytest.raises((TypeError, ValueError), match=next(iter(bad))):
+            client.table(topic, **bad)  # type: ignore[arg-type]
+    with pytest.raises(drumlin.UnknownTopic):
+        client.table("no-such-topic")
