@@ -41,6 +41,7 @@ BENCHES = {
     "turns": "the longest turn of our event loop, whatever is asked",
     "cluster": "three brokers, three replicas, beside three Kafkas",
     "cluster_growth": "three brokers with up to 20,000 partitions of three replicas",
+    "state_uses": "a keyed state that counts, exactly once, with commits each 100 ms",
     "real_clients": "the shapes that real clients have: rate and processor time",
 }
 

@@ -149,6 +149,7 @@ NEEDING_ARROW = (
     "consume clicks --output clicks.parquet",
     "consume clicks --group g --join",
     "produce clicks rows.parquet",
+    "state dump g s",
 )
 
 

@@ -13,6 +13,7 @@ from drumlin.client.client import Client
 from drumlin.client.consumer.membership.membership import Leave
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.state import Processor, work
+from drumlin.wire.error_codes import ErrorCode
 from state.counting import check, count
 
 Made = Callable[..., Processor]
@@ -68,3 +69,42 @@ def test_a_commit_that_is_under_way(
     else:
         assert outcome == ["committed"]
         assert taken[0] < 3
+
+
+def test_a_member_that_has_learnt_of_its_loss(
+    client: Client, topic: str, group: str, made: Made
+) -> None:
+    """It is in no generation any more; offsets of nobody in particular would be accepted."""
+    output = f"output-{uuid.uuid4().hex[:8]}"
+    client.create_topic(output, 1)
+    client.append({"key": ["a", "b", "a"], "value": ["x"] * 3}, topic)
+    with made() as first:
+        batch = next(first)
+        first.state.count_by(batch.column("key"))
+        first.append({"value": ["never to be seen"]}, output)
+        throw_out(first)
+        engine = first._consumer._engine
+        first._consumer._call(lambda: engine._disowned(ErrorCode.unknown_member_id))
+        with made() as second:
+            assert count(second, output) == 3
+        count(first, output)
+    check(client, topic, output, group, Counter({b"a": 2, b"b": 1}))
+
+
+def test_a_transaction_that_is_aborted_from_outside(
+    client: Client, topic: str, group: str, made: Made
+) -> None:
+    """The state goes back to the last commit, and the records come again."""
+    output = f"output-{uuid.uuid4().hex[:8]}"
+    client.create_topic(output, 1)
+    client.append({"key": ["a"] * 3, "value": ["x"] * 3}, topic)
+    with made() as processor:
+        assert count(processor, output) == 3
+        client.append({"key": ["a"] * 2, "value": ["x"] * 2}, topic)
+        batch = next(processor)
+        assert batch.num_rows == 2
+        processor.state.count_by(batch.column("key"))
+        processor.append({"value": ["never to be seen"]}, output)
+        client.abort_transaction(processor._work._transactional_id)
+        assert count(processor, output) == 2
+    check(client, topic, output, group, Counter({b"a": 5}))

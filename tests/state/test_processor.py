@@ -153,6 +153,19 @@ def test_offsets_that_have_expired_are_those_of_the_state(
     assert latest[b"a"] == b"4"
 
 
+def test_a_topic_that_was_made_again_is_another(
+    client: Client, topic: str, group: str, made: Made
+) -> None:
+    write(client, topic, ["a"] * 3)
+    run(made())
+    client.delete_group(group)
+    client.delete_topic(topic)
+    client.create_topic(topic, 2)
+    write(client, topic, ["a"] * 9)
+    with pytest.raises(StateRefused, match="made again"):
+        run(made())
+
+
 def test_a_state_that_is_gone_is_missed(client: Client, topic: str, group: str, made: Made) -> None:
     write(client, topic, ["a"] * 3)
     run(made())
@@ -164,17 +177,24 @@ def test_a_state_that_is_gone_is_missed(client: Client, topic: str, group: str, 
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (json.dumps({"format": 2, "topic": "t", "offset": 1}), "it has format 2"),
+        ({"format": 2}, "it has format 2"),
         ("no JSON", "no changelog of drumlin.state, or damaged"),
-        (json.dumps({"format": 1, "topic": "t", "offset": -1}), "its position"),
-        (json.dumps({"format": 1, "topic": "another", "offset": 1}), "is of topic 'another'"),
+        ({"offset": -1}, "its position"),
+        ({"topic": 7}, "its position"),
+        ({"topic": "another"}, "and topic 'another'"),
+        ({"group": "another"}, "is of group 'another'"),
+        ({"topic_id": "another"}, "or the topic was deleted and made again"),
         (None, "1 keys and no position"),
     ],
 )
 def test_a_changelog_by_others_is_refused(
-    client: Client, topic: str, group: str, made: Made, value: str | None, told: str
+    client: Client, topic: str, group: str, made: Made, value: Any, told: str
 ) -> None:
     processor = made()
+    if isinstance(value, dict):
+        topic_id = str(client.describe_topics([topic])[topic].topic_id)
+        right = {"group": group, "topic": topic, "topic_id": topic_id, "offset": 0}
+        value = json.dumps({"format": 1, **right, **value})
     row = {"key": POSITION_KEY, "value": value} if value else {"key": b"k", "value": "v"}
     client.append([row], changelog_name(group, "counts"))
     with pytest.raises(StateRefused, match=told):
@@ -206,6 +226,7 @@ def test_what_is_used_at_the_wrong_time_is_told(topic: str, group: str, made: Ma
         ({"commit_interval_ms": 0}, "commit_interval_ms"),
         ({"transaction_timeout_ms": -1}, "transaction_timeout_ms"),
         ({"bootstrap": None}, "bootstrap"),
+        ({"idle_timeout_ms": "soon"}, "idle_timeout_ms"),
     ],
 )
 def test_options_that_cannot_be_are_named(wrong: dict[str, Any], told: str) -> None:

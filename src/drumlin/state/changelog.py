@@ -27,6 +27,7 @@ in which markers reach the partitions does not matter.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -43,8 +44,11 @@ from drumlin.state.refused import StateRefused
 if TYPE_CHECKING:
     from drumlin.client.client import Client
 
+_log = logging.getLogger(__name__)
+
 #: So long a former owner has for the end of its last transaction before it is fenced.
 _GRACE_S: Final = 0.5
+_TELL_S: Final = 10.0
 _PAUSE_S: Final = 0.02
 _PAUSE_MAX_S: Final = 0.5
 _READS_MAX: Final = 5
@@ -113,6 +117,7 @@ class Changelog:
         found = client.list_offsets(dict.fromkeys(places, "latest"))
         open_in = {place: each.offset for place, each in found.items()}
         fence_at = time.monotonic() + _GRACE_S
+        tell_at = time.monotonic() + _TELL_S
         pause_s = _PAUSE_S
         while True:
             stable = client.list_offsets(
@@ -130,6 +135,10 @@ class Changelog:
                 # Without the rights to do so, the transaction's time-out will end it.
                 with contextlib.suppress(ClientError):
                     self._fence_owners(list(open_in))
+            if time.monotonic() >= tell_at:
+                tell_at = time.monotonic() + _TELL_S
+                waits_for = ", ".join(str(place.partition) for place in open_in)
+                _log.warning("open transactions in %r are waited for: %s", self.topic, waits_for)
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 

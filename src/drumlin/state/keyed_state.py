@@ -7,8 +7,8 @@ change the state is given a `KeyedState`; `JournaledState` is for its owner.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from drumlin.client.arguments import shown
 from drumlin.state.changelog_format import POSITION_KEY
@@ -95,9 +95,8 @@ class KeyedState(MutableMapping[bytes, bytes]):
         if len(names) != len(contents):
             raise ValueError(f"{len(names)} keys and {len(contents)} values")
         changes = dict(zip(names, contents, strict=True))
-        for name in changes:
-            _check_key(name)
-        self._take(changes)
+        _check_keys(changes)
+        self._take(cast("Mapping[bytes, bytes | None]", changes))
 
     def count_by(self, keys: Column) -> pa.Table:
         """Add to each key how often it occurs; values are counts in decimal digits.
@@ -121,8 +120,7 @@ class KeyedState(MutableMapping[bytes, bytes]):
         counted = column.value_counts()
         names, times = (part.to_pylist() for part in counted.flatten())
         totals = [int(self._count(name)) + more for name, more in zip(names, times, strict=True)]
-        for name in names:
-            _check_key(name)
+        _check_keys(names)
         self._take({name: b"%d" % total for name, total in zip(names, totals, strict=True)})
         return pa.table(
             {"key": pa.array(names, pa.binary()), "count": pa.array(totals, pa.int64())}
@@ -176,6 +174,13 @@ def _check_key(key: object) -> None:
         raise TypeError(f"key {shown(key)}: expected bytes")
     if key == POSITION_KEY:
         raise ValueError(f"key {shown(key)}: that one is the changelog's own")
+
+
+def _check_keys(keys: Collection[bytes | None]) -> None:
+    """As `_check_key`, of bytes or None."""
+    for wrong in (None, POSITION_KEY):
+        if wrong in keys:
+            _check_key(wrong)
 
 
 def as_column(name: str, data: Column) -> Any:

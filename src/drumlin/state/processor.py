@@ -100,6 +100,7 @@ def processor(
     arguments.one_of("start", start, ("earliest", "latest"))
     arguments.whole_number("commit_interval_ms", commit_interval_ms, 1, 2**31 - 1)
     arguments.whole_number("transaction_timeout_ms", transaction_timeout_ms, 1, 2**31 - 1)
+    arguments.numbers_at_least({"idle_timeout_ms": idle_timeout_ms}, 0)
     client = connect(bootstrap, security=security)
     try:
         changelog = Changelog(client, group, state)
@@ -153,7 +154,9 @@ class Processor:
         self._start = start
         self._commit_interval_s = commit_interval_ms / 1000
         self._idle_timeout_s = None if idle_timeout_ms is None else idle_timeout_ms / 1000
-        self._work = Work(client, changelog, transaction_timeout_ms)
+        topic_id = client.describe_topics([topic])[topic].topic_id
+        self._input = Position(group, topic, topic_id or "", 0)
+        self._work = Work(client, changelog, self._input, transaction_timeout_ms)
         self._batch: pa.RecordBatch | None = None
         self._partition = -1
         self._since: float | None = None  # the first batch after the last commit
@@ -305,10 +308,12 @@ class Processor:
                 f"{self._changelog.topic!r} has no state of it. To begin with an empty state, "
                 "delete the group's offsets"
             )
-        if told.topic != self._topic:
+        if not told.is_of_same(self._input):
             raise StateRefused(
-                f"changelog {self._changelog.topic!r} is of topic {told.topic!r}, not of "
-                f"{self._topic!r}"
+                f"changelog {self._changelog.topic!r} is of group {told.group!r} and topic "
+                f"{told.topic!r} with id {told.topic_id}, not of {whose} with id "
+                f"{self._input.topic_id}: another state has the same name, or the topic was "
+                "deleted and made again"
             )
         if committed is not None and committed.offset != told.offset:
             raise StateRefused(

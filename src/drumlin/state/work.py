@@ -22,7 +22,7 @@ from drumlin.client.transactions.errors import (
     TransactionAborted,
     UnknownTransaction,
 )
-from drumlin.state.changelog_format import POSITION_KEY, Position, position_value
+from drumlin.state.changelog_format import POSITION_KEY, position_value
 from drumlin.state.keyed_state import JournaledState
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from drumlin.client.transactions.transaction import Transaction
     from drumlin.client.write.writer import Writer
     from drumlin.state.changelog import Changelog
+    from drumlin.state.changelog_format import Position
 
 #: Nothing of the transaction will be read, and the same records may be read again.
 ABORTED: Final = (CommitFailed, ProducerFenced, TransactionAborted, UnknownTransaction)
@@ -51,7 +52,11 @@ class Owned:
 class Work:
     """The partitions that a process has, and what it has done for them since the last commit."""
 
-    def __init__(self, client: Client, changelog: Changelog, transaction_timeout_ms: int) -> None:
+    def __init__(
+        self, client: Client, changelog: Changelog, begin: Position, transaction_timeout_ms: int
+    ) -> None:
+        """`begin`: whose input this is; its offset does not matter."""
+        self._begin = begin
         self.owned: dict[int, Owned] = {}
         self._client = client
         self._changelog = changelog
@@ -131,9 +136,9 @@ class Work:
     def _changes(self, moved: Mapping[TopicPartition, OffsetAndMetadata]) -> pa.Table:
         """The records of the changelog."""
         tables = []
-        for (topic, partition), position in moved.items():
+        for (_, partition), position in moved.items():
             changes = self.owned[partition].state.changes()
-            changes[POSITION_KEY] = position_value(Position(topic, position.offset))
+            changes[POSITION_KEY] = position_value(self._begin._replace(offset=position.offset))
             tables.append(
                 pa.table(
                     {
