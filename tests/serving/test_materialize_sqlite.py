@@ -235,6 +235,7 @@ def test_several_share_the_partitions(client: Client, topic: str, store: Store) 
         stop.set()
     for thread, _ in running:
         thread.join(60)
+        assert not thread.is_alive()
     assert not failures
     assert store.rows() == model
 
@@ -271,6 +272,7 @@ def test_the_broker_is_killed(store: Store, tmp_path: Path) -> None:
         wait_until(lambda: failures or store.rows() == model, "the store to have all")
         stop.set()
         thread.join(60)
+        assert not thread.is_alive()
     assert not failures
 
 

@@ -321,8 +321,7 @@ class ConsumerEngine:
     def pause(self, places: Iterable[TopicPartition]) -> None:
         """Return nothing of these until they are resumed; what was fetched ahead is dropped."""
         for state in [self.positions.of(each) for each in places]:
-            state.is_paused = True
-            state.drop_buffered()
+            state.pause()
         self._buffer.drop_unwanted(self.positions)
         self._fetcher.pump()
 

@@ -91,6 +91,19 @@ class PartitionState:
         self.drop_buffered()
         self.stage = Stage.CHECKING if self.position_epoch != NO_EPOCH else Stage.FETCHING
 
+    def pause(self) -> None:
+        """Give nothing to the user, and fetch nothing, until it is resumed.
+
+        Whoever was to release it after an error takes it for another one afterwards; so it is
+        released here. Where it begins is still looked for.
+        """
+        self.is_paused = True
+        if self.stage is Stage.STARTING:
+            return
+        self.drop_buffered()
+        if self.stage is Stage.WAITING:
+            self.stage = Stage.CHECKING
+
     def fail(self, failure: ClientError) -> None:
         """Have poll raise this until the user seeks."""
         self.failure = failure
