@@ -149,6 +149,7 @@ NEEDING_ARROW = (
     "consume clicks --output clicks.parquet",
     "consume clicks --group g --join",
     "produce clicks rows.parquet",
+    "materialize clicks --to sqlite:///clicks.db --group m",
     "state dump g s",
 )
 
