@@ -131,7 +131,7 @@ def test_the_decisions_are_looked_for_in_the_right_topic(
     for command in (["describe"], ["abort", "--yes"], ["forget", "--yes"]):
         result = run("sinks", *command, sink)
         assert (result.code, result.out) == (1, "")
-        assert f"are in topic '{sink}-decisions': say --decision-topic {sink}-deci" in result.err
+        assert f"are in topic '{sink}-decisions': give --decision-topic {sink}-deci" in result.err
     found = run("sinks", "describe", sink, "--decision-topic", f"{sink}-decisions", "--json").json
     assert (found["batch"], found["state"]) == (0, "done")
 

@@ -1,4 +1,4 @@
-"""`drumlin groups`: list, describe with lag, delete, delete offsets; the other commands' place."""
+"""`drumlin groups`: list, describe with lag, delete, delete offsets; loads the other commands."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def describe(
 
 
 def _chosen(cluster: Cluster, groups: list[str]) -> list[str]:
-    """Groups by name or pattern. A name is asked for as it stands: a group may be unlisted."""
+    """Groups by name or pattern. A plain name need not be listed: a group may be hidden."""
     if not any(map(is_pattern, groups)):
         return groups
     return chosen("group", groups, [row["group"] for row in group_offsets.all_groups(cluster)])
@@ -205,7 +205,7 @@ def delete(
 )
 def delete_offsets(
     group: GroupId,
-    topic: Annotated[str, Argument("TOPIC", help="Whose offsets to forget.")],
+    topic: Annotated[str, Argument("TOPIC", help="The topic whose offsets to delete.")],
     partition: Annotated[
         list[int] | None, Option("--partition", "-p", help="Repeatable; default: all.")
     ] = None,
@@ -214,7 +214,7 @@ def delete_offsets(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget what a group has committed for a topic."""
+    """Delete a group's committed offsets of a topic."""
     with connect(bootstrap, command_config) as cluster:
         described = group_offsets.describe(cluster, group)
         known = group_offsets.positions_of(cluster, described)
