@@ -1,4 +1,4 @@
-"""The rows of options that source and sink share: where the cluster is, and how it is asked."""
+"""The rows of options that source and sink share: the cluster's address, timeouts and retries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INCLUDE_HEADERS: Final = Option(
     directions=ALL,
 )
 
-#: How the client asks. Of two rows with one keyword, the later one wins.
+#: The client's timeouts and retries. Of two rows with one keyword, the later one wins.
 CLIENT_ROWS: Final[tuple[Option[Any], ...]] = (
     Option(
         "kafka.request.timeout.ms",

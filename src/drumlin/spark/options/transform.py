@@ -1,6 +1,6 @@
-"""A user's function over the Arrow batches of a task: how it travels, and what it may return.
+"""A user's function over the Arrow batches of a task: how it is sent, and what it may return.
 
-It comes from the program that runs the query. It must be unpickled in the tasks only.
+It comes from the program that runs the query, and must be unpickled in the tasks only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def pickled_text(function: BatchFunction) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Transform(Portable):
-    """A function on its way to the tasks of a stream, and the schema of its results."""
+    """A pickled function for the tasks of a stream, and the schema of its results."""
 
     pickled: str
     schema_json: str

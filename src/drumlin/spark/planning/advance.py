@@ -1,7 +1,7 @@
 """How far a streaming query may advance: the offsets returned to Spark, and so journalled.
 
 A loss must be found here, before it reaches the checkpoint: a query that fails here resumes from
-its old position, once the cluster shows everything again. Doubtful answers are asked for again.
+its old position, once the cluster shows everything again. After a doubtful answer it asks again.
 A partition that the cluster does not show keeps its position and is never taken for a new one.
 A position goes back only in a log that is proven to be a new one.
 """
@@ -46,7 +46,7 @@ class Advance:
         self._target: dict[TopicPartition, LogView] | None = None
         self._settled = Findings()  # the last findings: their doubts are not asked about again
         self._reported: dict[str, frozenset[TopicPartition]] = {}
-        self.latest: Offsets | None = None  # as last seen, whatever was admitted
+        self.latest: Offsets | None = None  # as last seen, without limits of a trigger
 
     @property
     def topic_ids(self) -> Mapping[str, str | None]:
@@ -61,9 +61,9 @@ class Advance:
         self._known.recall(topic_ids)
 
     def others(self, topic_ids: Mapping[str, str]) -> dict[str, str]:
-        """The topics that have another id now than this, and which; one look at the cluster.
+        """The topics whose current id differs from the given one, with the current id.
 
-        An answer that is a doubt is asked for again: a broker may not know of the new topic yet.
+        A doubtful answer is asked for again: a broker may not know of the new topic yet.
         """
         found: dict[str, str] = {}
         for _ in looks(self._options):
@@ -77,15 +77,15 @@ class Advance:
         return found
 
     def fix_target(self) -> None:
-        """Go no further than the logs reach now."""
+        """Never advance beyond the current ends of the logs."""
         self._target = self._cluster.logs(expected=(), may_be_missing=True)
 
     def from_(self, begin: Offsets) -> Reach:
         """The offsets that a query whose position is `begin` can read.
 
         Raises:
-            DataLoss: records that were to be read are gone or not shown, and the options have the
-                query fail.
+            DataLoss: records that were to be read are gone or not shown, and `failOnDataLoss` is
+                set.
         """
         read = {key: offset for key, offset in begin.items() if self._cluster.reads(key)}
         self._report(
@@ -108,7 +108,7 @@ class Advance:
         return Reach({key: min(start[key], end[key]) for key in end}, end)
 
     def made_anew(self, ends: Offsets) -> set[TopicPartition]:
-        """The partitions of a batch that are new logs now, and end before the batch does."""
+        """The partitions of a batch that are now new logs, and end before the batch does."""
         if not ends:
             return set()
         there = self._cluster.high_watermarks(at_least=ends)
@@ -119,7 +119,7 @@ class Advance:
         return {key for key in short & shown.keys() if self._known.is_made_anew(key, shown[key])}
 
     def _look(self, begin: Offsets) -> tuple[dict[TopicPartition, LogView], Findings]:
-        """The cluster's answer and its findings; asked for again while they are doubtful."""
+        """The cluster's answer and the findings about it; asks again while they are doubtful."""
         if self._target is not None:
             findings = self._known.judge(begin, self._target)
             if self._is_settled(findings) and not self._names_more_than(begin, self._target):

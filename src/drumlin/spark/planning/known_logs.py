@@ -1,4 +1,4 @@
-"""What a running query knows of the logs that it reads, and how it judges a new answer. Pure.
+"""What a running query knows about the logs that it reads, and how it judges new answers. Pure.
 
 A cluster's answer about a log may be stale: a lagging broker leaves out a topic, or reports an end
 offset that was passed long ago. Or it may be right, and the log is a new one, because its topic
@@ -20,10 +20,10 @@ from drumlin.spark.options.offsets import TopicPartition
 
 
 class LogIdentity(NamedTuple):
-    """Which log it is: the topic id, if the broker knows ids, and the leader epoch."""
+    """The identity of a log: the topic id, if the broker knows ids, and the leader epoch."""
 
     topic_id: str | None
-    leader_epoch: int  # -1 where the broker does not tell
+    leader_epoch: int  # -1 if the broker does not report it
 
 
 class LogView(NamedTuple):
@@ -36,7 +36,7 @@ class LogView(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """What an answer says about the partitions: each is in exactly one of these."""
+    """The findings of an answer: each partition is in exactly one of the fields."""
 
     ends: dict[TopicPartition, int] = field(default_factory=dict)  # of known and new partitions
     away: set[TopicPartition] = field(default_factory=set)  # not shown, perhaps only for now
@@ -65,7 +65,7 @@ class KnownLogs:
         return self._topic_ids
 
     def remember(self, shown: Mapping[TopicPartition, LogIdentity | LogView]) -> None:
-        """Adopt what the cluster shows, once it is believed."""
+        """Adopt an answer of the cluster that is trusted."""
         for key, log in shown.items():
             if log.topic_id in self._ids_of_before:
                 continue
@@ -75,7 +75,7 @@ class KnownLogs:
             self._logs[key] = LogIdentity(log.topic_id, log.leader_epoch)
 
     def recall(self, topic_ids: Mapping[str, str]) -> None:
-        """Take over what was known before a restart; what this process has seen comes first."""
+        """Adopt the ids known before a restart; what this process has seen takes precedence."""
         for topic, topic_id in topic_ids.items():
             if topic not in self._topic_ids and topic_id not in self._ids_of_before:
                 self._topic_ids[topic] = topic_id
@@ -123,7 +123,7 @@ class KnownLogs:
         if known is None:
             return self._topic_ids.get(key.topic) is None and log.leader_epoch == 0
         if known.topic_id is not None:
-            return False  # with another id it would not be called shorter
+            return False  # with another id it would not count as shorter
         return 0 <= log.leader_epoch < known.leader_epoch
 
     def stands_before(self, made_anew: Mapping[TopicPartition, int]) -> None:

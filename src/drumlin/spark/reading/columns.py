@@ -1,6 +1,6 @@
 """Turns the client's record batches into batches of exactly the schema that Spark expects.
 
-Spark takes over a batch as it is if the schema matches exactly. So nothing is converted row by
+Spark uses a batch as it is if the schema matches exactly. So nothing is converted row by
 row, keys and values are not copied, and columns that hold one value are built once and sliced.
 """
 

@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next batch ends; `start` itself if there is to be no batch.
 
         Raises:
-            DataLoss: records are missing, and the options have the query fail. Nothing has been
+            DataLoss: records are missing, and `failOnDataLoss` is set. Nothing has been
                 journalled.
         """
         form, topic_ids = without_topic_ids(start)
@@ -204,7 +204,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {key: min(offset, finish[key]) for key, offset in start.items()}
 
     def _of_the_same_topics(self, finish: Offsets, topic_ids: dict[str, str]) -> Offsets:
-        """The ends of a batch repeated after a restart, without topics that are others by now."""
+        """The ends of a batch repeated after a restart, without topics that were recreated."""
         self._advance.recall(topic_ids)
         others = self._advance.others(topic_ids)
         if others:
@@ -217,7 +217,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {key: offset for key, offset in finish.items() if key.topic not in others}
 
     def _journalled(self, offsets: Offsets) -> dict[str, Any]:
-        """As Spark keeps them in the checkpoint."""
+        """The offsets in the form that Spark keeps in the checkpoint."""
         form = to_json(offsets)
         if not self._options.journals_topic_ids:
             return dict(form)

@@ -2,7 +2,7 @@
 
 The sink of a stream, or of a batch write in `foreachBatch`, is named after the query and the topic.
 So a query that restarts from its checkpoint finds its own decisions, and a query with a copy of the
-checkpoint and another topic does not take them for its own. Any other batch write gets a new name,
+checkpoint and another topic does not use them. Any other batch write gets a new name,
 unless the option `writeId` gives it one for its topic.
 """
 

@@ -29,7 +29,7 @@ class SinkOptions(Portable):
 
     bootstrap_servers: str
     topic: str | None  # for all rows; None: each row names its topic
-    with_timestamps: bool  # those of the rows; else the time of writing
+    with_timestamps: bool  # the rows' timestamps; else the time of writing
     delivery: Delivery
     sink_id: str | None
     write_id: str | None

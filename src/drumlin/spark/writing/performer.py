@@ -46,12 +46,12 @@ R = TypeVar("R")
 _logger = logging.getLogger(__name__)
 
 #: A driver's transaction takes milliseconds. While it is open, other sinks' decisions cannot be
-#: searched, so a dead driver's is not to stay for long.
+#: searched, so a dead driver's transaction must time out soon.
 _DRIVER_TIMEOUT_MS: Final = 60_000
 _PAUSE_S: Final = 0.05
-#: Decision topics that are known to keep what is decided, of each cluster.
+#: Decision topics whose cleanup policy was checked, by cluster.
 _seen_topics: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
-#: Few records, so that what was replaced goes soon; one decision may name very many tasks.
+#: Small segments, so that replaced records are compacted soon; one decision may list many tasks.
 _TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": str(16 << 20),
@@ -68,7 +68,7 @@ class Performer:
         self._transactions: dict[Opened, Transaction] = {}
 
     def run(self, steps: ask.Steps[R]) -> R:
-        """Perform request after request, and give what the steps come to."""
+        """Perform request after request, and return the result of the steps."""
         try:
             request = next(steps)
             while True:
@@ -116,7 +116,7 @@ class Performer:
                     each.abort()
         self._transactions.clear()
 
-    # -- what is decided -------------------------------------------------------------------
+    # -- decisions -------------------------------------------------------------------------
 
     def _fetch_anchor(self, it: ask.FetchAnchor) -> Anchor | None:
         found = self._client.committed_offsets(it.group, require_stable=it.is_stable)
@@ -180,7 +180,7 @@ class Performer:
             return
         try:
             configs = self._client.topic_configs(topic)
-        except NotAuthorized:  # to look at it is not what the sink needs
+        except NotAuthorized:  # the sink does not need the right to describe it
             return
         policy = configs["cleanup.policy"].value or ""
         limits = [configs[each].value for each in ("retention.ms", "retention.bytes")]
@@ -255,7 +255,7 @@ class Performer:
 
     def _commit_all(self, it: ask.CommitAll) -> dict[Opened, ask.Outcome]:
         whole = [OpenTransaction(*each) for each in it.opened]
-        # What is decided was open, so something is in it.
+        # A decided transaction was open, so it is not empty.
         fates = lowlevel.end_transactions(self._client, whole, commit=True, are_written=True)
         return {Opened(*each): _outcome(error) for each, error in fates.items()}
 
@@ -314,7 +314,7 @@ _PERFORMED: Final[dict[type, Callable[[Performer, Any], Any]]] = {
 
 
 def _right(request: ask.Request, error: NotAuthorized) -> str:
-    """What the sink needs in all: brokers name the first right alone that is missing."""
+    """All rights that the sink needs: brokers report only the first missing one."""
     if error.code is ErrorCode.transactional_id_authorization_failed:
         return f"Write on transactional ids that begin with {names.PREFIX!r}"
     is_group = error.code is ErrorCode.group_authorization_failed
@@ -333,7 +333,7 @@ def _outcome(error: ClientError | None) -> ask.Outcome:
     if isinstance(error, UnknownTransaction):
         return "unknown"
     if isinstance(error, ProducerFenced):
-        # Ended before its id was taken: only its committer ends what is decided, but that
+        # Ended before its id was reused: only its committer ends a decided transaction, but that
         # is not proven here.
         told: dict[bool | None, ask.Outcome] = {True: "unknown", False: "aborted"}
         return told.get(error.was_ended, "unanswered")

@@ -43,7 +43,7 @@ class Written(WriterCommitMessage):
 
 
 class _Writer:
-    """What both writers have in common."""
+    """The common part of both writers."""
 
     _identify: Callable[[WriteNames, Property], BatchIdentity]
 
@@ -134,11 +134,11 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     _identify = staticmethod(of_write)
 
     def commit(self, messages: Messages) -> None:
-        """Make what the tasks have written visible; at least once, it is already."""
+        """Make the tasks' records visible; with at-least-once delivery they are already."""
         self._commit(messages, None)
 
     def abort(self, messages: Messages) -> None:
-        """Have nothing of it seen; at least once, what is written stays."""
+        """Abort the tasks' transactions; with at-least-once delivery, written records stay."""
         self._abort(messages, None)
 
 
@@ -148,9 +148,9 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     _identify = staticmethod(of_stream)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """Make what the tasks have written visible; at least once, it is already."""
+        """Make the tasks' records visible; with at-least-once delivery they are already."""
         self._commit(messages, batchId)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """Have nothing of it seen; at least once, what is written stays."""
+        """Abort the tasks' transactions; with at-least-once delivery, written records stay."""
         self._abort(messages, batchId)

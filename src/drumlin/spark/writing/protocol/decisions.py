@@ -27,7 +27,8 @@ def glance(sink: str, settings: SinkSettings, batch: int) -> Steps[SinkState | N
     """The sink's state as seen without fencing: it may be out of date, but was true once.
 
     It has winners only if `batch` itself is decided and not done, and its record is not being
-    replaced just now. None: the group has no offset, which does not prove that nothing was decided.
+    replaced right now. None: the group has no offset, which does not prove that there was no
+    decision.
     """
     anchor = yield FetchAnchor(names.group_of(sink), settings.decision_topic, False)
     if anchor is None:
@@ -73,7 +74,7 @@ def last_state(sink: str, settings: SinkSettings) -> Steps[SinkState | None]:
         if not note.has_more:
             return SinkState.from_note(note)
         value = yield ReadRecord(topic, anchor.offset, sink)
-        if value is None:  # a topic that was copied has other offsets
+        if value is None:  # a copied topic has other offsets
             value = yield FindRecord(topic, sink)
         state = None if value is None else SinkState.decode(sink, value)
         if state is not None and state.note == note:
@@ -89,7 +90,7 @@ def last_state(sink: str, settings: SinkSettings) -> Steps[SinkState | None]:
 
 
 def recorded_ends(sink: str, settings: SinkSettings, state: SinkState) -> Steps[str]:
-    """How far the batch of this state went in its sources, if its record is there and says so."""
+    """The source end offsets of this state's batch, if its record exists and has them."""
     anchor = yield FetchAnchor(names.group_of(sink), settings.decision_topic, False)
     value = None
     if anchor is not None:

@@ -74,7 +74,7 @@ def commit(
 ) -> Steps[CommitReport]:
     """Decide a batch and commit it; or complete an earlier decision on it.
 
-    `epoch` is what the sink's last commit in this process has left, if there was one.
+    `epoch` is the driver's epoch from the sink's last commit in this process, if there was one.
 
     Raises:
         SinkError: see sink_errors.py. Repeating the batch is the remedy, except after NotRepairable
@@ -108,7 +108,9 @@ def commit(
             decision = yield from _checked(decision, job, clock, may_have_losers=may_have_losers)
             yield from write(driver, job.sink, settings, decision.state, source)
     except (SinkError, ValueError) as error:
-        if not isinstance(error, DecisionUnknown | Fenced):  # the fencing driver may decide ours
+        if not isinstance(
+            error, DecisionUnknown | Fenced
+        ):  # the driver that fenced us may decide our transactions
             yield FenceAll(job.besides(() if state is None else state.winners))
         if isinstance(error, Fenced):
             raise Fenced(
@@ -174,7 +176,7 @@ class _Age(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """The state that is, or will be, recorded for the batch, and what was found beforehand."""
+    """The state that is, or will be, recorded for the batch, and findings before the decision."""
 
     state: SinkState
     needs_writing: bool
@@ -205,7 +207,7 @@ def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_De
 
     Raises:
         WinnersLost, Unfinished, NotRepairable: the batch before cannot be completed.
-        Superseded: tasks have seen a decision that is no longer there.
+        Superseded: tasks have seen a decision that no longer exists.
     """
     if state is not None and not state.is_done:
         assert state.batch is not None
@@ -235,18 +237,18 @@ def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_De
 def _decided_before(job: Job, settings: SinkSettings, state: SinkState) -> Steps[_Decision]:
     """Finish the winners of an earlier run; replace those that were lost.
 
-    What comes now is compared with what was decided only when all of that is committed that can be:
-    it was decided, whatever comes.
+    The new run is compared with the decided batch only after all decided transactions that can be
+    committed are: they were decided, whatever the new run has.
 
     Raises:
-        BatchDiffers: another batch comes under the number of the one that was decided.
+        BatchDiffers: the new run has another batch under the decided batch's number.
         NotDecided, WinnersLost: the batch has to be run once more.
         NotRepairable: this run has other rows than those that were lost.
     """
     fates = Fates((), ())
     if not state.is_done:
         fates = yield from finish(job.sink, job.batch, state.winners)
-    if fates.is_void:  # nothing of what was decided is there: it is decided again
+    if fates.is_void:  # nothing of the decided batch was written: decide it again
         if any(message.found_decided for message in job.messages):
             raise WinnersLost(job.sink, job.batch, fates.lost)
         again = replace(
@@ -268,10 +270,10 @@ def _decided_before(job: Job, settings: SinkSettings, state: SinkState) -> Steps
 
 
 def compare(job: Job, settings: SinkSettings, state: SinkState) -> Steps[str]:
-    """What a person should know although the batch counts as the one that was decided.
+    """A warning for the user, although the batch counts as the decided one; "" if there is none.
 
     It is the same if it has the same rows. It is also the same if it was repeated from the query's
-    journal: then its input is, and a query that is not deterministic may make other rows of it.
+    journal: its input is the same, though a nondeterministic query may produce other rows.
 
     Raises:
         BatchDiffers: it is another batch.

@@ -1,4 +1,4 @@
-"""Why a batch of the sink was not written. Each error says what a restart of the query does."""
+"""Errors of the sink about a batch that was not written. Each says what a restart does."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ class NotRepairable(SinkError):
 
 
 class BatchDiffers(SinkError):
-    """The batch is decided, and now another one comes under its number.
+    """The batch is decided, and another one now has its number.
 
-    Its checkpoint is older than the sink, or a copy, or the query is not repeatable. Nothing of
-    what came is written: leaving it out would lose rows, and writing it would double others. The
-    query has to stop until an operator says which is right.
+    The query's checkpoint is older than the sink, or a copy, or the query is not repeatable. None
+    of the new rows is written: dropping them would lose rows, and writing them would duplicate
+    others. The query has to stop until an operator decides.
     """
 
     def __init__(
         self, sink: str, query: str, batch: int, *, differs: str, may_be_rows: bool
     ) -> None:
-        """`may_be_rows`: nothing tells whether the input is another one, or only the rows are."""
+        """`may_be_rows`: it is unknown whether the input differs, or only the rows do."""
         whose = f"batch {batch} of query {query}" if query else "this write"
         what_to_do = (
             "Its checkpoint is older than its last batch, as a backup that was put back is, or a "

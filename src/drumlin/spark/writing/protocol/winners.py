@@ -1,4 +1,4 @@
-"""Finds out what has become of the transactions that a decision names, and commits them.
+"""Determines the outcome of the transactions that a decision names, and commits them.
 
 Any task or driver may commit a winner that is open: the commit can be repeated. This module must
 never abort one.
