@@ -128,7 +128,7 @@ def test_what_a_function_may_not_give(spark: SparkSession, new_topic: NewTopic) 
         ({"subscribe": "u"}, "'subscribe' is the argument topic, and differs"),
         ({"kafka.bootstrap.servers": "127.0.0.1:8"}, "is the argument bootstrap, and differs"),
         ({"Columns": "offset", "columns": "value"}, "'columns' is given twice"),
-        ({"columns": "payload"}, "option 'columns': payload is no column of a topic; there are"),
+        ({"columns": "payload"}, "option 'columns': payload is not a column of a topic; there are"),
         ({"batchBytes": "much"}, "'batchBytes': expected a whole number, got 'much'"),
     ],
 )

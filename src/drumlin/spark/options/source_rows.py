@@ -75,7 +75,7 @@ def _columns(text: str) -> tuple[str, ...]:
     unknown = [name for name in names if name.lower() not in known]
     if unknown or not names:
         raise ValueError(
-            f"{', '.join(unknown) or 'nothing'} is no column of a topic; there are "
+            f"{', '.join(unknown) or 'nothing'} is not a column of a topic; there are "
             f"{', '.join(everything)}"
         )
     columns = tuple(known[name.lower()] for name in names)

@@ -73,7 +73,7 @@ def _refuse_another_topic(source: SourceOptions, ranges: Sequence[PlannedRange])
         if described.topic_id not in (None, planned[topic]):
             raise DataLoss(
                 f"topic {topic!r} was deleted and created again since this state was planned: its "
-                f"id was {planned[topic]}, and is {described.topic_id}. Make the DataFrame anew"
+                f"id was {planned[topic]}, and is {described.topic_id}. Create the DataFrame again"
             )
 
 

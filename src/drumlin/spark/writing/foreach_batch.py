@@ -103,8 +103,8 @@ def _check_session(options: Mapping[str, str], batch: DataFrame) -> None:
     is_remote = type(batch).__module__.startswith("pyspark.sql.connect.")
     if is_remote and options.get("delivery", "").strip().lower() != "at-least-once":
         raise OptionError(
-            "in foreachBatch Spark Connect does not tell which batch of which query is written, so "
-            "that it cannot be written exactly once: write by writeStream.format('drumlin'), which "
+            "in foreachBatch Spark Connect does not report which batch of which query is written, "
+            "so it cannot be written exactly once: write by writeStream.format('drumlin'), which "
             "is, or set 'delivery' to at-least-once"
         )
 
@@ -171,7 +171,7 @@ def _plan(query: Any) -> Plan | None:
         ends = [sources.apply(number).json() for number in range(sources.size())]
         planned_ms = query.lastExecution().offsetSeqMetadata().batchTimestampMs()
     except Py4JError as error:
-        _logger.warning("Spark does not tell where this batch ends: %s", error)
+        _logger.warning("Spark does not report where this batch ends: %s", error)
         return None
     return Plan(json.dumps([_parsed(each) for each in ends], sort_keys=True), planned_ms)
 

@@ -110,8 +110,8 @@ def _is_idempotent(options: Mapping[str, str], acks: str, retries: int | None) -
     if rows.IDEMPOTENCE.is_in(options) and wanted and not is_possible:
         other = f"'kafka.acks' is {acks!r}" if acks != "all" else "'kafka.retries' is 0"
         raise OptionError(
-            f"'kafka.enable.idempotence' is true and {other}: leave out one of the two, as only "
-            "what all replicas acknowledge, and what is sent again, can be told from a duplicate"
+            f"'kafka.enable.idempotence' is true and {other}: leave out one of the two, as "
+            "duplicates are only detected with acks=all and retries"
         )
     return wanted and is_possible
 
@@ -170,11 +170,11 @@ def _settings(options: Mapping[str, str]) -> SinkSettings:
 
 def _source(options: Mapping[str, str]) -> SourceOffsets | None:
     group, ends = rows.TRANSACTIONAL_GROUP.find(options), rows.TRANSACTIONAL_OFFSETS.find(options)
-    told = rows.BATCH_PLAN.find(options)
-    plan = NO_PLAN if told is None else Plan(*told)
+    found = rows.BATCH_PLAN.find(options)
+    plan = NO_PLAN if found is None else Plan(*found)
     if group is None:
-        return None if told is None else SourceOffsets(plan=plan)
-    if ends is None:  # Spark does not tell a sink the offsets of its sources
+        return None if found is None else SourceOffsets(plan=plan)
+    if ends is None:  # Spark does not give a sink the offsets of its sources
         raise OptionError(
             "the option 'transactionalGroup' is for `drumlin.spark.sink` in foreachBatch; any "
             "stream that reads topics has 'commitOffsetsToGroup', which commits afterwards"

@@ -166,7 +166,7 @@ class Performer:
         except NotAuthorized as error:
             raise RequestFailed(
                 f"the sink keeps its decisions in topic {it.topic!r}, and this user may neither "
-                "see nor make it. If it is not there, make it, with 1 partition and "
+                "see nor create it. If it is missing, create it, with 1 partition and "
                 "cleanup.policy=compact; the user needs Read and Write on it"
             ) from error
 
@@ -187,7 +187,7 @@ class Performer:
         if "delete" in policy and limits != ["-1", "-1"]:
             raise RequestFailed(
                 f"topic {topic!r}, where the sink keeps its decisions, has cleanup.policy={policy}:"
-                " it forgets what was decided, and batches would be written twice. Set the topic's "
+                " decisions would be deleted, and batches written twice. Set the topic's "
                 "cleanup.policy to compact, or the option 'decisionTopic' to another topic"
             )
         seen.add(topic)
@@ -320,7 +320,7 @@ def _right(request: ask.Request, error: NotAuthorized) -> str:
     is_group = error.code is ErrorCode.group_authorization_failed
     if isinstance(request, ask.SendOffsets) and not request.group.startswith(names.PREFIX):
         topics = ", ".join(repr(topic) for topic in sorted({each for each, _ in request.offsets}))
-        return f"Read on group {request.group!r} and on what was read: topic {topics}"
+        return f"Read on group {request.group!r} and on the topics read: {topics}"
     if is_group:
         return f"Read on groups that begin with {names.PREFIX!r}"
     return "Read and Write on its decision topic"
@@ -335,8 +335,8 @@ def _outcome(error: ClientError | None) -> ask.Outcome:
     if isinstance(error, ProducerFenced):
         # Ended before its id was reused: only its committer ends a decided transaction, but that
         # is not proven here.
-        told: dict[bool | None, ask.Outcome] = {True: "unknown", False: "aborted"}
-        return told.get(error.was_ended, "unanswered")
+        outcomes: dict[bool | None, ask.Outcome] = {True: "unknown", False: "aborted"}
+        return outcomes.get(error.was_ended, "unanswered")
     if isinstance(error, TransactionAborted):
         return "aborted"
     _logger.warning("not known to be committed yet: %s", error)

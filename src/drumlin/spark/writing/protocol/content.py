@@ -73,7 +73,7 @@ class Content(NamedTuple):
         return self.plan == other.plan if self.plan and other.plan else None
 
 
-def told(content: Content, plan_text: str = "", decided_ms: int = -1) -> str:
+def described(content: Content, plan_text: str = "", decided_ms: int = -1) -> str:
     """The text for a batch in a message."""
     rows = f"{content.rows} row{'' if content.rows == 1 else 's'}"
     up_to = f" up to {plan_text}" if plan_text else ""

@@ -35,12 +35,14 @@ class Job:
         Raises:
             ValueError: these are not the messages of one job for this batch.
         """
-        told = {(m.identity.sink, m.identity.query, m.identity.run) for m in messages}
+        sources = {(m.identity.sink, m.identity.query, m.identity.run) for m in messages}
         batches = {message.identity.batch for message in messages}
         keys = {message.identity.key for message in messages}
-        if len(told) != 1 or batches != {batch} or len(keys) != len(messages):
-            raise ValueError(f"messages of several jobs: {sorted(told)}, batches {sorted(batches)}")
-        sink, query, run = told.pop()
+        if len(sources) != 1 or batches != {batch} or len(keys) != len(messages):
+            raise ValueError(
+                f"messages of several jobs: {sorted(sources)}, batches {sorted(batches)}"
+            )
+        sink, query, run = sources.pop()
         found = tuple(each for message in messages if (each := message.winner) is not None)
         return cls(sink, query, batch, names.run_name(run), tuple(messages), found, plan)
 

@@ -21,8 +21,8 @@ def of_run(batch: int | str, run: str) -> str:
 
 def of_runs(transactional_ids: Iterable[str], batch: int) -> list[str]:
     """The entries for the runs of these tasks, from `batch` on."""
-    told = map(names.parse_task_id, transactional_ids)
-    return sorted({of_run(batch, each.run) for each in told if each is not None})
+    ids = map(names.parse_task_id, transactional_ids)
+    return sorted({of_run(batch, each.run) for each in ids if each is not None})
 
 
 def of_open(batch: int, run: str, tasks: Iterable[names.TaskId]) -> str:
@@ -34,8 +34,8 @@ def of_open(batch: int, run: str, tasks: Iterable[names.TaskId]) -> str:
     numbers: dict[str, set[int]] = {}
     for each in tasks:
         numbers.setdefault(each.process, set()).add(each.number)
-    told = (f"{process}.{','.join(_spans(found))}" for process, found in sorted(numbers.items()))
-    return f"{batch}:open:{run}:{' '.join(told)}"
+    spans = (f"{process}.{','.join(_spans(found))}" for process, found in sorted(numbers.items()))
+    return f"{batch}:open:{run}:{' '.join(spans)}"
 
 
 def is_refused(job: Job, refused: Sequence[str]) -> bool:
@@ -45,8 +45,8 @@ def is_refused(job: Job, refused: Sequence[str]) -> bool:
         return True
     spans: dict[str, list[tuple[int, int]]] = {}
     for entry in refused:
-        _, is_ours, told = entry.partition(is_open)
-        for each in told.split() if is_ours else ():
+        _, is_ours, listed = entry.partition(is_open)
+        for each in listed.split() if is_ours else ():
             process, _, numbers = each.partition(".")
             spans.setdefault(process, []).extend(map(_span, numbers.split(",")))
     own = [names.parse_task_id(each.transactional_id) for each in job.winners]

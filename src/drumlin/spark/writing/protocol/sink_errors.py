@@ -84,17 +84,17 @@ class BatchDiffers(SinkError):
         """`may_be_rows`: it is unknown whether the input differs, or only the rows do."""
         whose = f"batch {batch} of query {query}" if query else "this write"
         what_to_do = (
-            "Its checkpoint is older than its last batch, as a backup that was put back is, or a "
-            "copy beside the original. Put the newest checkpoint back, or begin with a new one "
-            "where the decided batch ends."
+            "Its checkpoint is older than its last batch (a restored backup, or a copy used beside "
+            "the original). Restore the newest checkpoint, or begin with a new one where the "
+            "decided batch ends."
             if query
             else "Its name is taken: give it another writeId."
         )
-        rows = "If the same input makes other rows, rowsMayDiffer=true keeps what was decided. "
+        rows = "If the same input gives other rows, rowsMayDiffer=true keeps the decided ones. "
         super().__init__(
             f"sink {sink!r}: {whose} was decided with {differs}, which was not written. "
-            f"{what_to_do} {rows if may_be_rows else ''}Or `drumlin sinks forget {sink}` has "
-            "all that comes written, and what was decided is there besides"
+            f"{what_to_do} {rows if may_be_rows else ''}Or run `drumlin sinks forget {sink}`: "
+            "then this batch is written in addition to the decided one"
         )
         self.batch = batch
 
