@@ -66,8 +66,8 @@ app: Final = LazyGroup(
 )
 
 
-def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
+def _show_version(context: click.Context, _: click.Parameter, is_requested: bool) -> None:
+    if is_requested and not context.resilient_parsing:
         from drumlin.version import __version__
 
         print(__version__)

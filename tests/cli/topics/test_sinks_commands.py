@@ -173,7 +173,7 @@ def test_what_was_forgotten_is_shown_so(run: Run, client: Client, sink: str) -> 
     described = run("sinks", "describe", sink, "--json").json
     assert (described["state"], described["batch"]) == ("forgotten", None)
     unknown = run("sinks", "forget", f"{sink}-other", "--yes")
-    assert unknown.out == f"{sink}-other: nothing was known of it; its next batch is its first\n"
+    assert unknown.out == f"{sink}-other: it had no decisions; its next batch is its first\n"
     refused = run("sinks", "forget", "not a name", "--yes")
     assert (refused.code, refused.out) == (1, "")
     assert "a sink's name has 1 to 150 letters" in refused.err

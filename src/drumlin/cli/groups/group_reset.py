@@ -126,8 +126,8 @@ def reset(
         known = group_offsets.positions_of(cluster, described)
         places = _chosen(cluster, topics or (), known)
         if from_file is not None:
-            wanted = _from_file(from_file, group, places if topics else None)
-            rows = _plan_offsets(cluster, wanted, known, metadata)
+            requested = _from_file(from_file, group, places if topics else None)
+            rows = _plan_offsets(cluster, requested, known, metadata)
         else:
             assert target is not None
             rows = _plan_target(cluster, group, places, target, known, metadata)
@@ -148,10 +148,12 @@ def _chosen(
         topic, colon, partitions = text.partition(":")
         described = cluster.run(admin.describe_topics(cluster.connections, (topic,)))
         existing = {each.index for each in described[topic].partitions}
-        wanted = {_partition(text, each) for each in partitions.split(",")} if colon else existing
-        for each in sorted(wanted - existing):
+        requested = (
+            {_partition(text, each) for each in partitions.split(",")} if colon else existing
+        )
+        for each in sorted(requested - existing):
             raise output.Failure(f"topic {topic!r} has no partition {each}")
-        places |= {TopicPartition(topic, each) for each in wanted}
+        places |= {TopicPartition(topic, each) for each in requested}
     if not places:
         places.update(cluster.run(existing_partitions(cluster.connections, known)))
         for topic, partition in sorted(set(known) - places):
@@ -233,16 +235,16 @@ def _offset(
 
 def _plan_offsets(
     cluster: Cluster,
-    wanted: Mapping[TopicPartition, tuple[int, str]],
+    requested: Mapping[TopicPartition, tuple[int, str]],
     known: Mapping[TopicPartition, OffsetAndMetadata],
     metadata: str,
 ) -> list[dict[str, Any]]:
-    bounds = cluster.run(log_bounds(cluster.connections, wanted))
-    for topic, partition in wanted.keys() - bounds.keys():
+    bounds = cluster.run(log_bounds(cluster.connections, requested))
+    for topic, partition in requested.keys() - bounds.keys():
         raise output.Failure(f"there is no {topic}-{partition}")
     return [
         _row(place, known.get(place), offset, bounds[place], None, metadata or text)
-        for place, (offset, text) in sorted(wanted.items())
+        for place, (offset, text) in sorted(requested.items())
     ]
 
 

@@ -205,9 +205,9 @@ def _transfer(
     steps: list[Step] = []
     for group in groups:
         found = source.read(group)
-        wanted = {p: each for p, each in found.items() if transfer.is_chosen(p[0], topics)}
-        bounds = logs.run(log_bounds(logs.connections, wanted))
-        steps += transfer.plan(group, wanted, destination.read(group), bounds, rules)
+        requested = {p: each for p, each in found.items() if transfer.is_chosen(p[0], topics)}
+        bounds = logs.run(log_bounds(logs.connections, requested))
+        steps += transfer.plan(group, requested, destination.read(group), bounds, rules)
     _tell_notes(source, destination)
     asks = not dry_run and not yes and can_ask()
     if dry_run or asks:

@@ -218,17 +218,17 @@ def delete_offsets(
     with connect(bootstrap, command_config) as cluster:
         described = group_offsets.describe(cluster, group)
         known = group_offsets.positions_of(cluster, described)
-        wanted = partition or sorted(part for name, part in known if name == topic)
-        if not wanted:
+        requested = partition or sorted(part for name, part in known if name == topic)
+        if not requested:
             raise output.Failure(f"group {group!r} has no offsets for topic {topic!r}")
         confirm(f"Forget the offsets of {group} for {topic}?", yes)
         if described.type != SHARE:
-            places = [TopicPartition(topic, each) for each in wanted]
+            places = [TopicPartition(topic, each) for each in requested]
             asking = group_admin.delete_offsets(cluster.connections, group, places)
         elif partition:
             raise output.Failure(f"{group!r} is a share group: it forgets whole topics only")
         else:
             asking = share_group_admin.delete_start_offsets(cluster.connections, group, topic)
         cluster.run(asking)
-    rows = [{"group": group, "topic": topic, "partition": part} for part in wanted]
-    output.show_changes(rows, [f"{topic}-{part}: forgotten" for part in wanted], as_json)
+    rows = [{"group": group, "topic": topic, "partition": part} for part in requested]
+    output.show_changes(rows, [f"{topic}-{part}: forgotten" for part in requested], as_json)

@@ -174,8 +174,8 @@ class Member:
         with self.program.log_file.open("rb") as log:
             log.seek(max(log_size_before, log.seek(0, os.SEEK_END) - _LOOKED_AT_BYTES))
             lines = log.read(_LOOKED_AT_BYTES).decode("utf-8", "replace").splitlines()
-        said = [line.strip() for line in lines if line.strip()]
-        why = said[-1].removeprefix("drumlin server: ") if said else _how(code)
+        written = [line.strip() for line in lines if line.strip()]
+        why = written[-1].removeprefix("drumlin server: ") if written else _how(code)
         return f"{why} (see {self.program.log_file})"
 
 

@@ -42,7 +42,7 @@ def planned(directory: Path, count: int | None, port: int | None) -> Iterator[Cl
     """
     with _locked(directory):
         former = read_record(directory)
-        record = _wanted(directory, former, count, port)
+        record = _new_record(directory, former, count, port)
         if former is not None:
             _await_leftovers(directory, former)
         _check_ports(record)
@@ -78,7 +78,7 @@ def _which(directory: Path) -> str:
     return ""
 
 
-def _wanted(
+def _new_record(
     directory: Path, former: ClusterRecord | None, count: int | None, port: int | None
 ) -> ClusterRecord:
     there = len(former.brokers) if former else 0

@@ -162,9 +162,9 @@ class Supervisor:
         data = self._directory / f"broker-{broker.name}"
         zookeeper = self._record.zookeeper.address
 
-        async def ready(said: asyncio.StreamReader) -> None:
-            while b"ready" not in await said.readline():
-                if said.at_eof():
+        async def ready(printed: asyncio.StreamReader) -> None:
+            while b"ready" not in await printed.readline():
+                if printed.at_eof():
                     await asyncio.Future()  # its end is noticed elsewhere
 
         def command() -> list[str]:

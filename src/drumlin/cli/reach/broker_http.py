@@ -58,8 +58,8 @@ class BrokerHttp:
         finally:
             connection.close()
         if status != http.client.OK or not isinstance(answer, dict):
-            said = answer.get("error") if isinstance(answer, dict) else None
-            raise Failure(said or f"{self._where}: not a Drumlin broker")
+            message = answer.get("error") if isinstance(answer, dict) else None
+            raise Failure(message or f"{self._where}: not a Drumlin broker")
         return answer
 
 

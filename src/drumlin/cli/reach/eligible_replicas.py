@@ -79,8 +79,8 @@ def as_row(eligible: Eligible | None, topic: str, partition: int) -> dict[str, l
     """The fields of a partition's row; None if brokers do not report them."""
     if eligible is None:
         return dict.fromkeys(COLUMNS)
-    told = eligible.get((topic, partition), EligibleReplicas())
-    return {column: list(each) for column, each in zip(COLUMNS, told, strict=True)}
+    replicas = eligible.get((topic, partition), EligibleReplicas())
+    return {column: list(each) for column, each in zip(COLUMNS, replicas, strict=True)}
 
 
 def columns_for(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

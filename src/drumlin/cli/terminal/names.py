@@ -21,7 +21,7 @@ def is_pattern(name: str) -> bool:
     return not _WILDCARDS.isdisjoint(name)
 
 
-def chosen(kind: str, wanted: Sequence[str], existing: Collection[str]) -> list[str]:
+def chosen(kind: str, requested: Sequence[str], existing: Collection[str]) -> list[str]:
     """The names that the user asked for: plain names, or all that match a pattern.
 
     A pattern matches no internal topic unless it begins as their names do.
@@ -30,7 +30,7 @@ def chosen(kind: str, wanted: Sequence[str], existing: Collection[str]) -> list[
         output.Failure: there is no such name, or nothing matches.
     """
     names: dict[str, None] = {}
-    for each in wanted:
+    for each in requested:
         if each in existing or not is_pattern(each):
             found = [each] if each in existing else []
         else:
@@ -56,20 +56,22 @@ def suggestion(name: str, known: Collection[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def check_known(kind: str, wanted: Sequence[str] | None, known: Collection[str]) -> None:
+def check_known(kind: str, requested: Sequence[str] | None, known: Collection[str]) -> None:
     """Refuse unknown values: an empty result would look like an answer.
 
     Raises:
         click.BadParameter: a value is not among `known`, ignoring case.
     """
     names = {each.lower() for each in known}
-    for each in wanted or ():
+    for each in requested or ():
         if each.lower() not in names:
             near = suggestion(each.lower(), names)
             raise click.BadParameter(f"{each!r} is no {kind}{near} (there are {', '.join(known)})")
 
 
-def existing_partitions(client: Client, topic: str, wanted: Sequence[int] | None) -> Sequence[int]:
+def existing_partitions(
+    client: Client, topic: str, requested: Sequence[int] | None
+) -> Sequence[int]:
     """The partitions to read: the given ones, or all.
 
     Raises:
@@ -80,7 +82,7 @@ def existing_partitions(client: Client, topic: str, wanted: Sequence[int] | None
         raise output.Failure(missing("topic", topic, topics))
     existing = client.partitions(topic)
     first, last = min(existing), max(existing)
-    for each in set(wanted or ()) - set(existing):
+    for each in set(requested or ()) - set(existing):
         shown = f"{first} to {last}" if last > first else str(first)
         raise output.Failure(f"topic {topic!r} has no partition {each}, only {shown}")
-    return wanted or existing
+    return requested or existing

@@ -64,10 +64,10 @@ def sentence(error: KafkaError) -> str:
     if isinstance(error, Denied):
         return str(error)
     reason = error.code.name.replace("_", " ")
-    said = f"{error.message.rstrip('.')} ({reason})" if error.message else reason
-    return with_notes(said, error)
+    text = f"{error.message.rstrip('.')} ({reason})" if error.message else reason
+    return with_notes(text, error)
 
 
-def with_notes(said: str, error: Exception) -> str:
+def with_notes(text: str, error: Exception) -> str:
     """The sentence about an error, with the error's notes, such as what was done before it."""
-    return "; ".join([said, *getattr(error, "__notes__", ())])
+    return "; ".join([text, *getattr(error, "__notes__", ())])

@@ -93,9 +93,9 @@ def read_batches(path: Path) -> tuple[int | None, Iterator[pa.RecordBatch]]:
 def as_records(batch: pa.RecordBatch, key: str | None, value: str | None) -> pa.RecordBatch:
     """The columns of records from the columns of a file."""
     names = batch.schema.names
-    for wanted in (key, value):
-        if wanted is not None and wanted not in names:
-            raise output.Failure(f"no column {wanted!r} (there are {', '.join(names)})")
+    for column in (key, value):
+        if column is not None and column not in names:
+            raise output.Failure(f"no column {column!r} (there are {', '.join(names)})")
     columns: dict[str, Any] = {}
     key = key or ("key" if "key" in names else None)
     value = value or ("value" if "value" in names else None)

@@ -166,8 +166,10 @@ def alter(
     """Change configurations; keys that are not named stay as they are."""
     changes: list[tuple[int, str, str | None]] = [(_DELETE, key, None) for key in to_unset or []]
     # The command line takes precedence over the file.
-    wanted = (read_properties(from_file) if from_file else {}) | parse_assignments(to_set or [])
-    changes += [(_SET, key, value) for key, value in wanted.items() if key not in (to_unset or [])]
+    requested = (read_properties(from_file) if from_file else {}) | parse_assignments(to_set or [])
+    changes += [
+        (_SET, key, value) for key, value in requested.items() if key not in (to_unset or [])
+    ]
     for operation, given in ((_APPEND, to_append), (_SUBTRACT, to_subtract)):
         changes += [
             (operation, key, value) for key, value in parse_assignments(given or []).items()

@@ -111,8 +111,8 @@ def abort(
         )
         fates, losers = _run(client, abort_sink(sink, SinkSettings(decision_topic)))
     rows = _ended(fates, losers)
-    told = [f"{row['transactional_id']}: {row['ended']}" for row in rows]
-    output.show_changes(rows, told or [f"{sink}: nothing is open"], as_json)
+    lines = [f"{row['transactional_id']}: {row['ended']}" for row in rows]
+    output.show_changes(rows, lines or [f"{sink}: nothing is open"], as_json)
 
 
 @app.add(epilog=examples("drumlin sinks forget copy --yes"))
@@ -140,10 +140,10 @@ def forget(
         was_known = sink in _states(client, decision_topic, may_be_missing=True)
         fates, losers = _run(client, forgetting(sink, SinkSettings(decision_topic)))
     ended = _ended(fates, losers)
-    told = "forgotten" if was_known else "nothing was known of it; its next batch is its first"
+    outcome = "forgotten" if was_known else "it had no decisions; its next batch is its first"
     shown = [f"{each['transactional_id']}: {each['ended']}" for each in ended]
     row = {"sink": sink, "was_known": was_known, "transactions": ended}
-    output.show_changes([row], [*shown, f"{sink}: {told}"], as_json)
+    output.show_changes([row], [*shown, f"{sink}: {outcome}"], as_json)
 
 
 def _ended(fates: Fates, losers: Sequence[str]) -> list[dict[str, str]]:
@@ -257,12 +257,12 @@ def _open(client: Client) -> dict[str, list[TransactionDescription]]:
 
     listed = client.list_transactions(states=("Ongoing",))
     parsed = {each.transactional_id: names.parse_task_id(each.transactional_id) for each in listed}
-    described = client.describe_transactions([each for each, told in parsed.items() if told])
+    described = client.describe_transactions([each for each, task in parsed.items() if task])
     found: dict[str, list[TransactionDescription]] = {}
     for name, each in sorted(described.items(), key=lambda item: _since(item[1]) or 0):
-        told = parsed[name]
-        if told is not None and each.is_open:
-            found.setdefault(told.sink, []).append(each)
+        task = parsed[name]
+        if task is not None and each.is_open:
+            found.setdefault(task.sink, []).append(each)
     return found
 
 
@@ -325,6 +325,6 @@ def _stable_offsets(
     topics = lowlevel.look_up_topics(client, {topic for topic, _ in places}).found
     there = {(each.name, part.index) for each in topics.values() for part in each.partitions}
     known = sorted(each for each in places if each in there)
-    wanted: dict[TopicPartition, OffsetSpec] = dict.fromkeys(known, "latest")
-    found = client.list_offsets(wanted, isolation="read_committed") if wanted else {}
+    requested: dict[TopicPartition, OffsetSpec] = dict.fromkeys(known, "latest")
+    found = client.list_offsets(requested, isolation="read_committed") if requested else {}
     return {place: each.offset for place, each in found.items()}

@@ -216,21 +216,21 @@ def _partitions(
 def _offsets(
     cluster: Cluster, partitions: list[TopicPartition], at: OffsetSpec
 ) -> dict[TopicPartition, int]:
-    wanted = dict.fromkeys(partitions, at)
-    asking = offsets.list_offsets(cluster.connections, wanted, "read_uncommitted", led_only=True)
+    requested = dict.fromkeys(partitions, at)
+    asking = offsets.list_offsets(cluster.connections, requested, "read_uncommitted", led_only=True)
     return {partition: place.offset for partition, place in cluster.run(asking).items()}
 
 
 def _sizes(cluster: Cluster, topics: list[str]) -> Mapping[tuple[str, int, int], int]:
     """Bytes on disk by topic, partition and broker, as far as brokers report them."""
-    wanted = (
+    requested = (
         DescribableLogDirTopic(
             topic=topic,
             partitions=tuple(cluster.connections.view.topics[topic].partitions),
         )
         for topic in topics
     )
-    request = DescribeLogDirsRequest(topics=tuple(wanted))
+    request = DescribeLogDirsRequest(topics=tuple(requested))
     sizes: dict[tuple[str, int, int], int] = defaultdict(int)
     for node_id in cluster.broker_ids:
         try:
@@ -290,9 +290,9 @@ def create(
     with connect(bootstrap, command_config) as cluster:
 
         def create_one(topic: str) -> bool:
-            wanted = admin.NewTopic(topic, partitions, replication_factor, configs, brokers)
+            requested = admin.NewTopic(topic, partitions, replication_factor, configs, brokers)
             try:
-                cluster.run(admin.create_topic(cluster.connections, wanted))
+                cluster.run(admin.create_topic(cluster.connections, requested))
             except KafkaError as error:
                 if error.code is ErrorCode.topic_already_exists and if_not_exists:
                     return False
@@ -379,9 +379,9 @@ def offsets_at(
         (name,) = _chosen(cluster, [topic])
         partitions = cluster.connections.view.topics[name].partitions
         places = [TopicPartition(name, each) for each in partitions]
-        wanted = dict.fromkeys(places, spec)
+        requested = dict.fromkeys(places, spec)
         asking = offsets.list_offsets(
-            cluster.connections, wanted, "read_uncommitted", led_only=True
+            cluster.connections, requested, "read_uncommitted", led_only=True
         )
         found = cluster.run(asking)
     rows = [
@@ -454,8 +454,8 @@ def delete_records(
         confirm(f"Delete records of {topic} before offset {before}?", yes)
         described = cluster.run(admin.describe_topics(cluster.connections, [topic]))[topic]
         chosen = partition or [each.index for each in described.partitions]
-        wanted = {TopicPartition(topic, index): offset for index in chosen}
-        outcomes = cluster.run(deleted_records.delete_records(cluster.connections, wanted))
+        requested = {TopicPartition(topic, index): offset for index in chosen}
+        outcomes = cluster.run(deleted_records.delete_records(cluster.connections, requested))
     for (_, index), start in outcomes.items():
         if isinstance(start, Exception):
             refusals.append(sentence(start) if isinstance(start, KafkaError) else str(start))

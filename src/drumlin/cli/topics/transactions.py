@@ -155,8 +155,8 @@ def abort(
         rows = [{"topic": topic, "partition": partition, "producer_id": producer_id}]
         output.show_changes(rows, [f"{place}: aborted"], as_json)
     else:
-        wanted = "transactional ids, or --topic, --partition and --producer-id"
-        raise output.Failure(f"say what to abort: {wanted}", _EXIT_USAGE)
+        options = "transactional ids, or --topic, --partition and --producer-id"
+        raise output.Failure(f"say what to abort: {options}", _EXIT_USAGE)
 
 
 def _abort_by_id(ids: list[str], yes: bool, *, connect_to: Any, as_json: bool) -> None:
