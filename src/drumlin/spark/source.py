@@ -184,15 +184,15 @@ def _check_given(options: Mapping[str, str]) -> None:
 
 
 def _check_field(field: StructField) -> None:
-    wanted = _TYPES.get(field.name)
-    if wanted is None:
+    expected = _TYPES.get(field.name)
+    if expected is None:
         raise OptionError(
             f"a topic has no column {field.name!r}; it has {', '.join(_TYPES)}: select some of "
             "them, and convert them by expressions on the DataFrame"
         )
-    if field != StructField(field.name, wanted, metadata=field.metadata):
+    if field != StructField(field.name, expected, metadata=field.metadata):
         raise OptionError(
-            f"column {field.name!r} is {wanted.simpleString()}, not "
+            f"column {field.name!r} is {expected.simpleString()}, not "
             f"{field.dataType.simpleString()}{'' if field.nullable else ' not null'}: convert it "
             "by an expression on the DataFrame"
         )

@@ -89,12 +89,12 @@ def _across_partitions(spark: SparkSession, options: StateOptions, plan: StatePl
     """The latest of the partitions' last records of each key, unless it is a tombstone."""
     from pyspark.sql.functions import col, max_by, struct
 
-    wanted = options.source.columns
-    needed = tuple(dict.fromkeys((*wanted, "key", "value", "partition", "timestamp")))
+    requested = options.source.columns
+    needed = tuple(dict.fromkeys((*requested, "key", "value", "partition", "timestamp")))
     last = snapshot_of(spark, options.with_columns(needed), plan, with_tombstones=True)
     latest = max_by(struct(*needed), struct("timestamp", "partition")).alias("latest")
     found = last.groupBy("key").agg(latest).where("latest.value IS NOT NULL")
-    return found.select(*(col(f"latest.{name}").alias(name) for name in wanted))
+    return found.select(*(col(f"latest.{name}").alias(name) for name in requested))
 
 
 def snapshot_of(

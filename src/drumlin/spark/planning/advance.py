@@ -15,7 +15,7 @@ from typing import NamedTuple
 from drumlin.spark.options.offsets import TopicPartition
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.planning.cluster import Cluster, looks
-from drumlin.spark.planning.data_loss import ANEW, report_data_loss
+from drumlin.spark.planning.data_loss import RECREATED, report_data_loss
 from drumlin.spark.planning.known_logs import (
     Findings,
     KnownLogs,
@@ -94,20 +94,20 @@ class Advance:
         shown, findings = self._look(read)
         self._settle(findings, read, shown)
         first = self._cluster.earliest(
-            (findings.ends.keys() - read.keys()) | findings.made_anew.keys()
+            (findings.ends.keys() - read.keys()) | findings.recreated.keys()
         )
         lost = {key for key, offset in first.items() if offset and key not in read}
         self._report("new partitions have lost their first records", lost)
         end = findings.ends | {key: read[key] for key in findings.doubts}
-        for key, end_offset in findings.made_anew.items():
+        for key, end_offset in findings.recreated.items():
             end[key] = end_in_new_log(read[key], first[key], end_offset)
         self._known.remember(shown)
-        self._known.stands_before({key: read[key] for key in findings.made_anew})
+        self._known.keep_positions({key: read[key] for key in findings.recreated})
         self.latest = end
         start = {key: first.get(key, read.get(key, 0)) for key in end}
         return Reach({key: min(start[key], end[key]) for key in end}, end)
 
-    def made_anew(self, ends: Offsets) -> set[TopicPartition]:
+    def recreated(self, ends: Offsets) -> set[TopicPartition]:
         """The partitions of a batch that are now new logs, and end before the batch does."""
         if not ends:
             return set()
@@ -116,7 +116,7 @@ class Advance:
         if not short:
             return set()
         shown = self._cluster.logs(expected=short)
-        return {key for key in short & shown.keys() if self._known.is_made_anew(key, shown[key])}
+        return {key for key in short & shown.keys() if self._known.is_recreated(key, shown[key])}
 
     def _look(self, begin: Offsets) -> tuple[dict[TopicPartition, LogView], Findings]:
         """The cluster's answer and the findings about it; asks again while they are doubtful."""
@@ -157,9 +157,9 @@ class Advance:
     ) -> None:
         """Resolve the doubts that can be resolved, and report losses and remaining doubts."""
         for key in sorted(findings.shorter):
-            if self._known.is_made_anew(key, shown[key]):
+            if self._known.is_recreated(key, shown[key]):
                 findings.shorter.remove(key)
-                findings.made_anew[key] = shown[key].end_offset
+                findings.recreated[key] = shown[key].end_offset
         # A cluster that still shows a topic of that name, even with another id, may be stale.
         for topic in sorted({key.topic for key in findings.away} - {key.topic for key in shown}):
             topic_id = self.topic_ids.get(topic)
@@ -169,11 +169,13 @@ class Advance:
                 findings.gone |= gone
         self._report("partitions are gone", findings.gone)
 
-        def anew(key: TopicPartition) -> str:
+        def with_ids(key: TopicPartition) -> str:
             before, now = self.topic_ids.get(key.topic), shown[key].topic_id
             return f"{key} (of topic id {before}, now {now})" if before and now else str(key)
 
-        self._report("topics were deleted and created again", findings.made_anew, anew, ANEW)
+        self._report(
+            "topics were deleted and created again", findings.recreated, with_ids, RECREATED
+        )
 
         def shorter(key: TopicPartition) -> str:
             return f"{key} ends at {shown[key].end_offset}, the query is at {begin[key]}"

@@ -132,7 +132,7 @@ class Cluster:
         return self._retrying(lambda: lowlevel.is_topic_id_unknown(client, topic_id))
 
     def missing(
-        self, wanted: Collection[TopicPartition], topic_ids: Mapping[str, str | None]
+        self, requested: Collection[TopicPartition], topic_ids: Mapping[str, str | None]
     ) -> set[TopicPartition]:
         """The partitions of a batch that are still missing after a wait.
 
@@ -140,8 +140,8 @@ class Cluster:
         """
         ends_at = time.monotonic() + self._patience_s
         while True:
-            there = self._retrying(lambda: self._find(set(wanted), must_exist=False))
-            missing = set(wanted) - there.keys()
+            there = self._retrying(lambda: self._find(set(requested), must_exist=False))
+            missing = set(requested) - there.keys()
             ids = [topic_ids.get(topic) for topic in sorted({key.topic for key in missing})]
             if time.monotonic() >= ends_at or all(each and self.is_deleted(each) for each in ids):
                 return missing
@@ -186,16 +186,16 @@ class Cluster:
             OptionError: `limit` names other partitions, or no record is as young as a starting
                 timestamp.
         """
-        wanted = limit.for_partitions(partitions)
-        if wanted is None:
+        requested = limit.for_partitions(partitions)
+        if requested is None:
             raise OptionError(
                 f"{side} offsets must be given for all topic-partitions that are read; given: "
                 f"{', '.join(limit.names()) or 'none'}; read: {_names(partitions)}"
             )
         if limit.is_timestamp:
-            wanted = self._offsets_at(wanted, side)
-        named = [(key, _NAMES[offset]) for key, offset in wanted.items() if offset in _NAMES]
-        return wanted | self._retrying(lambda: self._list(named))
+            requested = self._offsets_at(requested, side)
+        named = [(key, _NAMES[offset]) for key, offset in requested.items() if offset in _NAMES]
+        return requested | self._retrying(lambda: self._list(named))
 
     def density(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, float]:
         """The mean bytes per offset of each partition, as far as the brokers report it.
@@ -319,10 +319,10 @@ class Cluster:
 
     def _list(
         self,
-        wanted: Iterable[tuple[TopicPartition, OffsetSpec]],
+        requested: Iterable[tuple[TopicPartition, OffsetSpec]],
         isolation: Isolation | None = None,
     ) -> dict[TopicPartition, int]:
-        asked = dict(wanted)
+        asked = dict(requested)
         if not asked:
             return {}
         level = isolation or self._options.isolation_level

@@ -19,7 +19,7 @@ _REMOVED: Final = (
 )
 
 #: What to do about a topic that was deleted and created again.
-ANEW: Final = (
+RECREATED: Final = (
     "If that was intended, begin with a new checkpoint. Records of the old topic that the query "
     "has not read are gone; the option failOnDataLoss=false would continue with the first record "
     "of the new one."

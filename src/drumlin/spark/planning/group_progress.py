@@ -42,7 +42,7 @@ class GroupProgress:
         self._has_failed = False
         self._complaint = ""
 
-    def tell(self, done: Mapping[TopicPartition, int], *, may_end: bool) -> None:
+    def report(self, done: Mapping[TopicPartition, int], *, may_end: bool) -> None:
         """Commit that the query has processed everything before these offsets.
 
         Commits in the background, one commit at a time: progress in between goes into the next

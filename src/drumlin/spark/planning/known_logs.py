@@ -41,7 +41,7 @@ class Findings:
     ends: dict[TopicPartition, int] = field(default_factory=dict)  # of known and new partitions
     away: set[TopicPartition] = field(default_factory=set)  # not shown, perhaps only for now
     shorter: set[TopicPartition] = field(default_factory=set)  # end before what was read
-    made_anew: dict[TopicPartition, int] = field(default_factory=dict)  # a new log, and its end
+    recreated: dict[TopicPartition, int] = field(default_factory=dict)  # a new log, and its end
     gone: set[TopicPartition] = field(default_factory=set)  # proven to be deleted
 
     @property
@@ -58,7 +58,7 @@ class KnownLogs:
         self._topic_ids: dict[str, str | None] = {}
         self._ids_of_before: set[str] = set()
         # The query's position in the old log, until the query has moved on to the new one.
-        self._made_anew: dict[TopicPartition, int] = {}
+        self._recreated: dict[TopicPartition, int] = {}
 
     @property
     def topic_ids(self) -> Mapping[str, str | None]:
@@ -101,17 +101,17 @@ class KnownLogs:
                 # A topic never loses partitions, but a recreated topic may have fewer.
                 is_gone = self._is_other_topic(key.topic, new_ids.get(key.topic))
                 (findings.gone if is_gone else findings.away).add(key)
-            elif self._made_anew.get(key) == position or self._is_other_topic(
+            elif self._recreated.get(key) == position or self._is_other_topic(
                 key.topic, log.topic_id
             ):
-                findings.made_anew[key] = log.end_offset
+                findings.recreated[key] = log.end_offset
             elif log.end_offset < position:
                 findings.shorter.add(key)
             else:
                 findings.ends[key] = log.end_offset
         return findings
 
-    def is_made_anew(self, key: TopicPartition, log: LogView) -> bool:
+    def is_recreated(self, key: TopicPartition, log: LogView) -> bool:
         """Whether a log that ends before the query's position must be a new one.
 
         The leader epoch of a partition never goes back. And a log that never changed its leader
@@ -126,9 +126,9 @@ class KnownLogs:
             return False  # with another id it would not count as shorter
         return 0 <= log.leader_epoch < known.leader_epoch
 
-    def stands_before(self, made_anew: Mapping[TopicPartition, int]) -> None:
+    def keep_positions(self, recreated: Mapping[TopicPartition, int]) -> None:
         """Keep the query's positions in the logs that were recreated, until it has moved on."""
-        self._made_anew = dict(made_anew)
+        self._recreated = dict(recreated)
 
     def _is_other_topic(self, topic: str, topic_id: str | None) -> bool:
         known = self._topic_ids.get(topic)

@@ -50,15 +50,15 @@ class LogDensities:
         from drumlin.client.errors import ClientError
 
         self._forget_what_is_old()
-        wanted = dict.fromkeys(partitions)
-        asked = wanted.keys() - self._means.keys()
+        requested = dict.fromkeys(partitions)
+        asked = requested.keys() - self._means.keys()
         if asked:
             self._means |= dict.fromkeys(asked)
             try:
                 self._means |= self._ask_means(asked)
             except ClientError as error:
                 _logger.info("the sizes of partitions are not known: %s", error)
-        known = {key: self._means[key] for key in wanted}
+        known = {key: self._means[key] for key in requested}
         return {key: each for key, each in known.items() if each is not None}
 
     def of(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
@@ -120,16 +120,16 @@ class LogDensities:
         densest: dict[str, float] = {}
         limit = samples_each(len(ranges))
         for _ in range(_ROUNDS_MAX):
-            wanted = {
+            requested = {
                 LogPlace(each.topic, each.partition, offset)
                 for each in ranges
                 for offset in places_to_sample(each, self._samples.setdefault(each.key, {}), limit)
             } - asked
-            if not wanted:
+            if not requested:
                 break
-            asked |= wanted
+            asked |= requested
             try:
-                found = self._look(wanted)
+                found = self._look(requested)
             except ClientError as error:
                 _logger.info("the density of logs is not known: %s", error)
                 break

@@ -45,13 +45,13 @@ def _read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     from drumlin import lowlevel
 
-    wanted = [
+    requested = [
         lowlevel.OffsetRange(
             each.topic, each.partition, each.start_offset, each.end_offset, each.fetch_bytes
         )
         for each in ranges
     ]
-    ahead = lowlevel.read_ranges(client_of(options), wanted, read_options(options))
+    ahead = lowlevel.read_ranges(client_of(options), requested, read_options(options))
     for offset_range, (_, batches) in zip(ranges, ahead, strict=True):
         yield from _read_range(options, offset_range, batches)
 
@@ -161,8 +161,8 @@ class _Progress:
             return False
 
     def _failed(self, error: Exception) -> ReadFailed:
-        wanted = f"wanted up to {self._range.end_offset}"
-        return ReadFailed(f"{self._place} could not be read ({wanted}): {error}")
+        requested = f"requested up to {self._range.end_offset}"
+        return ReadFailed(f"{self._place} could not be read ({requested}): {error}")
 
     @property
     def _place(self) -> str:

@@ -62,7 +62,7 @@ class Entries:
 
     def __init__(self, since: Mapping[int, int]) -> None:
         self._since = offsets_by_partition(since)
-        self._start_anew()
+        self._reset()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add records; those without a key are ignored."""
@@ -84,11 +84,11 @@ class Entries:
     def taken(self) -> Iterator[pa.RecordBatch]:
         """Remove and return all entries, tombstones included."""
         latest, later = self._latest, self._later
-        self._start_anew()
+        self._reset()
         yield from latest.rows(with_tombstones=True)
         yield from later
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self._latest = LatestRows()
         self._later: list[pa.RecordBatch] = []
         self._later_bytes = 0

@@ -59,10 +59,10 @@ def end_offsets(
     if limit.is_timestamp:
         assert isinstance(limit.value, int)
         return cluster.ends_at(limit.value - 1, partitions)
-    wanted = cluster.resolve(limit, "ending", partitions)
+    requested = cluster.resolve(limit, "ending", partitions)
     if not isinstance(limit.value, Mapping):
-        return wanted
-    return within_logs(cluster, wanted, fail_on_data_loss=True)
+        return requested
+    return within_logs(cluster, requested, fail_on_data_loss=True)
 
 
 def _limit_of_text(text: str, name: str) -> OffsetLimit:

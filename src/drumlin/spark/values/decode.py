@@ -154,10 +154,12 @@ def _decoder(
     from drumlin.client.values.decoder import ValueDecoder
     from drumlin.spark.mapping import as_struct
 
-    wanted: Any = schema
+    requested: Any = schema
     if format_ == "json" and schema is not None:
-        wanted = to_arrow_schema(as_struct(schema), timezone="UTC")
-    return ValueDecoder(wanted, format=format_, registry=registry, subject=subject, message=message)
+        requested = to_arrow_schema(as_struct(schema), timezone="UTC")
+    return ValueDecoder(
+        requested, format=format_, registry=registry, subject=subject, message=message
+    )
 
 
 def _columns(

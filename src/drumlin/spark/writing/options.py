@@ -105,15 +105,15 @@ def writes_timestamps(options: Mapping[str, str]) -> bool:
 
 
 def _is_idempotent(options: Mapping[str, str], acks: str, retries: int | None) -> bool:
-    wanted = rows.IDEMPOTENCE.value(options)
+    requested = rows.IDEMPOTENCE.value(options)
     is_possible = acks == "all" and retries != 0
-    if rows.IDEMPOTENCE.is_in(options) and wanted and not is_possible:
+    if rows.IDEMPOTENCE.is_in(options) and requested and not is_possible:
         other = f"'kafka.acks' is {acks!r}" if acks != "all" else "'kafka.retries' is 0"
         raise OptionError(
             f"'kafka.enable.idempotence' is true and {other}: leave out one of the two, as "
             "duplicates are only detected with acks=all and retries"
         )
-    return wanted and is_possible
+    return requested and is_possible
 
 
 def _check_exact(options: Mapping[str, str], acks: str, *, is_idempotent: bool) -> None:
@@ -184,6 +184,6 @@ def _source(options: Mapping[str, str]) -> SourceOffsets | None:
 
 
 def _batch_bytes(options: Mapping[str, str]) -> int:
-    wanted = max(1, rows.BATCH_SIZE.value(options))
+    requested = max(1, rows.BATCH_SIZE.value(options))
     largest = rows.MAX_REQUEST_SIZE.find(options)
-    return wanted if largest is None else min(wanted, largest)
+    return requested if largest is None else min(requested, largest)

@@ -344,10 +344,10 @@ def _outcome(error: ClientError | None) -> ask.Outcome:
 
 
 def _last_with_key(batches: Iterable[pa.RecordBatch], key: str) -> bytes | None:
-    wanted, last = key.encode(), None
+    requested, last = key.encode(), None
     for batch in batches:
         values = batch.column("value")
         for row, found in enumerate(batch.column("key").to_pylist()):
-            if found == wanted:
+            if found == requested:
                 last = values[row].as_py()
     return last
