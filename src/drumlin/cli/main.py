@@ -17,6 +17,6 @@ def main() -> None:
             sys.stdout.flush()
         else:  # Ctrl-C while nobody may be reading: do not wait for a reader
             standard_output.discard()
-    except (OSError, KeyboardInterrupt):  # after an error; otherwise all is written by now
+    except (OSError, KeyboardInterrupt):  # only after an error: otherwise everything is written
         standard_output.discard()
     sys.exit(code)

@@ -184,7 +184,7 @@ def _reassignments(cluster: Cluster) -> list[dict[str, Any]] | None:
         answer = cluster.run(ask())
         check(answer.error_code, "reassignments", answer.error_message)
     except (UnsupportedByBroker, ConnectionLost, RequestTimeout):
-        return None  # or the controller was killed a moment ago
+        return None  # not served, or the controller was killed a moment ago
     except KafkaError as error:
         if error.code is not ErrorCode.cluster_authorization_failed:
             raise

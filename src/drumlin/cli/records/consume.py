@@ -304,7 +304,7 @@ def _last_place(batch: Records) -> tuple[int, int]:
     """Partition and offset of the last record."""
     if isinstance(batch, list):
         return batch[-1].partition, batch[-1].offset
-    # Field by field: Arrow imports pandas to make a Python object of a timestamp.
+    # Field by field: to convert a timestamp, Arrow would import pandas.
     partition, offset = (batch[name][-1].as_py() for name in ("partition", "offset"))
     return partition, offset
 

@@ -212,7 +212,7 @@ def _title(described: dict[str, Any]) -> str:
     facts = [
         described["state"],
         f"producer {described['producer_id']} epoch {described['epoch']}",
-        f"time-out {output.human_duration(described['timeout_ms'])}",
+        f"timeout {output.human_duration(described['timeout_ms'])}",
     ]
     if begun is not None:
         facts.insert(2, f"since {output.human_timestamp(begun)}")

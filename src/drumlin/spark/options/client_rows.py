@@ -16,7 +16,7 @@ BOOTSTRAP: Final = Option(
 STRICT: Final = Option(
     "strictOptions",
     boolean,
-    "refuse unknown options, and those of the other direction, instead of a warning",
+    "refuse unknown options, and those of the other direction, instead of warning about them",
     "false",
     directions=ALL,
 )

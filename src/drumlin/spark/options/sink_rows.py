@@ -40,7 +40,7 @@ DELIVERY: Final[Option[Delivery]] = Option(
 WRITE_TIMESTAMPS: Final = Option(
     "writeTimestamps",
     boolean,
-    "records have the times of the column `timestamp`, [which retention goes "
+    "records get the timestamps of the column `timestamp`, [which retention goes "
     "by](#old-timestamps); else the time of writing",
     "false",
     directions=WRITES,
@@ -71,8 +71,8 @@ SINK_IS_NEW: Final = Option(
 ROWS_MAY_DIFFER: Final = Option(
     "rowsMayDiffer",
     boolean,
-    "the query may make other rows of the same input (`rand()`, `uuid()`, tables that change): a "
-    "batch that is repeated stays as it was decided, [whatever its rows](#limits)",
+    "the query may produce other rows from the same input (`rand()`, `uuid()`, tables that change): "
+    "a batch that is repeated stays as it was decided, [whatever its rows](#limits)",
     "false",
     directions=WRITES,
     exactly_once=True,
@@ -187,7 +187,7 @@ MAX_REQUEST_SIZE: Final = Option(
 BUFFER_BYTES: Final = Option(
     "kafka.buffer.memory",
     size_bytes,
-    "how much may be sent without an answer: bytes, or `512k`, `3m`",
+    "how much may be in flight without an answer: bytes, or `512k`, `3m`",
     "3m",
     directions=WRITES,
 )

@@ -85,7 +85,7 @@ class StateOptions(Portable):
         source = SourceOptions.parse({"kafka.isolation.level": "read_committed"} | kept)
         topics = source.subscription.topics
         if len(topics) != 1:
-            raise OptionError(f"a state is that of one topic, not of {', '.join(topics)}")
+            raise OptionError(f"a state needs exactly one topic, not {', '.join(topics)}")
         return cls(
             source=source,
             topic=topics[0],

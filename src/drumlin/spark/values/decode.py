@@ -253,7 +253,7 @@ def _with_places_of_bad_records(schema: StructType, raw: list[str]) -> StructTyp
 
     added = [StructField(ERROR_COLUMN, StringType())]
     added += [StructField(each, BinaryType()) for each in raw]
-    way_out = "rename the one that is there, or decode key and value in one call, by `key`"
+    way_out = "rename the existing one, or decode key and value in one call, by `key`"
     _check_new(schema.names, [each.name for each in added], way_out)
     return StructType([*schema, *added])
 

@@ -251,7 +251,7 @@ class Performer:
             else:
                 begun.abort()
         except ClientError as error:
-            _logger.warning("left to its time-out: %s", error)
+            _logger.warning("left to its timeout: %s", error)
 
     def _commit_all(self, it: ask.CommitAll) -> dict[Opened, ask.Outcome]:
         whole = [OpenTransaction(*each) for each in it.opened]
@@ -265,7 +265,7 @@ class Performer:
             if error is None:
                 aborted += 1
             elif not isinstance(error, UnknownTransaction):
-                _logger.warning("left to its time-out: %s", error)
+                _logger.warning("left to its timeout: %s", error)
         return aborted
 
     # -- the driver's transaction ----------------------------------------------------------
