@@ -71,8 +71,8 @@ SINK_IS_NEW: Final = Option(
 ROWS_MAY_DIFFER: Final = Option(
     "rowsMayDiffer",
     boolean,
-    "the query may produce other rows from the same input (`rand()`, `uuid()`, tables that change): "
-    "a batch that is repeated stays as it was decided, [whatever its rows](#limits)",
+    "the query may produce other rows from the same input (`rand()`, `uuid()`, tables that "
+    "change): a batch that is repeated stays as it was decided, [whatever its rows](#limits)",
     "false",
     directions=WRITES,
     exactly_once=True,
