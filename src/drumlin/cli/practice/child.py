@@ -1,8 +1,8 @@
 """Replaces itself by a program that the kernel kills when the parent process ends.
 
-Run as a file, by an interpreter without `site`, to be quick. The kernel kills the program when
-the parent's *thread* ends, and this setting survives `exec`; so the parent's main thread has to
-start it.
+Run as a file, by an interpreter without `site`, which the program replaces by `exec`. The kernel
+kills the program when the parent's *thread* ends, as that setting survives `exec`; so the parent's
+main thread has to start it.
 
     python -I -S child.py PARENT-PID PROGRAM ARGUMENT…
 """
