@@ -73,7 +73,7 @@ def test_a_node_that_has_changed_is_not_overwritten(store: OldStore, followed: F
     seen = followed.follower.offsets("g")["t", 0]
     store.commit("g", "t", 0, 5)
     refused = followed.follower.write("g", {("t", 0): (3, seen.version)})
-    assert refused == {("t", 0): "it was changed meanwhile"}
+    assert refused == {("t", 0): "it was changed in the meantime"}
     followed.await_offsets("g", {("t", 0): 5})
 
 

@@ -53,9 +53,9 @@ def test_what_others_write_is_read(tmp_path: Path, text: str, rows: list[OffsetR
         ("a.csv", "t,0,5\nt,0,6\n", "two offsets for t-0"),
         ("a.csv", ",0,5\n", "no topic"),
         ("a.json", "{}", "not a list"),
-        ("a.json", "[7]", "entry 1 is no object"),
+        ("a.json", "[7]", "entry 1 is not an object"),
         ("a.json", '[{"topic": "t", "partition": 0}]', "'None' is no offset"),
-        ("a.json", "nonsense", "no JSON"),
+        ("a.json", "nonsense", "not JSON"),
     ],
 )
 def test_junk_is_named(tmp_path: Path, name: str, text: str, complaint: str) -> None:

@@ -123,9 +123,9 @@ class LyingCluster:
         return self.topic is None or topic_id != self.topic.topic_id
 
     def missing(
-        self, wanted: Collection[TopicPartition], topic_ids: Mapping[str, str | None]
+        self, requested: Collection[TopicPartition], topic_ids: Mapping[str, str | None]
     ) -> set[TopicPartition]:
-        return set(wanted) - (self.partitions().keys() if self.topic else set())
+        return set(requested) - (self.partitions().keys() if self.topic else set())
 
     def resolve(
         self, limit: OffsetLimit, side: str, partitions: Collection[TopicPartition]
@@ -136,13 +136,13 @@ class LyingCluster:
 
     # -- what tasks read -----------------------------------------------------------------
 
-    def read(self, wanted: PlannedRange, *, fail: bool) -> list[Record]:
+    def read(self, requested: PlannedRange, *, fail: bool) -> list[Record]:
         topic = self.topic
         ends = [] if topic is None else topic.ends
-        if wanted.partition < len(ends) and wanted.end_offset <= ends[wanted.partition]:
-            offsets = range(wanted.start_offset, wanted.end_offset)
-            return [(topic.number, wanted.partition, offset) for offset in offsets]
-        if wanted.topic_id is None or not self.is_deleted(wanted.topic_id):
+        if requested.partition < len(ends) and requested.end_offset <= ends[requested.partition]:
+            offsets = range(requested.start_offset, requested.end_offset)
+            return [(topic.number, requested.partition, offset) for offset in offsets]
+        if requested.topic_id is None or not self.is_deleted(requested.topic_id):
             raise ReadFailed("not there, and not proven gone")
         if fail:
             raise DataLoss("the topic was deleted")

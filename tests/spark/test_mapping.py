@@ -108,7 +108,7 @@ def test_what_a_function_may_not_give(spark: SparkSession, new_topic: NewTopic) 
     frame = map_batches(spark, topic.name, sums, "price long", bootstrap=topic.address)
     with pytest.raises(PySparkException, match="result lacks price; it has partition, records"):
         frame.collect()
-    with pytest.raises(OptionError, match="payload is no column"):
+    with pytest.raises(OptionError, match="payload is not a column"):
         map_batches(
             spark,
             topic.name,
@@ -128,7 +128,7 @@ def test_what_a_function_may_not_give(spark: SparkSession, new_topic: NewTopic) 
         ({"subscribe": "u"}, "'subscribe' is the argument topic, and differs"),
         ({"kafka.bootstrap.servers": "127.0.0.1:8"}, "is the argument bootstrap, and differs"),
         ({"Columns": "offset", "columns": "value"}, "'columns' is given twice"),
-        ({"columns": "payload"}, "option 'columns': payload is no column of a topic; there are"),
+        ({"columns": "payload"}, "option 'columns': payload is not a column of a topic; there are"),
         ({"batchBytes": "much"}, "'batchBytes': expected a whole number, got 'much'"),
     ],
 )
@@ -143,7 +143,7 @@ def test_newer_options_of_kafka_are_ignored_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     options: dict[str, Any] = {"kafka.from.tomorrow": 1, "columns": "payload"}
-    with pytest.raises(OptionError, match="payload is no column"):
+    with pytest.raises(OptionError, match="payload is not a column"):
         map_batches(nobody(), "t", sums, SUMS, bootstrap="127.0.0.1:9", **options)
     assert "ignores an option it does not have: 'kafka.from.tomorrow'" in caplog.text
 

@@ -1,1 +1,1 @@
-"""The console command `drumlin`: a broker, and what one does with a cluster from a shell."""
+"""The console command `drumlin`: runs a broker and manages clusters from a shell."""

@@ -52,9 +52,11 @@ app: Final = LazyGroup(
         "configs": _at("topics.configs", "app", "Show and change configurations."),
         "transactions": _at("topics.transactions", "app", "List, describe and abort transactions."),
         "state": _at("states", "app", "Look into the keyed states of processes."),
-        "sinks": _at("topics.sinks", "app", "Show what Spark's exactly-once sinks have open."),
-        "compaction": _at("topics.compaction", "app", "Look at cleaning, force it, simulate it."),
-        "clock": _at("clock", "app", "Look at a broker's clock, say that it is right."),
+        "sinks": _at(
+            "topics.sinks", "app", "Show the open transactions of Spark's exactly-once sinks."
+        ),
+        "compaction": _at("topics.compaction", "app", "Show, force or simulate log cleaning."),
+        "clock": _at("clock", "app", "Show a broker's clock, or mark it as right."),
         "dump-log": _at("dump.command", "dump_log_command", "Print and verify files of a log."),
         "completion": _at("completion_script", "completion_command", "Print shell completion."),
         "version": _at("version", "version_command", "Print the version."),
@@ -64,8 +66,8 @@ app: Final = LazyGroup(
 )
 
 
-def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
+def _show_version(context: click.Context, _: click.Parameter, is_requested: bool) -> None:
+    if is_requested and not context.resilient_parsing:
         from drumlin.version import __version__
 
         print(__version__)
@@ -95,7 +97,7 @@ def main(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has closed it: end as click does when it sees this first.
+        # The reader has closed the pipe: exit as click does when it notices this first.
         standard_output.discard()
         return 1
     except output.Failure as error:

@@ -1,4 +1,4 @@
-"""`drumlin clock`: show whether a broker trusts its machine's wall clock, and have it do so."""
+"""`drumlin clock`: show whether a broker trusts its machine's wall clock, and make it do so."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drumlin.cli.terminal.options import AsJson, examples
 
 _COLUMNS: Final = ("wall_timestamp", "expiry_timestamp", "state")
 
-app = Group(help="Look at a broker's clock; say that it is right after it has jumped.")
+app = Group(help="Show a broker's clock; mark it as right after a jump.")
 
 DataDirectory = Annotated[
     Path,
@@ -22,16 +22,16 @@ DataDirectory = Annotated[
 
 @app.add(epilog=examples("drumlin clock status --data /var/lib/drumlin"))
 def status(data: DataDirectory, as_json: AsJson = False) -> None:
-    """Show the wall clock, and by which time records and all else expire.
+    """Show the wall clock, and the time by which records and everything else expire.
 
-    They are the same, but for the hour after the wall clock has jumped ahead.
+    The two are the same, except for an hour after the wall clock has jumped ahead.
     """
     _show(_broker(data).get("/clock"), as_json)
 
 
 @app.add(epilog=examples("drumlin clock trust --data /var/lib/drumlin"))
 def trust(data: DataDirectory, as_json: AsJson = False) -> None:
-    """Say that the wall clock is right, though it has jumped: what is old by it expires now."""
+    """Mark the wall clock as right although it has jumped: what is old by it expires now."""
     _show(_broker(data).post("/clock/trust", {}), as_json)
 
 

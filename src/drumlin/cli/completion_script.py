@@ -1,4 +1,4 @@
-"""`drumlin completion`: the script by which a shell completes commands, topics and groups."""
+"""`drumlin completion`: a script that makes a shell complete commands, topics and groups."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from drumlin.cli.terminal.options import examples
 
 
 class Shell(enum.StrEnum):
-    """Shells that can be taught."""
+    """The supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"
 
 
-def completion(shell: Annotated[Shell, Argument(help="The shell to teach.")]) -> None:
-    """Print what a shell has to run, once at its start, to complete words after `drumlin`."""
+def completion(shell: Annotated[Shell, Argument(help="The shell that gets completion.")]) -> None:
+    """Print the script that a shell runs at its start, to complete words after `drumlin`."""
     known = get_completion_class(shell)
     assert known is not None
     root = click.get_current_context().find_root().command

@@ -15,8 +15,8 @@ def main() -> None:
     try:
         if code != app.EXIT_INTERRUPTED or standard_output.has_room():
             sys.stdout.flush()
-        else:  # Ctrl-C, maybe because nobody reads: then do not wait for a reader
+        else:  # Ctrl-C while nobody may be reading: do not wait for a reader
             standard_output.discard()
-    except (OSError, KeyboardInterrupt):  # after an error; otherwise all is written by now
+    except (OSError, KeyboardInterrupt):  # only after an error: otherwise everything is written
         standard_output.discard()
     sys.exit(code)

@@ -1,6 +1,6 @@
-"""`drumlin server`: reads the arguments and hands the broker its properties.
+"""`drumlin server`: reads the arguments and passes the broker its properties.
 
-Imports nothing but click, the configuration and the broker: a broker is to stay small.
+Imports nothing but click, the configuration and the broker: a broker must stay small.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from drumlin.config.sources import (
 _EXIT_CONFIGURATION: Final = 1
 _PORT_MAX: Final = 65535
 _BROKERS_MAX: Final = 256
-# Of the command line itself; the environment's other DRUMLIN_ variables are configuration.
+# Variables of the command line itself; all other DRUMLIN_ variables are configuration.
 _OUR_VARIABLES: Final = frozenset(
     {
         "DRUMLIN_BOOTSTRAP",
@@ -62,7 +62,7 @@ def server(
         ),
     ] = None,
     data: Annotated[
-        str | None, Option("--data", metavar="DIR", help="Where the logs are kept (log.dirs).")
+        str | None, Option("--data", metavar="DIR", help="The directory of the logs (log.dirs).")
     ] = None,
     listen: Annotated[
         str | None,
@@ -90,9 +90,9 @@ def server(
 ) -> int:
     """Run a broker, or several, until SIGTERM or Ctrl-C; a line says when all is ready.
 
-    Configuration keys are Kafka's, with Kafka's defaults and units. The command line goes before
-    the environment, the environment before the file. Without any, data go to /tmp/kafka-logs and
-    clients may come from everywhere, to port 9092.
+    Configuration keys are Kafka's, with Kafka's defaults and units. The command line takes
+    precedence over the environment, the environment over the file. Without any, data go to
+    /tmp/kafka-logs, and clients may connect from anywhere, to port 9092.
     """
     try:
         properties = _properties(arguments or [], data, listen, assignments or [])

@@ -70,7 +70,7 @@ class Status:
 
 @dataclass(slots=True)
 class _Group:
-    """One group as a pass has found it, and the offsets to write."""
+    """The state of one group in a pass, and the offsets to write."""
 
     name: str
     zookeeper: Mapping[TopicPartition, ZooKeeperOffset]
@@ -194,7 +194,7 @@ class Mirror:
             if commits is not None:
                 commit = commits.get(place)
                 if commit is not None and commit.offset != committed:
-                    group.held[place] = "committed again while we looked"
+                    group.held[place] = "committed again during the check"
                     continue
                 timestamp_ms = _NEVER_SINCE if commit is None else commit.timestamp_ms
             decision = later(node.offset, node.modified_timestamp_ms, committed, timestamp_ms)

@@ -75,12 +75,12 @@ def _json_rows(path: Path, source: TextIO) -> Iterator[OffsetRow]:
     try:
         listed = json.load(source)
     except ValueError as error:
-        raise ValueError(f"{path}: no JSON: {error}") from None
+        raise ValueError(f"{path}: not JSON: {error}") from None
     if not isinstance(listed, list):
         raise ValueError(f"{path}: not a list of objects")
     for number, each in enumerate(listed, 1):
         if not isinstance(each, dict):
-            raise ValueError(f"{path}: entry {number} is no object")
+            raise ValueError(f"{path}: entry {number} is not an object")
         yield _row(each, f"{path}, entry {number}")
 
 
@@ -106,7 +106,7 @@ def _csv_rows(path: Path, source: TextIO) -> Iterator[OffsetRow]:
 def _row(fields: dict[str, Any], where: str) -> OffsetRow:
     group, topic = fields.get("group") or None, fields.get("topic")
     if not isinstance(topic, str) or not topic or not isinstance(group, str | None):
-        raise ValueError(f"{where}: no topic, or a group that is no name")
+        raise ValueError(f"{where}: no topic, or an invalid group name")
     return OffsetRow(
         group,
         topic,

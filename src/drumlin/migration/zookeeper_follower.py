@@ -1,8 +1,8 @@
 """A cache of groups' offsets in ZooKeeper, kept up to date by watches.
 
-A watch fires once: its node is read again, with a new watch, before the cache is used next. A lost
-connection or session loses all watches; then everything is read again. Callbacks run in kazoo's
-thread, and only record which node has changed.
+A watch fires once: its node is read again, with a new watch, before the next use of the cache. A
+lost connection or session loses all watches; then everything is read again. Callbacks run in
+kazoo's thread, and only record which node has changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics in PySpark: `format("drumlin")`, and what goes beyond a data source.
+"""Topics in PySpark: `format("drumlin")`, and functions beyond a data source.
 
 PySpark imports this package in every session that looks for data sources, so it stays light.
 """

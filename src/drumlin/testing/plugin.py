@@ -52,7 +52,7 @@ _BROKERS: Final = pytest.StashKey[_Brokers]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini(_INI, "KEY=VALUE lines: how the brokers of drumlin are configured", "linelist")
+    parser.addini(_INI, "KEY=VALUE lines: the configuration of drumlin's brokers", "linelist")
 
 
 def pytest_configure(config: pytest.Config) -> None:

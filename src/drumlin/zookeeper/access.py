@@ -65,7 +65,7 @@ class ZooKeeperAccess(NamedTuple):
         return options
 
     def _check_files(self) -> None:
-        """Check the files here, as kazoo would merely never connect."""
+        """Check the files here, as kazoo would only fail to connect, without an error."""
         try:
             context = ssl.create_default_context(cafile=self.trusted)
         except OSError as error:

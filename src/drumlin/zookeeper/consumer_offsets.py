@@ -29,14 +29,14 @@ _SHOWN_MAX: Final = 40
 Watch = Callable[[Any], None]
 #: A topic and a partition of it.
 Place = tuple[str, int]
-#: The same, as callers have it.
+#: A caller's own type for it.
 _Place = TypeVar("_Place", bound=Place)
 ANY_VERSION: Final = -1
 ABSENT: Final = -2
 
 #: Why a node was not written, in words.
-REMOVED: Final = "it was removed meanwhile"
-CHANGED: Final = "it was changed meanwhile"
+REMOVED: Final = "it was removed in the meantime"
+CHANGED: Final = "it was changed in the meantime"
 NOT_ALLOWED: Final = "ZooKeeper does not allow it"
 
 
@@ -227,7 +227,7 @@ class ConsumerOffsets:
             exceptions.OperationTimeoutError,
         ) as error:
             what = type(error).__name__
-            raise ZooKeeperAway(f"ZooKeeper {self.name} is not there ({what})") from None
+            raise ZooKeeperAway(f"ZooKeeper {self.name} is unavailable ({what})") from None
         except exceptions.KazooException as error:
             what = f"{type(error).__name__} {error}".strip()
             raise ZooKeeperFailure(f"ZooKeeper {self.name} refuses: {what}") from error

@@ -1,7 +1,7 @@
 """The contents of znodes: JSON, and numbers in their names, checked. Pure.
 
-A node may have been written by another program: whatever it holds, reading it raises nothing
-worse than an `UnreadableNode`, which names the node.
+A node may have been written by another program: for any content, reading it raises at most an
+`UnreadableNode`, which names the node.
 """
 
 from __future__ import annotations

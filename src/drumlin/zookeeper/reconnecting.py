@@ -21,7 +21,7 @@ _PAUSE_S: Final = 0.5
 
 
 def reconnecting_client(**options: Any) -> KazooClient:
-    """A client that reconnects after whatever error its connection has failed with."""
+    """A client that reconnects after any error of its connection."""
     handler = _Handler()
     handler.client = KazooClient(handler=handler, **options)
     return handler.client

@@ -93,7 +93,7 @@ def test_places_to_go_to(run: Run, address: str, topic: str, group: str) -> None
     assert [(row["old_offset"], row["new_offset"], row["lag"], row["remark"]) for row in shown] == [
         (8, 7, 3, None),
         (5, 7, 3, None),
-        (0, 0, 0, "no record that young: the end"),
+        (0, 0, 0, "no record since then: the end"),
     ]
     reset(f"{topic}:0,1", "--to", "1h")
     assert offsets(run, address, group) == {0: 10, 1: 10, 2: 0}

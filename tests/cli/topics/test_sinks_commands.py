@@ -131,7 +131,7 @@ def test_the_decisions_are_looked_for_in_the_right_topic(
     for command in (["describe"], ["abort", "--yes"], ["forget", "--yes"]):
         result = run("sinks", *command, sink)
         assert (result.code, result.out) == (1, "")
-        assert f"are in topic '{sink}-decisions': say --decision-topic {sink}-deci" in result.err
+        assert f"are in topic '{sink}-decisions': give --decision-topic {sink}-deci" in result.err
     found = run("sinks", "describe", sink, "--decision-topic", f"{sink}-decisions", "--json").json
     assert (found["batch"], found["state"]) == (0, "done")
 
@@ -173,7 +173,7 @@ def test_what_was_forgotten_is_shown_so(run: Run, client: Client, sink: str) -> 
     described = run("sinks", "describe", sink, "--json").json
     assert (described["state"], described["batch"]) == ("forgotten", None)
     unknown = run("sinks", "forget", f"{sink}-other", "--yes")
-    assert unknown.out == f"{sink}-other: nothing was known of it; its next batch is its first\n"
+    assert unknown.out == f"{sink}-other: it had no decisions; its next batch is its first\n"
     refused = run("sinks", "forget", "not a name", "--yes")
     assert (refused.code, refused.out) == (1, "")
     assert "a sink's name has 1 to 150 letters" in refused.err

@@ -168,7 +168,7 @@ def test_all_of_them_go_on(
     chosen = data[_furthest(data)]
     assert adopt(chosen, chroot, "--dry-run") == 0
     said = capsys.readouterr().out
-    assert "It is that of an Apache Kafka, up to offset" in said
+    assert "It comes from Apache Kafka, up to offset" in said
     assert "another of its controllers (1, 2, 3)" in said
     assert not (chosen / IN_ZOOKEEPER).exists()
     assert adopt(chosen, chroot, "--yes", "--json") == 0

@@ -337,7 +337,7 @@ def test_columns() -> None:
     )
     assert parse(columns="offset", includeHeaders="true").columns == ("offset",)
     assert parse(includeHeaders="true").columns == (*COLUMNS, "headers")
-    for text, message in [("", "nothing"), ("valu", "valu is no column"), ("key,KEY", "twice")]:
+    for text, message in [("", "nothing"), ("valu", "valu is not a column"), ("key,KEY", "twice")]:
         with pytest.raises(OptionError, match=message):
             parse(columns=text)
 

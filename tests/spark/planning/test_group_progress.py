@@ -154,10 +154,10 @@ def test_a_group_that_cannot_be_told_fails_nothing(
     told = progress(broker)
     with caplog.at_level(logging.WARNING):
         for offset in range(5):
-            told.tell({Key("t", 0): offset}, may_end=True)
+            told.report({Key("t", 0): offset}, may_end=True)
     warnings = [each.message for each in caplog.records if each.name.startswith("drumlin.spark")]
     assert len(warnings) == 2  # one for the check, one for all the commits
-    assert "cannot be looked at" in warnings[0]
+    assert "cannot be described" in warnings[0]
     assert "were not committed to group 'g'" in warnings[1]
 
 
@@ -165,7 +165,7 @@ def test_only_what_changed_is_committed(broker: ScriptedBroker) -> None:
     serve_group(broker)
     told = progress(broker)
     for offset in (5, 5, 5, 6, 6):
-        told.tell({Key("t", 0): offset}, may_end=True)
+        told.report({Key("t", 0): offset}, may_end=True)
     commits = broker.asked("offset_commit")
     assert [each.topics[0].partitions[0].committed_offset for each in commits] == [5, 6]
     assert {(each.group_id, each.member_id) for each in commits} == {("g", "")}

@@ -447,7 +447,7 @@ def test_a_batch_begun_before_a_restart_whose_topic_is_gone(
         plan = planned(reader, FULL, end)
     # With failOnDataLoss=true it is left to the task, which fails and says where it stands.
     assert plan == ([("t", 0, 100, 120)] if fail else [])
-    assert fail or "partitions of a batch that was begun are gone: t-0" in caplog.text
+    assert fail or "partitions of a started batch are gone: t-0" in caplog.text
 
 
 def test_a_worker_that_starts_while_the_broker_is_away_waits(fail: bool) -> None:

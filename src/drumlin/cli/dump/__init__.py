@@ -1,1 +1,1 @@
-"""`drumlin dump-log`: what the files of a log directory say, and what is wrong with them."""
+"""`drumlin dump-log`: print the files of a log directory and find what is wrong with them."""

@@ -82,7 +82,7 @@ def dump_log(
     ],
     deep: Annotated[
         bool,
-        Option("--deep", help="Show the records too; those of internal topics decoded."),
+        Option("--deep", help="Show the records too, decoded for internal topics."),
     ] = False,
     verify: Annotated[
         bool,
@@ -95,7 +95,7 @@ def dump_log(
 ) -> None:
     """Print and verify segment, index, snapshot and leader epoch files.
 
-    Every problem is named with its file and position on standard error, and the exit code is 1.
+    Every problem is reported on standard error with its file and position; the exit code is 1 then.
     """
     files = list(_find(paths))
     problems = _verify(files, as_json, verbose) if verify else _dump(files, deep, as_json)

@@ -1,7 +1,7 @@
-"""The findings that a reader of log files yields, and the way to their bytes.
+"""The findings that a reader of log files yields, and access to the files' bytes.
 
-A reader walks one file in order: dictionaries for what is there, `Problem`s for what cannot be
-right. Damage never raises; a file that cannot be opened does. Nothing here writes or repairs.
+A reader walks one file in order and yields dictionaries for its content and `Problem`s for what is
+wrong. Damage never raises; a file that cannot be opened does. Nothing here writes or repairs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BASE_OFFSET: Final = re.compile(r"[0-9]{1,20}")
 
 
 class Problem(NamedTuple):
-    """Something that no healthy log contains, and where."""
+    """A fault in a log file, and its position."""
 
     path: Path
     position: int
@@ -35,7 +35,7 @@ Reader = Callable[..., Iterator[Item]]
 
 @contextlib.contextmanager
 def mapped(path: Path) -> Iterator[Buffer]:
-    """The bytes of a file, as many as it had when it was opened."""
+    """The bytes of a file, up to its size when it was opened."""
     with path.open("rb") as file:
         if path.stat().st_size == 0:
             yield b""
@@ -48,6 +48,6 @@ def mapped(path: Path) -> Iterator[Buffer]:
 
 
 def base_offset_of(path: Path) -> int:
-    """The offset that a file of a segment is named by; 0 for a file with a name of its own."""
+    """The base offset in a segment file's name; 0 for a file that is not named by an offset."""
     stem = path.name.split(".")[0]
     return int(stem) if _BASE_OFFSET.fullmatch(stem) else 0

@@ -1,4 +1,4 @@
-"""Reads `.index` and `.timeindex` files and compares their entries with the log beside them."""
+"""Reads `.index` and `.timeindex` files and compares their entries with the log next to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from drumlin.storage.segment.time_index import TimeIndex
 
 def read_offset_index(path: Path, *, deep: bool) -> Iterator[Item]:
     """Entries of an `.index` file, each compared with the batch that it points at."""
-    del deep  # an entry has nothing below it
+    del deep  # entries have no records inside
     base_offset, previous = base_offset_of(path), -1
     with mapped(path) as buffer, _log_beside(path) as log:
         for position, (relative, log_position) in _entries(buffer, OffsetIndex.LAYOUT):
@@ -48,7 +48,7 @@ def _pointer_fault(log: Buffer, position: int, offset: int) -> str | None:
 
 def read_time_index(path: Path, *, deep: bool) -> Iterator[Item]:
     """Entries of a `.timeindex` file, each compared with the batch of its offset."""
-    del deep  # an entry has nothing below it
+    del deep  # entries have no records inside
     base_offset, previous = base_offset_of(path), (-1, -1)
     with mapped(path) as buffer, _log_beside(path) as log:
         batches = _Batches(log)
@@ -66,7 +66,7 @@ def read_time_index(path: Path, *, deep: bool) -> Iterator[Item]:
 
 
 class _Batches:
-    """The batches of a log, passed once from front to back as the questions rise."""
+    """The batches of a log, walked once, for lookups in ascending order."""
 
     def __init__(self, log: Buffer | None) -> None:
         self._headers = iter(()) if log is None else iterate_headers(log)
@@ -97,8 +97,8 @@ def _log_beside(path: Path) -> Iterator[Buffer | None]:
 def _entries(buffer: Buffer, layout: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Position and fields of every entry, up to the zeros after the last one.
 
-    An index that is still written to may be larger than its content. Its first entry may be
-    all zeros by right (a batch of one record at the start of the segment); none after it may.
+    The index of an active segment may be larger than its content. Its first entry may validly be
+    all zeros (a batch of one record at the start of the segment); no later entry may.
     """
     for position in range(0, len(buffer) - layout.size + 1, layout.size):
         entry = layout.unpack_from(buffer, position)

@@ -1,6 +1,6 @@
 """Records of Kafka's internal topics as plain values.
 
-Owns which folder holds which kind of record; the formats belong to the coordinators.
+Owns which topic's folder holds which kind of record; the formats belong to the coordinators.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTIO
 from drumlin.records.plain.record import Record
 from drumlin.storage.files.partition_names import parse_directory_name
 
-#: What a record says; None where its type is not known here.
+#: Decodes key and value of a record; None if its type is unknown.
 Decode = Callable[[bytes, bytes | None], dict[str, Any] | None]
 
 
@@ -31,7 +31,7 @@ def decoder_for(path: Path) -> Decode | None:
 
 
 def decoded(decode: Decode, record: Record) -> dict[str, Any] | None:
-    """Key and value of a record in their own terms; None for what cannot be read so."""
+    """Key and value of a record, decoded; None if the record has no known type."""
     if record.key is None:
         return None
     try:
@@ -45,7 +45,7 @@ def _of_groups(key: bytes, value: bytes | None) -> dict[str, Any] | None:
     if read is None:
         return None
     schema = record_registry.type_of(read).value
-    return _said(read, None if value is None else schema.decode(value))
+    return _described(read, None if value is None else schema.decode(value))
 
 
 def _of_transactions(key: bytes, value: bytes | None) -> dict[str, Any] | None:
@@ -62,7 +62,7 @@ def _of_share_state(key: bytes, value: bytes | None) -> dict[str, Any] | None:
         return None
     read, is_snapshot = found
     schema = share_state.SNAPSHOT if is_snapshot else share_state.UPDATE
-    return _said(read, None if value is None else schema.decode(value))
+    return _described(read, None if value is None else schema.decode(value))
 
 
 _DECODERS: Final[dict[str, Decode]] = {
@@ -72,7 +72,7 @@ _DECODERS: Final[dict[str, Decode]] = {
 }
 
 
-def _said(key: object, value: object) -> dict[str, Any]:
+def _described(key: object, value: object) -> dict[str, Any]:
     return {"type": type(key).__name__, "key": _plain(key), "value": _plain(value)}
 
 

@@ -1,4 +1,4 @@
-"""Reads what a partition keeps beside its batches: aborted transactions, producer snapshots and
+"""Reads the files next to a partition's segments: aborted transactions, producer snapshots and
 leader epochs."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ABORTED: Final = struct.Struct(">hqqqq")
 
 def read_aborted_transactions(path: Path, *, deep: bool) -> Iterator[Item]:
     """Entries of a `.txnindex` file."""
-    del deep  # an entry has nothing below it
+    del deep  # entries have no records inside
     with mapped(path) as buffer:
         whole = len(buffer) - len(buffer) % _ABORTED.size
         previous = -1
@@ -45,7 +45,7 @@ def read_aborted_transactions(path: Path, *, deep: bool) -> Iterator[Item]:
 
 def read_producer_snapshot(path: Path, *, deep: bool) -> Iterator[Item]:
     """Producers in a `.snapshot` file."""
-    del deep  # an entry has nothing below it
+    del deep  # entries have no records inside
     try:
         producers = decode_snapshot(path.read_bytes())
     except CorruptSnapshot as error:
@@ -66,7 +66,7 @@ def read_producer_snapshot(path: Path, *, deep: bool) -> Iterator[Item]:
 
 def read_leader_epochs(path: Path, *, deep: bool) -> Iterator[Item]:
     """Lines of a `leader-epoch-checkpoint`: a version, a count, then epochs and start offsets."""
-    del deep  # an entry has nothing below it
+    del deep  # entries have no records inside
     lines = path.read_text(errors="replace").splitlines(keepends=True)
     if len(lines) < 2 or lines[0].strip() != "0" or lines[1].strip() != str(len(lines) - 2):
         yield Problem(path, 0, "does not begin with version 0 and the number of entries")

@@ -1,7 +1,7 @@
 """`drumlin groups mirror`: keep ZooKeeper's and the brokers' offsets of groups the same.
 
-Runs passes of `migration.mirror` until it is told to stop, says what they do, and waits out
-what either store goes through. It ends after one more pass, so that both stores are left equal.
+Runs passes of `migration.mirror` until a signal, reports what they do, and waits while either
+store is unavailable. It ends after one more pass, so that both stores are left equal.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ EXAMPLES: Final = examples(
     "drumlin groups mirror 'reporting*' -z zk1:2181 --interval-ms 200 --quiet",
     "drumlin groups mirror reporting -z zk1:2181 --once",
 )
-#: Shorter than those of other commands: a store that is away is waited for from pass to pass.
+#: Shorter than in other commands: the next pass tries an unavailable store again.
 _TIMEOUT_MS: Final = 5_000
 _OPTIONS: Final = PeerOptions(
     client_id="drumlin-mirror", request_timeout_ms=_TIMEOUT_MS, connect_timeout_ms=_TIMEOUT_MS
 )
 _SESSION_TIMEOUT_MS: Final = 10_000
-#: Watches report all changes; now and then everything is read in spite of that.
+#: Watches report all changes; everything is still re-read from time to time.
 _READ_ALL_S: Final = 60.0
 _CHOOSE_S: Final = 10.0
 _GATHER_S: Final = 0.05
@@ -77,20 +77,20 @@ def mirror(
     ] = 10_000,
     state: Annotated[
         Path | None,
-        Option("--state", metavar="FILE", help="Where to remember what both have had."),
+        Option("--state", metavar="FILE", help="Where to remember the offsets of both stores."),
     ] = None,
-    once: Annotated[bool, Option("--once", help="Make both equal, and end.")] = False,
+    once: Annotated[bool, Option("--once", help="Make both equal, then exit.")] = False,
     quiet: Annotated[
         bool, Option("--quiet", "-q", help="Do not print each offset that is copied.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    as_json: Annotated[bool, Option("--json", help="Print JSON, an object a line.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON, one object per line.")] = False,
 ) -> None:
     """Keep the offsets of groups in ZooKeeper and in this cluster the same, both ways.
 
     The last change wins, forward or back. Ends at SIGTERM, SIGHUP or Ctrl-C, after a last pass;
-    exit code 1 says that this pass could not be made.
+    exit code 1 means that this pass failed.
     """
     from drumlin.migration.commit_times import find_commits
     from drumlin.migration.mirror import Mirror
@@ -111,7 +111,7 @@ def mirror(
         store = ZooKeeperStore(client, zookeeper, timeout_ms=_TIMEOUT_MS)
         follower = ZooKeeperFollower(store, wake.set)
         commits = find_commits(bootstrap, cluster.connections.options.security)
-        tell("started", f"mirroring {zookeeper} and {bootstrap}, remembering {remembered.path}")
+        tell("started", f"mirroring {zookeeper} and {bootstrap}, state in {remembered.path}")
         passes = Mirror(follower, cluster, remembered, commits, tell, topics)
         running = _Running(passes, follower, store, cluster, groups, tell)
         running.run(wake, stop, interval_ms / 1000, status_ms / 1000, once=once)
@@ -137,7 +137,7 @@ def _stop_at_signals(stack: ExitStack, stop: threading.Event, wake: threading.Ev
 
 
 class _Teller:
-    """Prints events: a line each, for people or for programs."""
+    """Prints events, one per line, for people or for programs."""
 
     def __init__(self, as_json: bool, quiet: bool) -> None:
         self._as_json = as_json
@@ -154,7 +154,7 @@ class _Teller:
 
 
 class _Running:
-    """Pass after pass, and what is between them."""
+    """The loop of passes, the waits between them and the status lines."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class _Running:
     ) -> None:
         """
         Raises:
-            output.Failure: the last pass could not be made.
+            output.Failure: the last pass failed.
         """
         status_at = 0.0
         has_looked = False
@@ -198,7 +198,7 @@ class _Running:
             try:
                 status = self._one_pass(is_last)
             except _Away as error:
-                # What is wrong from the beginning is more likely a mistake than a restart.
+                # A failure in the first pass is more likely a mistake than a restart.
                 if is_last or not has_looked:
                     raise
                 self._away(error)
@@ -209,9 +209,9 @@ class _Running:
                     self._show(status)
                     status_at = time.monotonic() + status_s
             if is_last:
-                self._tell("stopped", "both stores are as the last line says")
+                self._tell("stopped", "both stores are in the state of the last status line")
                 return
-            # One pass takes in all that changes within a moment.
+            # Wait a moment, so that one pass handles changes that arrive together.
             if wake.wait(interval_s) and not stop.is_set():
                 stop.wait(min(interval_s, _GATHER_S))
 

@@ -1,7 +1,7 @@
-"""`drumlin groups reset`: have a group continue from somewhere else.
+"""`drumlin groups reset`: make a group continue from other offsets.
 
-Decides what each partition's offset becomes, shows it, and commits it. Refuses groups with
-members: they would continue from where they are, and commit that.
+Determines the new offset of each partition, shows it, and commits it. Refuses groups with
+members: they would go on from their own positions and commit those.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _OFFSET: Final = re.compile(r"(?:offset:)?(\d{1,19})")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The place to continue from; `kind` says which of the others counts."""
+    """The place to continue from; `kind` says which of the other fields applies."""
 
     kind: str  # "earliest", "latest", "current", "offset", "shift", "time"
     number: int = 0
@@ -66,10 +66,10 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """Read what a person has written.
+    """Parse a target as a user types it.
 
     Raises:
-        click.BadParameter: it means nothing, or could mean two things.
+        click.BadParameter: it is not a target, or is ambiguous.
     """
     if text in ("earliest", "latest", "current"):
         return Target(text)
@@ -102,7 +102,7 @@ def reset(
         Option("--from-file", metavar="FILE", help="Take offsets as `groups export` writes them."),
     ] = None,
     metadata: Annotated[
-        str, Option("--metadata", metavar="TEXT", help="To be kept with the offsets.")
+        str, Option("--metadata", metavar="TEXT", help="Metadata to commit with the offsets.")
     ] = "",
     dry_run: Annotated[
         bool, Option("--dry-run", "-n", help="Show what would be done, and do nothing.")
@@ -115,10 +115,10 @@ def reset(
     """Move a group's offsets, of all its topics or of some.
 
     An offset outside the log becomes the log's start or end. A time means the first record at
-    or after it, or the end where no record is that young.
+    or after it, or the end if there is no such record.
     """
     if (to is None) == (from_file is None):
-        raise click.BadParameter("say where to: give either --to or --from-file")
+        raise click.BadParameter("no target: give either --to or --from-file")
     target = None if to is None else parse_target(to)
     with connect(bootstrap, command_config) as cluster:
         described = group_offsets.describe(cluster, group)
@@ -126,8 +126,8 @@ def reset(
         known = group_offsets.positions_of(cluster, described)
         places = _chosen(cluster, topics or (), known)
         if from_file is not None:
-            wanted = _from_file(from_file, group, places if topics else None)
-            rows = _plan_offsets(cluster, wanted, known, metadata)
+            requested = _from_file(from_file, group, places if topics else None)
+            rows = _plan_offsets(cluster, requested, known, metadata)
         else:
             assert target is not None
             rows = _plan_target(cluster, group, places, target, known, metadata)
@@ -148,10 +148,12 @@ def _chosen(
         topic, colon, partitions = text.partition(":")
         described = cluster.run(admin.describe_topics(cluster.connections, (topic,)))
         existing = {each.index for each in described[topic].partitions}
-        wanted = {_partition(text, each) for each in partitions.split(",")} if colon else existing
-        for each in sorted(wanted - existing):
+        requested = (
+            {_partition(text, each) for each in partitions.split(",")} if colon else existing
+        )
+        for each in sorted(requested - existing):
             raise output.Failure(f"topic {topic!r} has no partition {each}")
-        places |= {TopicPartition(topic, each) for each in wanted}
+        places |= {TopicPartition(topic, each) for each in requested}
     if not places:
         places.update(cluster.run(existing_partitions(cluster.connections, known)))
         for topic, partition in sorted(set(known) - places):
@@ -180,7 +182,7 @@ def _from_file(
     }
 
 
-# -- what becomes of them ------------------------------------------------------------------------
+# -- the new offsets -----------------------------------------------------------------------------
 
 
 def _plan_target(
@@ -213,7 +215,7 @@ def _offset(
     old: OffsetAndMetadata | None,
     found: int,
 ) -> tuple[int, str | None]:
-    """The offset meant, which may lie outside the log, and a remark about it."""
+    """The target offset, which may lie outside the log, and a remark about it."""
     if target.kind == "earliest":
         return log.start_offset, None
     if target.kind == "latest":
@@ -221,7 +223,7 @@ def _offset(
     if target.kind == "offset":
         return target.number, None
     if target.kind == "time":
-        return (found, None) if found >= 0 else (log.end_offset, "no record that young: the end")
+        return (found, None) if found >= 0 else (log.end_offset, "no record since then: the end")
     if target.kind == "current":
         return (log.end_offset, "nothing committed: the end") if old is None else (old.offset, None)
     if old is None:
@@ -233,16 +235,16 @@ def _offset(
 
 def _plan_offsets(
     cluster: Cluster,
-    wanted: Mapping[TopicPartition, tuple[int, str]],
+    requested: Mapping[TopicPartition, tuple[int, str]],
     known: Mapping[TopicPartition, OffsetAndMetadata],
     metadata: str,
 ) -> list[dict[str, Any]]:
-    bounds = cluster.run(log_bounds(cluster.connections, wanted))
-    for topic, partition in wanted.keys() - bounds.keys():
+    bounds = cluster.run(log_bounds(cluster.connections, requested))
+    for topic, partition in requested.keys() - bounds.keys():
         raise output.Failure(f"there is no {topic}-{partition}")
     return [
         _row(place, known.get(place), offset, bounds[place], None, metadata or text)
-        for place, (offset, text) in sorted(wanted.items())
+        for place, (offset, text) in sorted(requested.items())
     ]
 
 
@@ -286,9 +288,9 @@ def _carry_out(
     group = described.group
     asks = not dry_run and not yes and can_ask()
     if dry_run or asks:
-        _show(group, rows, as_json and dry_run, "dry run" if dry_run else "to be reset")
+        _show(group, rows, as_json and dry_run, "dry run" if dry_run else "planned")
     if dry_run:
-        output.note(f"dry run: {len(rows)} offsets of {group} stay as they are")
+        output.note(f"dry run: {len(rows)} offsets of {group} are not changed")
         return
     confirm(f"Reset {len(rows)} offsets of {group}?", yes)
     positions = {

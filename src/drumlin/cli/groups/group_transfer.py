@@ -1,6 +1,6 @@
 """`drumlin groups export` and `import`: offsets to and from a file, ZooKeeper, another cluster.
 
-Opens the two stores, has `migration.transfer` decide, shows what it decided, and has it done.
+Opens the two stores, lets `migration.transfer` plan the copy, shows the plan, and carries it out.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Groups = Annotated[
 ]
 Topics = Annotated[
     list[str] | None,
-    Option("--topic", "-t", metavar="PATTERN", help="These topics only; repeatable."),
+    Option("--topic", "-t", metavar="PATTERN", help="Only these topics; repeatable."),
 ]
 ZooKeeper = Annotated[
     str | None,
@@ -73,7 +73,7 @@ ZooKeeperConfig = Annotated[
     Option(
         "--zookeeper-config",
         metavar="FILE",
-        help="Properties of TLS and digest to ZooKeeper, with the keys of a server.",
+        help="A properties file for TLS and digest to ZooKeeper, with a broker's keys.",
     ),
 ]
 OtherCluster = Annotated[
@@ -81,13 +81,13 @@ OtherCluster = Annotated[
 ]
 OtherConfig = Annotated[
     Path | None,
-    Option("--cluster-config", metavar="FILE", help="As --command-config, for --cluster."),
+    Option("--cluster-config", metavar="FILE", help="Like --command-config, for --cluster."),
 ]
 Overwrite = Annotated[
-    bool, Option("--overwrite", help="Also where the destination has a greater offset.")
+    bool, Option("--overwrite", help="Also replace greater offsets at the destination.")
 ]
-Clamp = Annotated[bool, Option("--clamp", help="Write the log's end for what lies beyond it.")]
-Live = Annotated[bool, Option("--live", help="Even if consumers read with the group just now.")]
+Clamp = Annotated[bool, Option("--clamp", help="Write the log's end offset for offsets beyond it.")]
+Live = Annotated[bool, Option("--live", help="Even while the group has live consumers.")]
 DryRun = Annotated[bool, Option("--dry-run", "-n", help="Show what would be done, and do nothing.")]
 
 
@@ -143,7 +143,7 @@ def import_(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Commit offsets to this cluster that a file, ZooKeeper or another cluster has."""
+    """Commit offsets from a file, ZooKeeper or another cluster to this cluster."""
     _check_one(file, zookeeper, cluster, at_least=1)
     rules = Rules(overwrite, clamp, live)
     with ExitStack() as stack:
@@ -171,7 +171,7 @@ def _open(
     cluster_config: Path | None,
     here: Cluster,
 ) -> tuple[OffsetStore, Cluster]:
-    """The other store, and the cluster whose logs its offsets mean."""
+    """The other store, and the cluster whose logs its offsets refer to."""
     if zookeeper is not None:
         from drumlin.migration.zookeeper import ZooKeeperStore, connected
 
@@ -197,7 +197,7 @@ def _transfer(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """`logs` is the cluster in whose logs the offsets are to be found afterwards."""
+    """Copy offsets; `logs` is the cluster whose logs they must lie in."""
     groups = transfer.choose(source.groups(), patterns)
     if not rules.live:
         transfer.refuse_live(source, groups)
@@ -205,9 +205,9 @@ def _transfer(
     steps: list[Step] = []
     for group in groups:
         found = source.read(group)
-        wanted = {p: each for p, each in found.items() if transfer.is_chosen(p[0], topics)}
-        bounds = logs.run(log_bounds(logs.connections, wanted))
-        steps += transfer.plan(group, wanted, destination.read(group), bounds, rules)
+        requested = {p: each for p, each in found.items() if transfer.is_chosen(p[0], topics)}
+        bounds = logs.run(log_bounds(logs.connections, requested))
+        steps += transfer.plan(group, requested, destination.read(group), bounds, rules)
     _tell_notes(source, destination)
     asks = not dry_run and not yes and can_ask()
     if dry_run or asks:
@@ -265,7 +265,7 @@ def _to_file(
     rules: Rules,
     as_json: bool,
 ) -> None:
-    """A copy in a file is true of one moment, so live consumers do not matter."""
+    """A file holds the offsets of one moment, so live consumers do not matter."""
     from drumlin.migration.offsets_file import write_csv
 
     sink = FileStore(path)

@@ -1,4 +1,4 @@
-"""`drumlin groups`: list, describe with lag, delete, delete offsets; the other commands' place."""
+"""`drumlin groups`: list, describe with lag, delete, delete offsets; loads the other commands."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def describe(
 
 
 def _chosen(cluster: Cluster, groups: list[str]) -> list[str]:
-    """Groups by name or pattern. A name is asked for as it stands: a group may be unlisted."""
+    """Groups by name or pattern. A plain name need not be listed: a group may be hidden."""
     if not any(map(is_pattern, groups)):
         return groups
     return chosen("group", groups, [row["group"] for row in group_offsets.all_groups(cluster)])
@@ -205,7 +205,7 @@ def delete(
 )
 def delete_offsets(
     group: GroupId,
-    topic: Annotated[str, Argument("TOPIC", help="Whose offsets to forget.")],
+    topic: Annotated[str, Argument("TOPIC", help="The topic whose offsets to delete.")],
     partition: Annotated[
         list[int] | None, Option("--partition", "-p", help="Repeatable; default: all.")
     ] = None,
@@ -214,21 +214,21 @@ def delete_offsets(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget what a group has committed for a topic."""
+    """Delete a group's committed offsets of a topic."""
     with connect(bootstrap, command_config) as cluster:
         described = group_offsets.describe(cluster, group)
         known = group_offsets.positions_of(cluster, described)
-        wanted = partition or sorted(part for name, part in known if name == topic)
-        if not wanted:
+        requested = partition or sorted(part for name, part in known if name == topic)
+        if not requested:
             raise output.Failure(f"group {group!r} has no offsets for topic {topic!r}")
         confirm(f"Forget the offsets of {group} for {topic}?", yes)
         if described.type != SHARE:
-            places = [TopicPartition(topic, each) for each in wanted]
+            places = [TopicPartition(topic, each) for each in requested]
             asking = group_admin.delete_offsets(cluster.connections, group, places)
         elif partition:
             raise output.Failure(f"{group!r} is a share group: it forgets whole topics only")
         else:
             asking = share_group_admin.delete_start_offsets(cluster.connections, group, topic)
         cluster.run(asking)
-    rows = [{"group": group, "topic": topic, "partition": part} for part in wanted]
-    output.show_changes(rows, [f"{topic}-{part}: forgotten" for part in wanted], as_json)
+    rows = [{"group": group, "topic": topic, "partition": part} for part in requested]
+    output.show_changes(rows, [f"{topic}-{part}: forgotten" for part in requested], as_json)

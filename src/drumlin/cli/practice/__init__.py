@@ -1,5 +1,5 @@
-"""A practice cluster on this machine: a ZooKeeper and some brokers, which one process looks after.
+"""A practice cluster on this machine: a ZooKeeper and some brokers, supervised by one process.
 
-Knows of brokers what any user knows: their command line, their configuration and the line that
-says they are ready. It never looks into their data.
+Uses only what any user of a broker has: its command line, its configuration and the line that
+says it is ready. It never looks into a broker's data.
 """

@@ -1,4 +1,4 @@
-"""The configuration of a practice cluster's brokers: Kafka's defaults where they fit. Pure.
+"""The configuration of a practice cluster's brokers: Kafka's defaults where they fit. No I/O.
 
 Kafka's own defaults for internal topics are three replicas; with fewer brokers there are fewer.
 """
@@ -40,10 +40,10 @@ class Configuration:
 
     @classmethod
     def read(cls, assignments: Iterable[str], racks: str | None) -> Configuration:
-        """From the command line.
+        """Parse the command line's values.
 
         Raises:
-            Failure: a setting is not KEY=VALUE, or is for each broker another; a rack is empty.
+            Failure: a setting is not KEY=VALUE, or must differ between brokers; a rack is empty.
         """
         try:
             settings = read_assignments(assignments)

@@ -1,8 +1,8 @@
-"""Becomes a program that does not outlive the process that started it, however that one ends.
+"""Replaces itself by a program that the kernel kills when the parent process ends.
 
-Run as a file, by an interpreter without `site`: it is gone before the program begins. The kernel
-kills the program when its parent's *thread* ends, which survives `exec`; so the parent's main
-thread has to start it.
+Run as a file, by an interpreter without `site`, which the program replaces by `exec`. The kernel
+kills the program when the parent's *thread* ends, as that setting survives `exec`; so the parent's
+main thread has to start it.
 
     python -I -S child.py PARENT-PID PROGRAM ARGUMENT…
 """
@@ -20,9 +20,9 @@ _PR_SET_PDEATHSIG: Final = 1
 
 def main(parent: int, command: list[str]) -> NoReturn:
     """Run `command` in place of this program, unless the parent has ended."""
-    # Brokers lose nothing by it: what a client was told is written is in the page cache.
+    # Brokers lose nothing by SIGKILL: acknowledged records are in the page cache.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before
+    if os.getppid() != parent:  # the parent ended before prctl took effect
         sys.exit(1)
     os.execv(command[0], command)  # noqa: S606 - no shell is the point
 

@@ -1,8 +1,8 @@
-"""The way to a running `up`: a Unix socket in the cluster's directory.
+"""Control of a running `up`: a Unix socket in the cluster's directory.
 
 A request is a line of JSON, `{"do": "stop", "member": "2"}`, and so is its answer:
-`{"done": true}`, or `{"error": "…"}`. The directory is locked by its `up`, so a socket that is
-found at start-up was left by one that is gone. Other users cannot connect.
+`{"done": true}`, or `{"error": "…"}`. `up` locks its directory, so a socket that it
+finds at start-up belongs to no running process. Other users cannot connect.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from drumlin.cli.terminal.output import Failure
 FILE_NAME: Final = "cluster.sock"
 _LINE_BYTES_MAX: Final = 64 << 10
 
-#: Does something to a member; whether it was done, or was so already. Raises `Failure`.
+#: Runs a command on a member; returns False if there was nothing to do. Raises `Failure`.
 Act = Callable[[str, str], Awaitable[bool]]
 
 
@@ -50,7 +50,7 @@ class ControlServer:
         )
 
     def close(self) -> None:
-        """Take no more commands, and give up those that wait: a start can take long."""
+        """Accept no more commands, and cancel those in progress: a start can take long."""
         if self._server is not None:
             self._server.close()
             for task in self._answering:
@@ -67,12 +67,12 @@ class ControlServer:
             writer.write(json.dumps(await self._done(reader)).encode() + b"\n")
             await writer.drain()
         except OSError:
-            pass  # its asker is gone
+            pass  # the client has disconnected
         finally:
             writer.close()
 
     async def _done(self, reader: asyncio.StreamReader) -> dict[str, Any]:
-        """Read what is asked, do it, and say what became of it."""
+        """Read a command, run it, and return the answer."""
         try:
             asked = json.loads(await reader.readline())
             return {"done": await self._act(asked["do"], asked["member"])}
@@ -83,10 +83,10 @@ class ControlServer:
 
 
 def ask(directory: Path, what: str, member: str) -> bool:
-    """Have `up` do something to a member; whether it was done, or was so already.
+    """Have `up` run a command on a member; returns False if there was nothing to do.
 
     Raises:
-        Failure: it could not be done, or no cluster runs there.
+        Failure: the command failed, or no cluster runs there.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with sock:

@@ -1,7 +1,7 @@
-"""One process of the cluster: started, known to be ready, ended as asked or by itself.
+"""One process of the cluster: its start, its readiness and its end.
 
-A process that ends without being asked to has crashed. That is reported, and it is not started
-again: a practice cluster is there to show what a crash does.
+A process that ends without being told to has crashed. The crash is reported, and the process is
+not restarted: a practice cluster is there to show what a crash does.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Program:
 
     name: str
     log_file: Path
-    #: The command line, asked for at each start.
+    #: Returns the command line; called at each start.
     command: Callable[[], Sequence[str]]
-    #: Waits until a process that was just started serves; it is given what that one prints.
+    #: Waits until a started process serves; takes the process's standard output.
     ready: Callable[[asyncio.StreamReader], Awaitable[None]]
-    #: In addition to ours.
+    #: Environment variables in addition to those of this process.
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -43,10 +43,10 @@ class Program:
 
 
 class Member:
-    """Starts, stops and kills one program; one of these at a time, in the order asked.
+    """Starts, stops and kills one program; one operation at a time, in order of the calls.
 
-    `on_change` hears of each new process and each end, `on_crash` of an end that nobody asked
-    for.
+    `on_change` is called after each start and each end of a process, `on_crash` after an end that
+    nobody asked for.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class Member:
         """Start it, and wait until it serves; False if it runs already.
 
         Raises:
-            Failure: it ended, or did not serve in time; it does not run then.
-            OSError: there is no such program, or no room for its log.
+            Failure: it ended, or did not serve in time and was killed.
+            OSError: there is no such program, or no space for its log.
         """
         async with self._turn:
             if self._process is not None:
                 return False
             log = self.program.log_file
-            said_before = log.stat().st_size if log.exists() else 0
+            log_size_before = log.stat().st_size if log.exists() else 0
             process = await self._launch()
             try:
-                await self._until_ready(process, said_before)
+                await self._until_ready(process, log_size_before)
             except BaseException:
                 await self._end(signal.SIGKILL)
                 raise
@@ -104,7 +104,7 @@ class Member:
             return await self._end(signal.SIGKILL) or was_running
 
     def kill_now(self) -> None:
-        """`kill -9`, whatever else is being done to it."""
+        """`kill -9`, without waiting for another operation to end."""
         if self._process is not None:
             self._is_to_end = True
             _send(self._process, signal.SIGKILL)
@@ -132,8 +132,8 @@ class Member:
         if not self._is_to_end:
             self._on_crash(self.program, _how(code))
 
-    async def _until_ready(self, process: asyncio.subprocess.Process, said_before: int) -> None:
-        self._is_to_end = True  # who starts it is told of its end
+    async def _until_ready(self, process: asyncio.subprocess.Process, log_size_before: int) -> None:
+        self._is_to_end = True  # an end during the start is reported by `start`
         assert process.stdout is not None
         ready = asyncio.ensure_future(self.program.ready(process.stdout))
         ended = asyncio.ensure_future(process.wait())
@@ -142,7 +142,7 @@ class Member:
                 (ready, ended), timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
             )
             if ended.done():
-                why = self._last_line(said_before, ended.result())
+                why = self._last_line(log_size_before, ended.result())
                 raise Failure(f"{self.program.title} did not start: {why}")
             if not ready.done():
                 raise Failure(
@@ -169,18 +169,18 @@ class Member:
         title = self.program.title
         raise Failure(f"{title} did not stop within {_STOP_TIMEOUT_S:g} s, and was killed")
 
-    def _last_line(self, said_before: int, code: int) -> str:
-        """Why it ended: the last line that it wrote, as a program that gives up says it there."""
+    def _last_line(self, log_size_before: int, code: int) -> str:
+        """The reason for an exit: a program that gives up says it in the last line of its log."""
         with self.program.log_file.open("rb") as log:
-            log.seek(max(said_before, log.seek(0, os.SEEK_END) - _LOOKED_AT_BYTES))
+            log.seek(max(log_size_before, log.seek(0, os.SEEK_END) - _LOOKED_AT_BYTES))
             lines = log.read(_LOOKED_AT_BYTES).decode("utf-8", "replace").splitlines()
-        said = [line.strip() for line in lines if line.strip()]
-        why = said[-1].removeprefix("drumlin server: ") if said else _how(code)
+        written = [line.strip() for line in lines if line.strip()]
+        why = written[-1].removeprefix("drumlin server: ") if written else _how(code)
         return f"{why} (see {self.program.log_file})"
 
 
 def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    # Not `process.send_signal`, which would take the exit code from under asyncio's eyes.
+    # Not `process.send_signal`: it would reap the process before asyncio sees the exit code.
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, number)
 

@@ -1,6 +1,6 @@
 """The plan of an `up`: how many brokers it starts, on which ports, in a directory of its own.
 
-Starts nothing. Everything that may prevent a start is found here, before there is a process.
+Starts nothing. Everything that may prevent a start is checked here, before any process runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from drumlin.storage.directory.meta_properties import FILE_NAME as META_PROPERTI
 
 DEFAULT_BROKERS: Final = 3
 DEFAULT_PORT: Final = 9092
-#: How long the processes of an `up` that was killed may take to be gone.
+#: How long to wait until the processes of a killed `up` have ended.
 _LEFTOVER_TIMEOUT_S: Final = 10.0
 _LOOK_INTERVAL_S: Final = 0.05
 
@@ -42,7 +42,7 @@ def planned(directory: Path, count: int | None, port: int | None) -> Iterator[Cl
     """
     with _locked(directory):
         former = read_record(directory)
-        record = _wanted(directory, former, count, port)
+        record = _new_record(directory, former, count, port)
         if former is not None:
             _await_leftovers(directory, former)
         _check_ports(record)
@@ -78,7 +78,7 @@ def _which(directory: Path) -> str:
     return ""
 
 
-def _wanted(
+def _new_record(
     directory: Path, former: ClusterRecord | None, count: int | None, port: int | None
 ) -> ClusterRecord:
     there = len(former.brokers) if former else 0
@@ -98,7 +98,7 @@ def _wanted(
 
 
 def _await_leftovers(directory: Path, former: ClusterRecord) -> None:
-    """Wait for the processes of an `up` that was killed: they end after it."""
+    """Wait until the processes of a killed `up` have ended: they outlive it briefly."""
     deadline = time.monotonic() + _LEFTOVER_TIMEOUT_S
     for member in (*former.brokers, former.zookeeper):
         while member.pid is not None and _runs_in(directory, member.pid):
@@ -108,7 +108,7 @@ def _await_leftovers(directory: Path, former: ClusterRecord) -> None:
 
 
 def _runs_in(directory: Path, pid: int) -> bool:
-    """Whether a process is a member of this cluster: another one may have its number by now."""
+    """Whether a process is a member of this cluster: another process may have its id by now."""
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -127,7 +127,7 @@ def _check_ports(record: ClusterRecord) -> None:
 
 
 def _zookeepers_port(record: ClusterRecord) -> socket.socket:
-    """A port for ZooKeeper: its last one if that is still free, though only brokers use it."""
+    """A port for ZooKeeper: the same as last time if it is free, though only brokers use it."""
     kept = None
     if record.zookeeper.port not in {each.port for each in record.brokers}:
         kept = reserve(record.zookeeper.port)

@@ -1,4 +1,4 @@
-"""Ports of the loopback interface: whether one is free, and one that is kept free."""
+"""Ports of the loopback interface: checks whether one is free, and reserves one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`cluster.json`: the members of a practice cluster, their addresses and process ids.
 
-It is for people, scripts and the next `up`; only the `up` that runs writes it. What is read may
-have been edited: every field is looked at before it counts.
+It is for people, scripts and the next `up`; only the running `up` writes it. The file may have
+been edited: every field is validated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from drumlin.cli.terminal.output import Failure
 FILE_NAME: Final = "cluster.json"
 _VERSION: Final = 1
 PORT_MAX: Final = 65535
-#: As many as a practice cluster may have: far more than one machine runs well.
+#: The most brokers of a practice cluster: far more than one machine runs well.
 BROKERS_MAX: Final = 100
 
 
@@ -45,7 +45,7 @@ class ClusterRecord:
     zookeeper: MemberRecord
     brokers: tuple[MemberRecord, ...]
     pid: int | None = None
-    """Of the `up` that looks after it."""
+    """The process id of the `up` that supervises the cluster."""
 
     @property
     def bootstrap(self) -> str:
@@ -69,7 +69,7 @@ def read_record(directory: Path) -> ClusterRecord | None:
     """The record of the cluster in a directory; None if there was none yet.
 
     Raises:
-        Failure: the file cannot be read, or says nonsense.
+        Failure: the file cannot be read, or is invalid.
     """
     path = directory / FILE_NAME
     try:
@@ -82,8 +82,8 @@ def read_record(directory: Path) -> ClusterRecord | None:
         return _parsed(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise Failure(
-            f"{path} is not what 'drumlin cluster up' writes ({_reason(error)}): mend it, or "
-            "remove it to have it made again"
+            f"{path} is not what 'drumlin cluster up' writes ({_reason(error)}): correct it, or "
+            "remove it to have it written again"
         ) from None
 
 

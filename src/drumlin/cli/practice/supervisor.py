@@ -1,7 +1,7 @@
-"""`drumlin cluster up`: starts all, keeps the record, does what commands ask, stops in order.
+"""`drumlin cluster up`: starts all members, keeps the record, obeys commands, stops in order.
 
-One process in the foreground, which ends no later than the cluster: the members are its children
-and end with it, however it ends. It restarts nothing by itself.
+One process in the foreground: the members are its children and end with it, however it ends. It
+restarts nothing by itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def run_cluster(
     directory: Path, count: int | None, port: int | None, configuration: Configuration
 ) -> int:
-    """Run a cluster until it is told to stop; the exit code.
+    """Run a cluster until a signal stops it; returns the exit code.
 
     Raises:
         Failure: it could not start.
@@ -38,7 +38,7 @@ def run_cluster(
 
 
 class Supervisor:
-    """Looks after the members of one cluster."""
+    """Supervises the members of one cluster."""
 
     def __init__(
         self, directory: Path, record: ClusterRecord, configuration: Configuration
@@ -94,7 +94,7 @@ class Supervisor:
         )
 
     async def _stop_all(self) -> None:
-        """Brokers one after the other, so that each hands its leadership on; then ZooKeeper."""
+        """Stop brokers one by one, so that each hands over its leadership; then ZooKeeper."""
         self._is_stopping = True
         self._control.close()
         for member in (*self._brokers, self._zookeeper):
@@ -105,17 +105,17 @@ class Supervisor:
         self._write_record()
 
     def _on_signal(self) -> None:
-        if self._stop.is_set():  # once more: who asks again does not want to wait
+        if self._stop.is_set():  # the second signal: do not wait
             self._is_stopping = True
             for member in self._members.values():
                 member.kill_now()
         self._stop.set()
 
     async def _act(self, what: str, name: str) -> bool:
-        """Do what a command asks for.
+        """Run a command on a member.
 
         Raises:
-            Failure: there is no such member, or it could not be done.
+            Failure: there is no such member, or the command failed.
         """
         member = self._members.get(name)
         if member is None:
@@ -162,10 +162,10 @@ class Supervisor:
         data = self._directory / f"broker-{broker.name}"
         zookeeper = self._record.zookeeper.address
 
-        async def ready(said: asyncio.StreamReader) -> None:
-            while b"ready" not in await said.readline():
-                if said.at_eof():
-                    await asyncio.Future()  # its end is told elsewhere
+        async def ready(printed: asyncio.StreamReader) -> None:
+            while b"ready" not in await printed.readline():
+                if printed.at_eof():
+                    await asyncio.Future()  # its end is noticed elsewhere
 
         def command() -> list[str]:
             number, count = int(broker.name), len(self._record.brokers)

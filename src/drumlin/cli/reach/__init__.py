@@ -1,1 +1,1 @@
-"""The ways to a cluster, to a broker's HTTP, and into a data directory on which no broker runs."""
+"""Access to a cluster, to a broker's HTTP, and to a data directory on which no broker runs."""

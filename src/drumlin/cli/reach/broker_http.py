@@ -27,16 +27,16 @@ class BrokerHttp:
         self._directory = directory
 
     def get(self, path: str, *, timeout_s: float | None = _LOOK_S, **query: object) -> Any:
-        """The JSON that is at `path`.
+        """Get the JSON at `path`.
 
         Raises:
-            Failure: there is no such answer.
+            Failure: the broker does not answer, or answers with an error.
         """
         given = {name: value for name, value in query.items() if value is not None}
         return self._ask("GET", f"{path}?{urlencode(given)}" if given else path, None, timeout_s)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """The JSON of the answer, for which no time is too long. Raises as `get`."""
+        """Post JSON and return the answer, without a timeout. Raises as `get`."""
         return self._ask("POST", path, json.dumps(body).encode(), None)
 
     def _ask(self, method: str, path: str, body: bytes | None, timeout_s: float | None) -> Any:
@@ -54,12 +54,12 @@ class BrokerHttp:
         except OSError as error:
             raise Failure(f"{self._where}: {error.strerror or error}") from error
         except (http.client.HTTPException, ValueError) as error:
-            raise Failure(f"{self._where}: this is no broker of Drumlin") from error
+            raise Failure(f"{self._where}: not a Drumlin broker") from error
         finally:
             connection.close()
         if status != http.client.OK or not isinstance(answer, dict):
-            said = answer.get("error") if isinstance(answer, dict) else None
-            raise Failure(said or f"{self._where}: this is no broker of Drumlin")
+            message = answer.get("error") if isinstance(answer, dict) else None
+            raise Failure(message or f"{self._where}: not a Drumlin broker")
         return answer
 
 
@@ -88,7 +88,7 @@ def broker_on(directory: Path) -> BrokerHttp | None:
     except (FileNotFoundError, ConnectionRefusedError):
         if is_locked(str(directory)):
             raise Failure(
-                f"a server runs on {directory}, but there is no {FILE_NAME} to ask it by: "
+                f"a server runs on {directory}, but its socket {FILE_NAME} is missing: "
                 "give the first of its log.dirs"
             ) from None
         return None

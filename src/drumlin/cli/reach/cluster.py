@@ -1,8 +1,8 @@
 """A cluster as the commands see it: synchronous calls on peer connections, one loop a command.
 
-What the client can do with topics, groups and offsets is used from there; what only an
-administrator asks (log directories, resources' configs) is asked by the commands themselves
-through `ask_*`. Loads no Arrow.
+Topics, groups and offsets go through the client's functions; requests that only an administrator
+sends (log directories, resources' configs) are sent by the commands themselves through `ask_*`.
+Loads no Arrow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DESCRIBE_CLUSTER: Final = DescribeClusterRequest(
 
 
 class Cluster:
-    """Open it with `connect`; it knows the brokers then."""
+    """A connected cluster whose brokers are known; `connect` makes one."""
 
     def __init__(self, runner: asyncio.Runner, connections: BrokerConnections) -> None:
         self._runner = runner
@@ -68,12 +68,12 @@ class Cluster:
 def connect(
     bootstrap: str, command_config: Path | None = None, options: PeerOptions = _OPTIONS
 ) -> Iterator[Cluster]:
-    """A connected cluster; what `command_config` says holds before `options`.
+    """A connected cluster; `command_config` takes precedence over `options`.
 
     Raises:
-        output.Failure: there is something wrong with `command_config`.
-        ValueError: `bootstrap` is no list of addresses.
-        PeerError: no broker answers; said at once, not after retries.
+        output.Failure: `command_config` is invalid.
+        ValueError: `bootstrap` is not a list of addresses.
+        PeerError: no broker answers; raised at once, without retries.
     """
     addresses = parse_bootstrap(bootstrap)
     chosen = dataclasses.replace(options, **settings_of(command_config))

@@ -1,7 +1,7 @@
 """`--command-config FILE`: properties of Kafka's clients, as Kafka's own tools take them.
 
-Owns which of them have an effect on a command: those of security, and a few of time. An invalid
-property of security is refused; the others without an effect are named once, in a warning.
+Owns which of them have an effect on a command: security, and a few timeouts. An invalid security
+property is refused; other properties without an effect are listed in one warning.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def settings_of(path: Path | None) -> dict[str, Any]:
     """The settings in the file, by the names of `PeerOptions` and of `drumlin.connect`.
 
     Raises:
-        output.Failure: there is no such file, or something in it cannot be.
+        output.Failure: there is no such file, or it is invalid.
     """
     from drumlin.config.properties import decode_properties
     from drumlin.peer.security.properties import PREFIXES

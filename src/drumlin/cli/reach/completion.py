@@ -1,4 +1,4 @@
-"""Names that the shell completes: asked of the cluster, quickly or not at all."""
+"""Names that the shell completes: fetched from the cluster, with a short timeout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP
 
 
 def _where() -> tuple[str, Path | None]:
-    """The environment: what else was typed is not known here."""
+    """Bootstrap address and configuration from the environment: options are unknown here."""
     config = os.environ.get(ENVIRONMENT)
     bootstrap = os.environ.get("DRUMLIN_BOOTSTRAP", DEFAULT_BOOTSTRAP)
     return bootstrap, Path(config) if config else None

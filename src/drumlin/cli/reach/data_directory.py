@@ -27,7 +27,7 @@ class DataDirectory:
     """A data directory on which no broker runs.
 
     Raises:
-        Failure: it is not a broker's.
+        Failure: it is not a broker's data directory.
         OSError: it cannot be read.
     """
 
@@ -42,7 +42,7 @@ class DataDirectory:
         self.config = self._read_config()
 
     def _read_config(self) -> BrokerConfig:
-        """The defaults and what was changed at run time, without what was given at start."""
+        """The defaults and the dynamic configuration; the static one is unknown."""
         meta = read_meta_properties(str(self.path), self._directories[0].files)
         node_id = "" if meta is None or meta.node_id is None else str(meta.node_id)
         config = BrokerConfig({"node.id": node_id} if node_id else {})
@@ -52,7 +52,7 @@ class DataDirectory:
     def compacted_logs(
         self, topic: str | None = None, partition: int | None = None
     ) -> Iterator[tuple[str, int, PartitionLog | Exception]]:
-        """Topic, partition, and the log, or why it cannot be looked at."""
+        """Topic, partition, and the log, or the error that opening it raised."""
         for directory in self._directories:
             for each, index in partitions_of(directory):
                 config = self._log_config(each)
@@ -69,7 +69,7 @@ class DataDirectory:
 
 
 def _read_image(path: Path) -> ClusterImage:
-    """The metadata, read from a copy: even a reader of SQLite makes files beside what it reads."""
+    """The metadata, read from a copy: SQLite creates files next to a database even to read it."""
     if (path / IN_ZOOKEEPER).exists():
         raise Failure(f"the metadata of {path} are in ZooKeeper: its broker has to run")
     if not (path / FILE_NAME).exists():

@@ -18,7 +18,7 @@ from drumlin.wire.protocol.describe_topic_partitions import (
 #: The most topics in one request, and the most partitions in one answer.
 _TOPICS_ASKED: Final = 500
 _PARTITIONS_TOLD: Final = 2000
-#: Kafka's names for them, which tables have where there are any.
+#: Kafka's names for them; a table shows these columns only if they are not empty.
 COLUMNS: Final = ("elr", "last_known_elr")
 
 
@@ -29,7 +29,7 @@ class EligibleReplicas(NamedTuple):
     last_known_elr: tuple[int, ...] = ()
 
 
-#: By topic and partition, those that have any.
+#: By topic and partition; partitions without any are left out.
 Eligible = Mapping[tuple[str, int], EligibleReplicas]
 
 
@@ -76,13 +76,13 @@ def _told(topic: Any) -> Iterable[tuple[int, EligibleReplicas]]:
 
 
 def as_row(eligible: Eligible | None, topic: str, partition: int) -> dict[str, list[int] | None]:
-    """The fields of a partition that is shown; None where brokers do not report them."""
+    """The fields of a partition's row; None if brokers do not report them."""
     if eligible is None:
         return dict.fromkeys(COLUMNS)
-    told = eligible.get((topic, partition), EligibleReplicas())
-    return {column: list(each) for column, each in zip(COLUMNS, told, strict=True)}
+    replicas = eligible.get((topic, partition), EligibleReplicas())
+    return {column: list(each) for column, each in zip(COLUMNS, replicas, strict=True)}
 
 
 def columns_for(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The columns, last of all, if there is anything to show in them."""
+    """The columns, to be shown last, if any row has a value for them."""
     return COLUMNS if any(row.get(column) for row in rows for column in COLUMNS) else ()

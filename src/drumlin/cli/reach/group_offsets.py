@@ -66,7 +66,7 @@ def positions_of(
 def move(
     cluster: Cluster, group: GroupDescription, positions: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
-    """Have the group continue from these positions.
+    """Make the group continue from these positions.
 
     Raises:
         KafkaError: a partition was refused.
@@ -95,10 +95,10 @@ def _check_all(group: str, refused: Mapping[TopicPartition, ErrorCode]) -> None:
 
 
 def check_at_rest(group: GroupDescription, what: str) -> None:
-    """Say what to do about a group whose members would continue from where they are.
+    """Refuse a group with members: they would go on from their own positions.
 
     Raises:
-        output.Failure: the group has members, or is of a kind that has no committed offsets.
+        output.Failure: the group has members, or is of a type that has no committed offsets.
     """
     if group.type not in (*_WITH_COMMITS, SHARE):
         raise output.Failure(
@@ -115,7 +115,7 @@ def live_members(group: str, state: str, count: int, what: str) -> str:
 
 
 def is_refusal_for_members(error: KafkaError) -> bool:
-    """Whether a commit from outside was refused because a member has joined meanwhile."""
+    """Whether a commit from outside was refused because a member has joined in the meantime."""
     return error.code in (
         ErrorCode.unknown_member_id,
         ErrorCode.rebalance_in_progress,

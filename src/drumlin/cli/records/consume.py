@@ -1,6 +1,7 @@
 """`drumlin consume`: records of a topic as text, JSON lines, or a columnar file.
 
-Like `cat` it reads what is there and ends; with --follow, like `tail -f`, it waits for more.
+It reads up to the end of the log and exits, like `cat`; with --follow it waits for more, like
+`tail -f`.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def consume(
     template: Annotated[
         str, Option("--format", metavar="FORMAT", help=f"With {', '.join(FIELDS)} in {{}}.")
     ] = "{value}",
-    null: Annotated[str, Option("--null", metavar="TEXT", help="What stands for a null.")] = "",
+    null: Annotated[str, Option("--null", metavar="TEXT", help="The text shown for a null.")] = "",
     to_file: Annotated[
         Path | None,
         Option("--output", "-o", metavar="FILE", help="Write a .parquet, .arrow or .csv file."),
@@ -116,7 +117,7 @@ def consume(
         isolation="read_committed" if committed else "read_uncommitted",
     )
     if join and (group is None or start or partition or last != END):
-        raise click.BadParameter("--join wants --group, which says where to read")
+        raise click.BadParameter("--join needs --group")
     check = _check_nothing if to_file else standard_output.check_read
     with ExitStack() as stack:
         client = stack.enter_context(connect(bootstrap, **settings_of(command_config)))
@@ -148,7 +149,7 @@ def consume(
 
 
 def _check_nothing() -> None:
-    """Records go into a file: it does not matter who reads what is printed."""
+    """Records go into a file: a closed standard output does not matter."""
 
 
 def _read_as_member(
@@ -160,7 +161,7 @@ def _read_as_member(
     options: ReadOptions,
     check: Callable[[], None],
 ) -> None:
-    """Show what the group assigns to us and commit it, until `count` records have been shown."""
+    """Show and commit records of our assigned partitions, until `count` have been shown."""
     shown = 0
     with client.consumer(
         topic,
@@ -193,7 +194,7 @@ def _group(
 
 
 class _Group:
-    """A group whose offsets we read and write without being a member."""
+    """A group whose offsets are read and committed without joining it."""
 
     def __init__(self, cluster: Cluster, name: str, topic: str) -> None:
         self._cluster = cluster
@@ -216,7 +217,7 @@ class _Group:
 
 
 class _Reading:
-    """One run over the topic; counts what it has given out."""
+    """One run over the topic; counts the records it yields."""
 
     def __init__(
         self,
@@ -234,7 +235,7 @@ class _Reading:
         self._count = count
         self._options = options
         self.records = 0
-        self.expected: int | None = None  # about how many there will be: offsets may be empty
+        self.expected: int | None = None  # an estimate: some offsets have no records
 
     def batches(self, last: Place, follow: bool, check: Callable[[], None]) -> Iterator[Records]:
         """Batches of one partition each, up to `last`; following, until `check` raises."""
@@ -272,7 +273,7 @@ class _Reading:
             yield batch
             if self.records == self._count:
                 return
-        # Offsets without records (compacted away, markers) are passed by now, too.
+        # Offsets without records (compacted away, control records) count as read, too.
         self.offsets |= {each: ends[each] for each in behind}
 
     def _batches(
@@ -303,7 +304,7 @@ def _last_place(batch: Records) -> tuple[int, int]:
     """Partition and offset of the last record."""
     if isinstance(batch, list):
         return batch[-1].partition, batch[-1].offset
-    # Field by field: Arrow imports pandas to make a Python object of a timestamp.
+    # Field by field: to convert a timestamp, Arrow would import pandas.
     partition, offset = (batch[name][-1].as_py() for name in ("partition", "offset"))
     return partition, offset
 

@@ -1,4 +1,4 @@
-"""`drumlin produce`: lines, JSON lines or a columnar file into a topic."""
+"""`drumlin produce`: write lines, JSON lines or a columnar file to a topic."""
 
 from __future__ import annotations
 
@@ -114,17 +114,26 @@ def produce(
     ] = _STDIN,
     key_separator: Annotated[
         str | None,
-        Option("--key-separator", "-k", metavar="TEXT", help="What ends the key in a line."),
+        Option(
+            "--key-separator",
+            "-k",
+            metavar="TEXT",
+            help="The separator between key and value in a line.",
+        ),
     ] = None,
     constant_key: Annotated[
         str | None, Option("--constant-key", metavar="TEXT", help="The key of every line.")
     ] = None,
     delimiter: Annotated[
-        str, Option("--delimiter", "-D", metavar="TEXT", help="What stands between records.")
+        str, Option("--delimiter", "-D", metavar="TEXT", help="The separator between records.")
     ] = r"\n",
     timestamp: Annotated[
         str | None,
-        Option("--timestamp", metavar="TIME", help="For all lines: 2013-07-04T12:00, @MS, 2h."),
+        Option(
+            "--timestamp",
+            metavar="TIME",
+            help="The timestamp of all lines: 2013-07-04T12:00, @MS, 2h.",
+        ),
     ] = None,
     json_lines: Annotated[
         bool,
@@ -135,10 +144,12 @@ def produce(
     ] = None,
     header: Annotated[
         list[str] | None,
-        Option("--header", "-H", metavar="NAME=VALUE", help="For every record. Repeatable."),
+        Option(
+            "--header", "-H", metavar="NAME=VALUE", help="A header for every record. Repeatable."
+        ),
     ] = None,
     partition: Annotated[
-        int | None, Option("--partition", "-p", help="Write to this one only.")
+        int | None, Option("--partition", "-p", help="Write to this partition only.")
     ] = None,
     key: Annotated[
         str | None, Option("--key", metavar="COLUMN", help="The column of a file that is the key.")
@@ -167,7 +178,7 @@ def produce(
     if constant_key is not None and key_separator is not None:
         raise click.BadParameter("give either --key-separator or --constant-key")
     if transactional_id is not None and acks is not Acks.ALL:
-        raise click.BadParameter("--transactional-id wants --acks all")
+        raise click.BadParameter("--transactional-id needs --acks all")
     _check_exists(file)
     lines = _Lines(
         json_lines,
@@ -199,7 +210,7 @@ def _check_exists(file: Path) -> None:
 
 @contextmanager
 def _target(client: Client, transactional_id: str | None) -> Iterator[Client | Transaction]:
-    """The client to write with, or a transaction: committed at the end, and aborted by an error."""
+    """The client to write with, or a transaction: committed at the end, or aborted on an error."""
     if transactional_id is None:
         yield client
         return
@@ -227,7 +238,7 @@ def _report(topic: str, records: int, seconds: float, as_json: bool) -> None:
 
 @contextmanager
 def _counted(written: Callable[[], int]) -> Iterator[None]:
-    """Have errors say how many records were written: repeating the command writes them twice."""
+    """Add the number of written records to errors: repeating the command writes them twice."""
     try:
         yield
     except KeyboardInterrupt:
@@ -253,7 +264,7 @@ def _unescaped(separator: str) -> bytes:
 
 
 def _pieces(source: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
-    """The pieces between delimiters; lines without their ends, if that is a line's end."""
+    """The pieces between delimiters; if the delimiter is a newline, lines without their ends."""
     if delimiter == b"\n":
         for line in source:
             yield line.rstrip(b"\r\n")

@@ -1,6 +1,6 @@
-"""`drumlin restore`: a topic's state at a point, or its records up to it, into a new topic.
+"""`drumlin restore`: write a topic's state at a point, or its records up to it, to a new topic.
 
-Run it again if it was killed: readers of committed records see all of it or nothing.
+It can be run again after it was killed: readers of committed records see all of it or nothing.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ Configs = Annotated[
         "--config",
         "-c",
         metavar="KEY=VALUE",
-        help="Of the new topic, in place of the old one's; repeatable.",
+        help="A configuration of the new topic, instead of the old one's; repeatable.",
     ),
 ]
 Records = Annotated[
     bool,
-    Option("--records", help="Write all records up to there, tombstones too, not the state."),
+    Option("--records", help="Write all records up to the point, tombstones too, not the state."),
 ]
 First = Annotated[
     int | None,
@@ -63,7 +63,7 @@ Timeout = Annotated[
         "--timeout",
         metavar="SECONDS",
         min=1,
-        help="How long it may take; default: as long as a transaction may be open.",
+        help="The timeout; default: the broker's limit for transactions.",
     ),
 ]
 
@@ -71,7 +71,7 @@ Timeout = Annotated[
 def restore(
     topic: Source,
     to: Target,
-    at: Annotated[str, Option("--at", metavar="POINT", help=f"The state when: {HELP}")] = "end",
+    at: Annotated[str, Option("--at", metavar="POINT", help=f"The point: {HELP}")] = "end",
     records: Records = False,
     first: First = None,
     config: Configs = None,
@@ -84,8 +84,8 @@ def restore(
 ) -> None:
     """Write a topic's state at a point, or its records up to it, into a new topic.
 
-    It is one transaction: readers of committed records see all of it, or nothing. If it is
-    killed, run it again; if it was complete, it says so and changes nothing.
+    All is one transaction: readers of committed records see all of it, or nothing. If the command
+    is killed, run it again; if the restore was complete, it says so and changes nothing.
     """
     from drumlin.client.client import connect
 

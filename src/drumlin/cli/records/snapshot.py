@@ -1,7 +1,7 @@
 """`drumlin snapshot`: the last record of every key, now or at a point, as text or as a file.
 
-A file is written beside its place and renamed, so that it is there as a whole or not at all. It
-is written as partitions are read: neither topic nor state need fit into memory.
+A file is written under a temporary name and renamed, so that it is complete or absent. It is
+written while partitions are read: neither topic nor state need fit into memory.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ ToFile = Annotated[
 
 
 class _Options(TypedDict):
-    """The options of both ways to read a state."""
+    """The options for showing a state and for writing it to a file."""
 
     at: Point | None
     partitions: Sequence[int]
@@ -78,14 +78,14 @@ class _Options(TypedDict):
 
 def snapshot(
     topic: Annotated[str, Argument("TOPIC", help="A topic.", complete=complete_topic)],
-    at: Annotated[str, Option("--at", metavar="POINT", help=f"The state when: {HELP}")] = "end",
+    at: Annotated[str, Option("--at", metavar="POINT", help=f"The point: {HELP}")] = "end",
     partition: Annotated[
         list[int] | None, Option("--partition", "-p", help="Repeatable; default: all.")
     ] = None,
     template: Annotated[
         str, Option("--format", metavar="FORMAT", help=f"With {', '.join(FIELDS)} in {{}}.")
     ] = "{key}\t{value}",
-    null: Annotated[str, Option("--null", metavar="TEXT", help="What stands for a null.")] = "",
+    null: Annotated[str, Option("--null", metavar="TEXT", help="The text shown for a null.")] = "",
     to_file: ToFile = None,
     columns: Columns = None,
     decode: Decoding = None,
@@ -95,11 +95,11 @@ def snapshot(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a compacted topic stands for: the last record of every key."""
+    """Show the state of a compacted topic: the last record of every key."""
     from drumlin.client.client import connect
 
     if to_file is None and (columns or decode):
-        raise click.BadParameter("--columns and --decode are of a file: say --output")
+        raise click.BadParameter("--columns and --decode are for a file: give --output")
     if decode not in _DECODINGS:
         raise click.BadParameter(f"--decode {decode!r}: expected utf8 or json")
     point = parse_point(at)

@@ -1,1 +1,1 @@
-"""The declaration of commands, what a person types, and what is printed. Asks no cluster."""
+"""The declaration of commands, the parsing of input, and output. Contacts no cluster."""

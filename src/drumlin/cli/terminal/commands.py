@@ -7,7 +7,7 @@
 
 A parameter is required if it has no default. `bool` is a flag, a list may be given repeatedly (an
 argument's list takes all that is left), an `enum.StrEnum` is a choice. Every command of Drumlin is
-declared here, so that they all read alike; click alone is loaded for that.
+declared here, so that they all read alike; only click is loaded for that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 @dataclass(frozen=True)
 class Argument:
-    """A positional argument. `complete` gives what begins with a text, for the shell."""
+    """A positional argument. `complete` returns values that begin with a text, for the shell."""
 
     metavar: str | None = None
     help: str = ""
@@ -175,7 +175,7 @@ def _completion(complete: Complete | None) -> Callable[..., list[CompletionItem]
 
 
 class _Argument(click.Argument):
-    """An argument that is called in help as it is declared, brackets and all."""
+    """An argument that help shows as it is declared, brackets included."""
 
     def make_metavar(self, ctx: click.Context) -> str:
         return self.metavar or super().make_metavar(ctx)
@@ -199,7 +199,7 @@ class Group(click.Group):
 
 @dataclass(frozen=True)
 class Place:
-    """The place where a command is defined, and its line in the help: it is not loaded for that."""
+    """The place of a command, and its line in the help, which does not load the command."""
 
     module: str
     attribute: str
@@ -231,7 +231,7 @@ class LazyGroup(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
-        except click.NoSuchCommand as error:  # click would suggest what is loaded: nothing
+        except click.NoSuchCommand as error:  # click would suggest from loaded commands: none
             name = error.command_name
             raise click.NoSuchCommand(name, possibilities=self._places, ctx=ctx) from None
 

@@ -1,4 +1,4 @@
-"""Names as a person types them: patterns, and what was meant by one that is not there."""
+"""Names as a user types them: patterns, and suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def is_pattern(name: str) -> bool:
     return not _WILDCARDS.isdisjoint(name)
 
 
-def chosen(kind: str, wanted: Sequence[str], existing: Collection[str]) -> list[str]:
-    """The names that are wanted: each as it stands, or all that match a pattern.
+def chosen(kind: str, requested: Sequence[str], existing: Collection[str]) -> list[str]:
+    """The names that the user asked for: plain names, or all that match a pattern.
 
-    A pattern means no internal topic unless it begins as theirs do.
+    A pattern matches no internal topic unless it begins as their names do.
 
     Raises:
         output.Failure: there is no such name, or nothing matches.
     """
     names: dict[str, None] = {}
-    for each in wanted:
+    for each in requested:
         if each in existing or not is_pattern(each):
             found = [each] if each in existing else []
         else:
@@ -51,36 +51,38 @@ def missing(kind: str, name: str, existing: Collection[str]) -> str:
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
-    """A question after the name that was meant, perhaps."""
+    """A "did you mean" question, if a known name is similar."""
     near = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def check_known(kind: str, wanted: Sequence[str] | None, known: Collection[str]) -> None:
-    """Refuse to look for what there can't be: finding nothing would look like an answer.
+def check_known(kind: str, requested: Sequence[str] | None, known: Collection[str]) -> None:
+    """Refuse unknown values: an empty result would look like an answer.
 
     Raises:
-        click.BadParameter: something wanted is not among `known`, in any case of letters.
+        click.BadParameter: a value is not among `known`, ignoring case.
     """
     names = {each.lower() for each in known}
-    for each in wanted or ():
+    for each in requested or ():
         if each.lower() not in names:
             near = suggestion(each.lower(), names)
             raise click.BadParameter(f"{each!r} is no {kind}{near} (there are {', '.join(known)})")
 
 
-def existing_partitions(client: Client, topic: str, wanted: Sequence[int] | None) -> Sequence[int]:
-    """The partitions to read: those wanted, else all.
+def existing_partitions(
+    client: Client, topic: str, requested: Sequence[int] | None
+) -> Sequence[int]:
+    """The partitions to read: the given ones, or all.
 
     Raises:
         output.Failure: there is no such topic, or no such partition of it.
     """
     topics = client.list_topics(internal=True)
-    if topic not in topics:  # said at once: asking for its partitions waits for it
+    if topic not in topics:  # fail at once: the client would wait for a missing topic
         raise output.Failure(missing("topic", topic, topics))
     existing = client.partitions(topic)
     first, last = min(existing), max(existing)
-    for each in set(wanted or ()) - set(existing):
+    for each in set(requested or ()) - set(existing):
         shown = f"{first} to {last}" if last > first else str(first)
         raise output.Failure(f"topic {topic!r} has no partition {each}, only {shown}")
-    return wanted or existing
+    return requested or existing

@@ -21,7 +21,7 @@ Bootstrap = Annotated[
         "-b",
         envvar="DRUMLIN_BOOTSTRAP",
         metavar="HOST:PORT[,…]",
-        help="Brokers to find the cluster by.",
+        help="Brokers to connect to first.",
     ),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
@@ -48,7 +48,7 @@ def confirm(question: str, yes: bool) -> None:
 
 
 def can_ask() -> bool:
-    """Whether a person reads and answers."""
+    """Whether there is a terminal to ask and answer on."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
@@ -61,7 +61,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
     """Configuration from `key=value` arguments.
 
     Raises:
-        click.BadParameter: one is written otherwise.
+        click.BadParameter: an argument has another form.
     """
     parsed = {}
     for assignment in assignments:

@@ -1,6 +1,6 @@
-"""Commands that do one thing to several names: each name is tried and reported.
+"""Commands that act on several names: each name is tried and reported.
 
-Owns what an error of a broker reads like. Prints; asks no broker itself.
+Owns the wording of broker errors. Prints; contacts no broker itself.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def for_each(
     as_json: bool,
     otherwise: str = "unchanged",
 ) -> None:
-    """Do something to every name, and say what became of it.
+    """Call `act` for every name, and report each outcome.
 
-    `act` says whether it did something; `done` and `otherwise` are the words for yes and no.
+    `act` returns whether it changed something; `done` and `otherwise` are the words for that.
     A refusal is reported, and the remaining names are still tried.
 
     Raises:
@@ -42,13 +42,13 @@ def for_each(
             if not as_json:
                 print(f"{name}: {done if is_done else otherwise}", flush=True)
     finally:
-        if as_json and rows:  # these are done, whatever became of the others
+        if as_json and rows:  # done, even if others failed
             output.show_json(rows)
     fail(refusals)
 
 
 def fail(refusals: Sequence[str]) -> None:
-    """Say what was refused, if anything was.
+    """Report the refusals, if there are any.
 
     Raises:
         output.Failure: the last of them.
@@ -64,10 +64,10 @@ def sentence(error: KafkaError) -> str:
     if isinstance(error, Denied):
         return str(error)
     reason = error.code.name.replace("_", " ")
-    said = f"{error.message.rstrip('.')} ({reason})" if error.message else reason
-    return with_notes(said, error)
+    text = f"{error.message.rstrip('.')} ({reason})" if error.message else reason
+    return with_notes(text, error)
 
 
-def with_notes(said: str, error: Exception) -> str:
-    """The sentence about an error, and what is noted with it, such as what was done before it."""
-    return "; ".join([said, *getattr(error, "__notes__", ())])
+def with_notes(text: str, error: Exception) -> str:
+    """The sentence about an error, with the error's notes, such as what was done before it."""
+    return "; ".join([text, *getattr(error, "__notes__", ())])

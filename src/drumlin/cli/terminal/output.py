@@ -1,9 +1,9 @@
 """The output of commands: a table for a person, tab-separated lines for a pipe,
 JSON for a program.
 
-Rows are dictionaries whose keys are the JSON names. A key's last word says its unit (`_bytes`,
-`_ms`, `_ratio`, `timestamp`, `since`), and on a terminal, only there, it is written for a person.
-Nothing here knows Kafka.
+Rows are dictionaries whose keys are the JSON names. A key's last word is its unit (`_bytes`,
+`_ms`, `_ratio`, `timestamp`, `since`); a terminal, and only a terminal, gets such values in a
+readable form. Nothing here knows Kafka.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TIME_UNITS_MS = (("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_
 
 
 class Failure(Exception):
-    """The reason that the user is told, in one line, before the command ends with `exit_code`."""
+    """An error that is printed in one line before the command ends with `exit_code`."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ def show_rows(
 ) -> None:
     """Print `rows`; tables and pipes get `columns` only, JSON gets every key.
 
-    `plain_first` is one more column, ahead of the others, for pipes: what a table has as title.
+    `plain_first` is one more first column, for pipes: the value that is a table's title.
     """
     if as_json:
         show_json(list(rows))
@@ -66,7 +66,7 @@ def show_rows(
 
 
 def show_changes(rows: Sequence[Row], sentences: Iterable[str], as_json: bool) -> None:
-    """Say what was changed: JSON for programs, a line each for people and pipes."""
+    """Report changes: JSON for programs, one line each for people and pipes."""
     if as_json:
         show_json(list(rows))
         return
@@ -92,7 +92,7 @@ def _table(rows: Sequence[Row], columns: Sequence[str], title: str | None) -> Ta
 
 
 def _heading(column: str) -> str:
-    for unit in ("_bytes", "_ms", "_timestamp"):  # which each cell names
+    for unit in ("_bytes", "_ms", "_timestamp"):  # each cell has its unit
         column = column.removesuffix(unit)
     return column.removeprefix("is_").replace("_", " ")
 
@@ -193,12 +193,12 @@ def human_timestamp(timestamp_ms: int, timespec: str = "milliseconds") -> str:
 
 
 def note(message: str) -> None:
-    """A word for the person, kept apart from the results."""
+    """Print a note on standard error, separate from the results."""
     print(message, file=sys.stderr)
 
 
 class Bar(Protocol):
-    """Shows how far long work is, or nothing."""
+    """The progress of long work, or nothing."""
 
     def add_task(self, description: str, *, total: float | None, **fields: Any) -> TaskID: ...
     def update(self, task_id: TaskID, **fields: Any) -> None: ...

@@ -1,4 +1,4 @@
-"""Places in a log as a person writes them: `beginning`, `end`, offsets, times, "the last ten"."""
+"""Places in a log as a user types them: `beginning`, `end`, offsets, times, "the last ten"."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HELP: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place that means an offset in every partition."""
+    """A place in a log, which stands for one offset in every partition."""
 
     name: str | None = None  # "earliest", "latest"
     offset: int | None = None
@@ -38,7 +38,7 @@ class Place:
     def in_partitions(
         self, client: Client, topic: str, partitions: Iterable[int]
     ) -> dict[int, int]:
-        """The offset that it is in each partition."""
+        """The offset of this place in each partition."""
         if self.offset is not None:
             return dict.fromkeys(partitions, self.offset)
         if self.before_end is None:
@@ -54,10 +54,10 @@ _NAMES: Final = {"beginning": BEGINNING, "earliest": BEGINNING, "end": END, "lat
 
 
 def parse_place(text: str) -> Place:
-    """Read what a person has written.
+    """Parse a place as a user types it.
 
     Raises:
-        click.BadParameter: it means nothing.
+        click.BadParameter: it is not a place.
     """
     if text in _NAMES:
         return _NAMES[text]
@@ -76,7 +76,7 @@ def parse_place(text: str) -> Place:
 
 
 def parse_offset(text: str) -> int | None:
-    """The offset; None if it is none."""
+    """The offset that a text is; None if it is not one."""
     offset = int(text) if _OFFSET.fullmatch(text) else INT64_MAX + 1
     return offset if offset <= INT64_MAX else None
 
@@ -92,5 +92,5 @@ def _parse_time(text: str) -> datetime:
     ago = _AGO.fullmatch(text)
     if ago:
         return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
-    # A time without a zone is the clock on the user's wall.
+    # A time without a zone is local time.
     return datetime.fromisoformat(text).astimezone()

@@ -1,4 +1,4 @@
-"""Points of a topic's history as a person writes them: places in the log, or many offsets."""
+"""Points of a topic's history as a user types them: places in the log, or many offsets."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ AllowInexact = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class PointArgument:
-    """A point, before a cluster is asked what it means."""
+    """A point as it was typed, not yet resolved by a cluster."""
 
     place: Place = END
     offsets: dict[int, int] | None = None
 
     def of(self, client: Client, topic: str, partitions: Sequence[int]) -> Point | None:
-        """The point of these partitions, as the client takes it."""
+        """The point of these partitions, in the form that the client takes."""
         if self.offsets is not None:
             return self.offsets
         if self.place == END:
@@ -51,10 +51,10 @@ class PointArgument:
 
 
 def parse_point(text: str) -> PointArgument:
-    """Read what a person has written.
+    """Parse a point as a user types it.
 
     Raises:
-        click.BadParameter: it means nothing.
+        click.BadParameter: it is not a point.
     """
     if not _BY_PARTITION.fullmatch(text):
         try:

@@ -34,7 +34,7 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Write]:
 
 @contextlib.contextmanager
 def replacing(path: Path, schema: pa.Schema) -> Iterator[Write]:
-    """The same, but nothing new is to be seen at `path` before the file is complete and on disk."""
+    """Like `writing`, but `path` is replaced only once the new file is complete and on disk."""
     _check(path, schema)
     beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
@@ -56,7 +56,7 @@ def _check(path: Path, schema: pa.Schema) -> None:
 
 @contextlib.contextmanager
 def _opened(place: Path, path: Path) -> Iterator[IO[bytes]]:
-    """An empty file. Arrow's own words for what can go wrong are long."""
+    """An empty file. Its errors are reworded, as Arrow's own are long."""
     try:
         file = place.open("wb")
     except OSError as error:
@@ -79,7 +79,7 @@ def _writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
 
 
 def read_batches(path: Path) -> tuple[int | None, Iterator[pa.RecordBatch]]:
-    """The number of rows, where the file says it, and the rows."""
+    """The number of rows, if the file contains it, and the rows."""
     if path.suffix in PARQUET:
         parquet = pyarrow.parquet.ParquetFile(path)
         return parquet.metadata.num_rows, parquet.iter_batches()
@@ -93,15 +93,15 @@ def read_batches(path: Path) -> tuple[int | None, Iterator[pa.RecordBatch]]:
 def as_records(batch: pa.RecordBatch, key: str | None, value: str | None) -> pa.RecordBatch:
     """The columns of records from the columns of a file."""
     names = batch.schema.names
-    for wanted in (key, value):
-        if wanted is not None and wanted not in names:
-            raise output.Failure(f"no column {wanted!r} (there are {', '.join(names)})")
+    for column in (key, value):
+        if column is not None and column not in names:
+            raise output.Failure(f"no column {column!r} (there are {', '.join(names)})")
     columns: dict[str, Any] = {}
     key = key or ("key" if "key" in names else None)
     value = value or ("value" if "value" in names else None)
     if key is not None:
         columns["key"] = as_text(batch[key])
     columns["value"] = as_text(batch[value]) if value else rows_as_json(batch)
-    if value == "value":  # the file is one of records, perhaps of our own making
+    if value == "value":  # the file has records, perhaps written by `consume`
         columns |= {name: batch[name] for name in ("timestamp", "headers") if name in names}
     return pa.RecordBatch.from_pydict(columns)

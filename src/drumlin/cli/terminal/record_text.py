@@ -32,7 +32,7 @@ _ESCAPES: Final = {r"\t": "\t", r"\n": "\n", r"\r": "\r", r"\0": "\0"}
 
 
 class Formatter:
-    """Writes records by a format such as `{key}\\t{value}`."""
+    """Formats records by a template such as `{key}\\t{value}`."""
 
     def __init__(self, template: str, null: str) -> None:
         for escape, character in _ESCAPES.items():
@@ -75,7 +75,7 @@ class Formatter:
 
 
 def show_lines(lines: Iterable[str]) -> None:
-    """Print lines whose bytes may be no UTF-8."""
+    """Print lines whose bytes may not be UTF-8."""
     text = "".join(f"{line}\n" for line in lines)
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
@@ -112,7 +112,7 @@ def _rows_of_columns(topic: str, batch: pa.RecordBatch) -> Iterator[dict[str, An
 
 
 def parse_json_line(line: bytes) -> dict[str, Any]:
-    """A record from a line as `consume --json` writes it; every field but `value` may lack.
+    """A record from a line as `consume --json` writes it; every field but `value` may be missing.
 
     Raises:
         ValueError: not JSON, or not of that form.
@@ -138,7 +138,7 @@ def _header(header: Any) -> tuple[str, bytes | None]:
 
 
 def _to_bytes(value: Any) -> bytes | None:
-    """Text as UTF-8, `{"base64": …}` as what it stands for, any other JSON as its own text."""
+    """Text as UTF-8, `{"base64": …}` decoded, any other JSON as its own text."""
     if value is None:
         return None
     if isinstance(value, str):

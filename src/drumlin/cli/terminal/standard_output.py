@@ -1,4 +1,4 @@
-"""Standard output that takes all that it is given, or raises: never a part without a word.
+"""Standard output that writes all it is given, or raises: never a part of it silently.
 
 With PYTHONUNBUFFERED Python writes to the raw file, and ignores how much of it was written; and
 another process on the same pipe may have set it to O_NONBLOCK. What commands print goes through
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class _Waiting(io.FileIO):
-    """A file whose writes wait for room, even where the file itself would not."""
+    """A file whose writes wait for room, even if the file descriptor is non-blocking."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        # None, which the types of the library do not know of: there is no room.
+        # None, which the library's type hints leave out, means that there is no room.
         while (count := super().write(data)) is None:
             room = select.poll()
             room.register(self.fileno(), select.POLLOUT)
@@ -31,8 +31,8 @@ class _Waiting(io.FileIO):
 
 
 def whole(stream: io.TextIOWrapper | None) -> TextIO:
-    """A stream to the file of `stream`, with a buffer that is written until all of it is out."""
-    if stream is None:  # we were started with it closed: whatever is opened next is not it
+    """A stream to the file of `stream`, with a buffer that is always written completely."""
+    if stream is None:  # started with it closed: its descriptor may now be another file's
         return Path(os.devnull).open("w", encoding="utf-8")
     stream.flush()
     return io.TextIOWrapper(
@@ -44,7 +44,7 @@ def whole(stream: io.TextIOWrapper | None) -> TextIO:
 
 
 def discard() -> None:
-    """Have nothing more written: nobody reads it, or it can't be."""
+    """Discard all further output: nobody reads it, or it cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -56,10 +56,10 @@ def has_room() -> bool:
 
 
 def check_read() -> None:
-    """Notice, while there is nothing to print, that nobody reads any longer.
+    """Check, while there is nothing to print, that the reader still exists.
 
     Raises:
-        BrokenPipeError: nobody will read it, as after `| head` has ended.
+        BrokenPipeError: the reader is gone, as when `| head` has ended.
     """
     try:
         file = sys.stdout.fileno()

@@ -1,1 +1,1 @@
-"""Commands about topics and what is in them: configurations, cleaning, transactions, sinks."""
+"""Commands about topics: their configurations, cleaning, transactions and sinks."""

@@ -1,6 +1,6 @@
-"""`drumlin compaction`: the state of cleaning, a cleaning at once, and a simulation of one.
+"""`drumlin compaction`: the state of cleaning, an immediate cleaning, and a simulated one.
 
-A running broker is asked. Where none runs, `status` and `simulate` read the files themselves,
+A running broker does the work. Without one, `status` and `simulate` read the files themselves,
 and change nothing; a cleaning needs a broker.
 """
 
@@ -51,7 +51,7 @@ _SIMULATE_COLUMNS: Final = (
     "of_them",
     "remark",
 )
-#: Why a record goes: key of the statistics -> word.
+#: Why a record is removed: key of the statistics -> word.
 _REASONS: Final = {
     "superseded": "superseded",
     "expired_tombstones": "tombstones",
@@ -62,7 +62,7 @@ _REASONS: Final = {
 _NAMED_MAX: Final = 3
 Row = dict[str, Any]
 
-app = Group(help="Look at the cleaning of compacted topics, force it, simulate it.")
+app = Group(help="Show, force or simulate the cleaning of compacted topics.")
 
 Data = Annotated[
     Path | None,
@@ -73,10 +73,10 @@ DataDirectory = Annotated[
     Option("--data", "-d", metavar="DIR", help="A broker's data directory, on this machine."),
 ]
 Partition = Annotated[
-    int | None, Option("--partition", "-p", min=0, help="This one only; default: all.")
+    int | None, Option("--partition", "-p", min=0, help="Only this partition; default: all.")
 ]
 OptionalTopic = Annotated[
-    str | None, Argument("[TOPIC]", help="This topic only; default: all compacted.")
+    str | None, Argument("[TOPIC]", help="Only this topic; default: all compacted ones.")
 ]
 
 
@@ -99,8 +99,8 @@ def status(
 ) -> None:
     """Show what is clean (tail) and dirty (head), the last cleaning, and what cannot be cleaned.
 
-    Bytes are those of whole segments. The active segment counts in neither: it is cleaned once it
-    has been closed, by segment.bytes, segment.ms, max.compaction.lag.ms or `run --roll`.
+    Bytes are those of whole segments. The active segment counts as neither: it can be cleaned once
+    it is closed, by segment.bytes, segment.ms, max.compaction.lag.ms or `run --roll`.
     """
     if data is not None and http is None:
         broker = broker_on(data)
@@ -108,7 +108,7 @@ def status(
     elif http is not None and data is None:
         report = _ask_status(broker_at(http), topic)
     else:
-        raise click.BadParameter("say which broker: give either --data or --http")
+        raise click.BadParameter("no broker: give either --data or --http")
     if not (internal or topic):
         shown = [each for each in report["partitions"] if each["topic"] not in INTERNAL_TOPICS]
         report = {**report, "partitions": shown}
@@ -142,9 +142,9 @@ def run(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Have a running broker clean a topic now, however little of it is dirty; waits for it.
+    """Have a running broker clean a topic now, however little of it is dirty, and wait for it.
 
-    A partition that was given up as uncleanable is tried again.
+    Uncleanable partitions are tried again.
     """
     broker = broker_on(data)
     if broker is None:
@@ -169,7 +169,7 @@ def simulate(
     partition: Partition = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a cleaning would free now, without doing it; it reads as much as a cleaning."""
+    """Show what a cleaning would free now, without doing it; this reads as much as a cleaning."""
     broker = broker_on(data)
     if broker is None:
         results = _simulate_on_files(data, topic, partition)
@@ -186,7 +186,7 @@ def simulate(
 
 
 def _ask_status(broker: BrokerHttp, topic: str | None) -> Row:
-    """Raises `output.Failure` if the topic is not there, or not compacted."""
+    """Get the status; raises `output.Failure` if the topic does not exist or is not compacted."""
     report: Row = broker.get("/compaction", topic=topic)
     if topic is not None and not report["partitions"]:
         raise output.Failure(f"there is no compacted topic {topic!r}")
@@ -200,7 +200,7 @@ def _each(
     act: Callable[..., Any],
     doing: str,
 ) -> list[Row]:
-    """Ask for one partition after the other, so that one can see how far it is."""
+    """Ask for one partition after the other, to show progress."""
     report = broker.get("/compaction", topic=topic, partition=partition)
     # Of several brokers each answers for its replica.
     rows = list({(row["topic"], row["partition"]): row for row in report["partitions"]}.values())
@@ -263,7 +263,7 @@ def _simulate_on_files(path: Path, topic: str | None, partition: int | None) -> 
         task = progress.add_task("simulating", total=None, done="")
 
         class Watched(Throttle):
-            """No limit; shows the progress with every piece that is read."""
+            """A throttle without a limit, which updates the progress bar with every read."""
 
             def spend(self, size: int) -> None:
                 progress.advance(task, size)
@@ -293,7 +293,7 @@ def _simulate_on_files(path: Path, topic: str | None, partition: int | None) -> 
 
 
 def _with_broker(columns: Sequence[str], rows: Sequence[Row]) -> tuple[str, ...]:
-    """The columns, with that of the broker where a server of several has answered."""
+    """The columns, with `broker` if a server of several brokers has answered."""
     topic, partition, *others = columns
     has_brokers = any("broker" in row for row in rows)
     return (topic, partition, *(["broker"] if has_brokers else []), *others)
@@ -311,7 +311,7 @@ def _status_row(row: Row) -> Row:
 
 
 def _about_active_segments(rows: Sequence[Row]) -> Iterator[str]:
-    """A note on partitions that have an active segment only: when it closes, to be cleaned."""
+    """A note on partitions that have only an active segment: when it closes and can be cleaned."""
     by_closing: dict[str, list[Row]] = {}
     for row in rows:
         if row.get("active_records") and not row["tail_bytes"] and not row["head_bytes"]:
@@ -329,7 +329,7 @@ def _about_active_segments(rows: Sequence[Row]) -> Iterator[str]:
 
 def _state(row: Row) -> str:
     if "error" in row:
-        return f"cannot be looked at: {row['error']}"
+        return f"unreadable: {row['error']}"
     if row["uncleanable_because"]:
         return f"uncleanable: {row['uncleanable_because']}"
     if row["is_being_cleaned"]:

@@ -36,13 +36,13 @@ _SOURCES: Final = {
     1: "topic",
     2: "broker",
     3: "cluster default",
-    4: "static",  # of the file, the environment or the command line: a broker does not say which
+    4: "static",  # from the file, the environment or the command line: a broker does not say which
     5: "default",
     6: "broker logger",
     7: "client metrics",
     8: "group",
 }
-_CLUSTER_DEFAULT: Final = "default"  # as a broker's name: what holds for all of them
+_CLUSTER_DEFAULT: Final = "default"  # the broker name that stands for all brokers
 
 
 class Kind(enum.StrEnum):
@@ -63,8 +63,8 @@ Name = Annotated[
     str,
     Argument(
         "NAME",
-        help="Its name; for a broker and its loggers the broker's id, or 'default' for what holds "
-        "for all brokers of the cluster.",
+        help="Its name; for a broker and its loggers the broker's id, or 'default' for all "
+        "brokers of the cluster.",
     ),
 ]
 
@@ -81,7 +81,7 @@ def describe(
     kind: KindArgument,
     name: Name,
     show_all: Annotated[
-        bool, Option("--all", "-a", help="Show keys that have their default too.")
+        bool, Option("--all", "-a", help="Show keys with default values too.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -165,9 +165,11 @@ def alter(
 ) -> None:
     """Change configurations; keys that are not named stay as they are."""
     changes: list[tuple[int, str, str | None]] = [(_DELETE, key, None) for key in to_unset or []]
-    # What is said on the command line holds before the file.
-    wanted = (read_properties(from_file) if from_file else {}) | parse_assignments(to_set or [])
-    changes += [(_SET, key, value) for key, value in wanted.items() if key not in (to_unset or [])]
+    # The command line takes precedence over the file.
+    requested = (read_properties(from_file) if from_file else {}) | parse_assignments(to_set or [])
+    changes += [
+        (_SET, key, value) for key, value in requested.items() if key not in (to_unset or [])
+    ]
     for operation, given in ((_APPEND, to_append), (_SUBTRACT, to_subtract)):
         changes += [
             (operation, key, value) for key, value in parse_assignments(given or []).items()
@@ -214,7 +216,7 @@ def _resource_name(kind: Kind, name: str) -> str:
 
 
 def _ask(cluster: Cluster, kind: Kind, name: str, api_name: str, request: Any) -> Any:
-    """A broker answers for itself and its loggers; anyone answers for the rest."""
+    """Ask the broker itself about it and its loggers, any broker about the rest."""
     if kind is Kind.BROKER_LOGGER or (kind is Kind.BROKER and name):
         if not _BROKER_ID.fullmatch(name):
             raise click.BadParameter(f"{name!r} is no broker id")

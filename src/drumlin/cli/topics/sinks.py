@@ -1,6 +1,6 @@
-"""`drumlin sinks`: what Spark's exactly-once sinks have decided and have open.
+"""`drumlin sinks`: the decisions and open transactions of Spark's exactly-once sinks.
 
-It asks through the sink's protocol: an operator acts as one more driver, and fences like one.
+Uses the sink's protocol: an operator acts as one more driver, and fences the others like one.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:  # brings Arrow along
     from drumlin.spark.writing.protocol.state import SinkState
     from drumlin.spark.writing.protocol.winners import Fates
 
-app = Group(help="Show what Spark's exactly-once sinks have decided and have open.")
+app = Group(help="Show decisions and open transactions of Spark's exactly-once sinks.")
 _OPTIONS: Final = PeerOptions(client_id="drumlin-cli")
 _TOPIC: Final = "drumlin-sinks"
 
-Sink = Annotated[str, Argument("SINK", help="Its name, as `drumlin sinks list` shows it.")]
+Sink = Annotated[str, Argument("SINK", help="The sink's name, as `drumlin sinks list` shows it.")]
 DecisionTopic = Annotated[
     str, Option("--decision-topic", help="The sinks' option `decisionTopic`.")
 ]
@@ -52,7 +52,7 @@ def list_(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """List sinks: the last batch that was decided, and what is open."""
+    """List sinks: the last decided batch, and the open transactions."""
     with _connected(bootstrap, command_config) as client:
         states, opened = _states(client, decision_topic), _open(client)
     sinks = sorted(opened) if is_open else sorted(states.keys() | opened.keys())
@@ -99,17 +99,20 @@ def abort(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Commit what is decided, abort all else that a sink has open. A query that runs fails."""
+    """Commit a sink's decided transactions, abort its others. A running query fails."""
     from drumlin.spark.writing.protocol.abort_steps import abort_sink
     from drumlin.spark.writing.protocol.messages import SinkSettings
 
     with _connected(bootstrap, command_config) as client:
         _known(client, sink, decision_topic)
-        confirm(f"Abort what sink {sink} has open? A query that writes to it now fails.", yes)
+        confirm(
+            f"Abort the open transactions of sink {sink}? A running query that writes to it fails.",
+            yes,
+        )
         fates, losers = _run(client, abort_sink(sink, SinkSettings(decision_topic)))
     rows = _ended(fates, losers)
-    told = [f"{row['transactional_id']}: {row['ended']}" for row in rows]
-    output.show_changes(rows, told or [f"{sink}: nothing is open"], as_json)
+    lines = [f"{row['transactional_id']}: {row['ended']}" for row in rows]
+    output.show_changes(rows, lines or [f"{sink}: nothing is open"], as_json)
 
 
 @app.add(epilog=examples("drumlin sinks forget copy --yes"))
@@ -121,7 +124,7 @@ def forget(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Commit what is decided, abort all else, and forget: whatever batch is next is the first."""
+    """Commit decided transactions, abort others, forget the sink: its next batch is its first."""
     from drumlin.spark.writing.protocol import names
     from drumlin.spark.writing.protocol.abort_steps import forget as forgetting
     from drumlin.spark.writing.protocol.messages import SinkSettings
@@ -137,14 +140,14 @@ def forget(
         was_known = sink in _states(client, decision_topic, may_be_missing=True)
         fates, losers = _run(client, forgetting(sink, SinkSettings(decision_topic)))
     ended = _ended(fates, losers)
-    told = "forgotten" if was_known else "nothing was known of it; its next batch is its first"
+    outcome = "forgotten" if was_known else "it had no decisions; its next batch is its first"
     shown = [f"{each['transactional_id']}: {each['ended']}" for each in ended]
     row = {"sink": sink, "was_known": was_known, "transactions": ended}
-    output.show_changes([row], [*shown, f"{sink}: {told}"], as_json)
+    output.show_changes([row], [*shown, f"{sink}: {outcome}"], as_json)
 
 
 def _ended(fates: Fates, losers: Sequence[str]) -> list[dict[str, str]]:
-    """The outcome of transactions; "lost": decided, and not known to be committed."""
+    """The outcome of transactions; "lost" means decided, but not known to be committed."""
     names = [(each.transactional_id, "committed") for each in fates.committed]
     names += [(each.transactional_id, "lost") for each in fates.lost]
     names += [(each, "aborted") for each in losers]
@@ -187,7 +190,7 @@ def _known(
     """A sink's last decision, and its open transactions.
 
     Raises:
-        output.Failure: there is no such sink, or what it has decided cannot be read.
+        output.Failure: there is no such sink, or its decision cannot be read.
     """
     state, opened = _states(client, topic).get(sink), _open(client).get(sink, [])
     if isinstance(state, Exception):
@@ -203,23 +206,22 @@ def _known(
 def _check_topic(client: Client, sink: str, topic: str) -> None:
     """
     Raises:
-        output.Failure: the sink's decisions are in another topic: in this one it looks as if
-            nothing was decided.
+        output.Failure: the sink's decisions are in another topic, so this one has none.
     """
     from drumlin.spark.writing.protocol import names
 
     topics = sorted({each for each, _ in client.committed_offsets(names.group_of(sink))})
     if topics and topic not in topics:
         why = f"the decisions of sink {sink!r} are in topic {topics[0]!r}"
-        raise output.Failure(f"{why}: say --decision-topic {topics[0]}")
+        raise output.Failure(f"{why}: give --decision-topic {topics[0]}")
 
 
 def _states(
     client: Client, topic: str, *, may_be_missing: bool = False
 ) -> dict[str, SinkState | StateLost]:
-    """The last decision of each sink, or why that cannot be read.
+    """The last decision of each sink, or why it cannot be read.
 
-    Records that cannot be a sink's are passed over. The default topic is made by the first sink.
+    Records that cannot be a sink's are skipped. The first sink creates the default topic.
 
     Raises:
         output.Failure: there is no such topic.
@@ -255,12 +257,12 @@ def _open(client: Client) -> dict[str, list[TransactionDescription]]:
 
     listed = client.list_transactions(states=("Ongoing",))
     parsed = {each.transactional_id: names.parse_task_id(each.transactional_id) for each in listed}
-    described = client.describe_transactions([each for each, told in parsed.items() if told])
+    described = client.describe_transactions([each for each, task in parsed.items() if task])
     found: dict[str, list[TransactionDescription]] = {}
     for name, each in sorted(described.items(), key=lambda item: _since(item[1]) or 0):
-        told = parsed[name]
-        if told is not None and each.is_open:
-            found.setdefault(told.sink, []).append(each)
+        task = parsed[name]
+        if task is not None and each.is_open:
+            found.setdefault(task.sink, []).append(each)
     return found
 
 
@@ -295,7 +297,7 @@ def _word(state: SinkState | StateLost | None) -> str:
 def _partitions(
     client: Client, state: SinkState | None, opened: list[TransactionDescription]
 ) -> list[dict[str, Any]]:
-    """The partitions in which readers wait, or will as soon as they come to it."""
+    """The partitions in which readers wait for an open transaction, or will once they reach it."""
     winning = {each.transactional_id for each in state.winners} if state is not None else set()
     stable = _stable_offsets(client, {place for each in opened for place in each.partitions})
     return [
@@ -315,7 +317,7 @@ def _partitions(
 def _stable_offsets(
     client: Client, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The last stable offsets; coordinators also know of partitions that are gone, without one."""
+    """The last stable offsets; deleted partitions, which coordinators may still list, have none."""
     from drumlin import lowlevel
 
     if not places:
@@ -323,6 +325,6 @@ def _stable_offsets(
     topics = lowlevel.look_up_topics(client, {topic for topic, _ in places}).found
     there = {(each.name, part.index) for each in topics.values() for part in each.partitions}
     known = sorted(each for each in places if each in there)
-    wanted: dict[TopicPartition, OffsetSpec] = dict.fromkeys(known, "latest")
-    found = client.list_offsets(wanted, isolation="read_committed") if wanted else {}
+    requested: dict[TopicPartition, OffsetSpec] = dict.fromkeys(known, "latest")
+    found = client.list_offsets(requested, isolation="read_committed") if requested else {}
     return {place: each.offset for place, each in found.items()}

@@ -65,7 +65,7 @@ def list_(
     ] = False,
     internal: Annotated[bool, Option("--internal", help="Show internal topics too.")] = False,
     overridden: Annotated[
-        bool, Option("--overridden", help="Only topics with configurations of their own.")
+        bool, Option("--overridden", help="Only topics with topic-level configurations.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -113,8 +113,8 @@ def describe(
 ) -> None:
     """Show partitions, leaders, offsets, sizes and configurations of topics.
 
-    Two more columns show who may lead a partition without being in sync, where there is anybody:
-    Kafka's Elr and LastKnownElr.
+    Two more columns show replicas that may lead a partition without being in sync, if there are
+    any: Kafka's Elr and LastKnownElr.
     """
     with connect(bootstrap, command_config) as cluster:
         names = _chosen(cluster, topics)
@@ -164,7 +164,7 @@ def _check_exists(cluster: Cluster, topic: str) -> None:
 
 
 def _own_configs(cluster: Cluster, topic: str) -> dict[str, str | None]:
-    """The keys that are set for this very topic; none where the user may not see them."""
+    """The keys that are set for this topic; none if the user may not see them."""
     try:
         known = cluster.run(admin.topic_configs(cluster.connections, topic))
     except KafkaError as error:
@@ -184,14 +184,14 @@ def _partitions(
 ) -> list[list[dict[str, Any]]]:
     """A row for every partition of every topic, in the order given.
 
-    Offsets and sizes are None where there is no leader to tell them.
+    Offsets and sizes are None if there is no leader.
     """
     described = list(described)
     places = [TopicPartition(t.name, p.index) for t in described for p in t.partitions]
     starts = _offsets(cluster, places, "earliest")
     ends = _offsets(cluster, places, "latest")
     sizes = _sizes(cluster, [t.name for t in described])
-    # Nobody is eligible, nor remembered, where all are in sync.
+    # A partition with all replicas in sync has no eligible and no last known ones.
     unwell = {t.name for t in described for p in t.partitions if len(p.isr) < len(p.replicas)}
     eligible = ask_eligible(cluster, unwell)
     return [
@@ -216,21 +216,21 @@ def _partitions(
 def _offsets(
     cluster: Cluster, partitions: list[TopicPartition], at: OffsetSpec
 ) -> dict[TopicPartition, int]:
-    wanted = dict.fromkeys(partitions, at)
-    asking = offsets.list_offsets(cluster.connections, wanted, "read_uncommitted", led_only=True)
+    requested = dict.fromkeys(partitions, at)
+    asking = offsets.list_offsets(cluster.connections, requested, "read_uncommitted", led_only=True)
     return {partition: place.offset for partition, place in cluster.run(asking).items()}
 
 
 def _sizes(cluster: Cluster, topics: list[str]) -> Mapping[tuple[str, int, int], int]:
-    """Bytes on disk by topic, partition and broker, as far as brokers tell."""
-    wanted = (
+    """Bytes on disk by topic, partition and broker, as far as brokers report them."""
+    requested = (
         DescribableLogDirTopic(
             topic=topic,
             partitions=tuple(cluster.connections.view.topics[topic].partitions),
         )
         for topic in topics
     )
-    request = DescribeLogDirsRequest(topics=tuple(wanted))
+    request = DescribeLogDirsRequest(topics=tuple(requested))
     sizes: dict[tuple[str, int, int], int] = defaultdict(int)
     for node_id in cluster.broker_ids:
         try:
@@ -254,10 +254,10 @@ def _sizes(cluster: Cluster, topics: list[str]) -> Mapping[tuple[str, int, int],
 def create(
     topics: Topics,
     partitions: Annotated[
-        int, Option("--partitions", "-p", help="How many; -1 takes the broker's default.")
+        int, Option("--partitions", "-p", help="Their number; -1 takes the broker's default.")
     ] = -1,
     replication_factor: Annotated[
-        int, Option("--replicas", "-r", help="How many; -1 takes the broker's default.")
+        int, Option("--replicas", "-r", help="Their number; -1 takes the broker's default.")
     ] = -1,
     replica_assignment: Annotated[
         str | None,
@@ -275,7 +275,7 @@ def create(
         Option("--config-file", metavar="FILE", help="Configurations of a properties file."),
     ] = None,
     if_not_exists: Annotated[
-        bool, Option("--if-not-exists", help="An existing topic is no error.")
+        bool, Option("--if-not-exists", help="Ignore topics that exist.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -290,9 +290,9 @@ def create(
     with connect(bootstrap, command_config) as cluster:
 
         def create_one(topic: str) -> bool:
-            wanted = admin.NewTopic(topic, partitions, replication_factor, configs, brokers)
+            requested = admin.NewTopic(topic, partitions, replication_factor, configs, brokers)
             try:
-                cluster.run(admin.create_topic(cluster.connections, wanted))
+                cluster.run(admin.create_topic(cluster.connections, requested))
             except KafkaError as error:
                 if error.code is ErrorCode.topic_already_exists and if_not_exists:
                     return False
@@ -321,7 +321,7 @@ def _brokers(text: str) -> list[list[int]]:
 def delete(
     topics: Topics,
     if_exists: Annotated[
-        bool, Option("--if-exists", help="A topic that is not there is no error.")
+        bool, Option("--if-exists", help="Ignore topics that do not exist.")
     ] = False,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -370,7 +370,7 @@ def offsets_at(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the offset of a place, as a time, in every partition."""
+    """Show the offset of a place, such as a time, in every partition."""
     place = None if at == "max-timestamp" else parse_place(at)
     if place is not None and (place.offset is not None or place.before_end is not None):
         raise click.BadParameter("--at is a time, beginning, end or max-timestamp")
@@ -379,9 +379,9 @@ def offsets_at(
         (name,) = _chosen(cluster, [topic])
         partitions = cluster.connections.view.topics[name].partitions
         places = [TopicPartition(name, each) for each in partitions]
-        wanted = dict.fromkeys(places, spec)
+        requested = dict.fromkeys(places, spec)
         asking = offsets.list_offsets(
-            cluster.connections, wanted, "read_uncommitted", led_only=True
+            cluster.connections, requested, "read_uncommitted", led_only=True
         )
         found = cluster.run(asking)
     rows = [
@@ -412,8 +412,8 @@ def add_partitions(
 ) -> None:
     """Raise the number of a topic's partitions.
 
-    Records with keys go elsewhere from then on; those already written stay where they are.
-    There is no way back: partitions cannot be taken away.
+    Keys map to other partitions from then on; records already written stay where they are.
+    There is no way back: partitions cannot be removed.
     """
     with connect(bootstrap, command_config) as cluster:
         _check_exists(cluster, topic)
@@ -433,7 +433,7 @@ def add_partitions(
 def delete_records(
     topic: Topic,
     before: Annotated[
-        str, Option("--before", metavar="OFFSET|end", help="The first offset to be kept.")
+        str, Option("--before", metavar="OFFSET|end", help="The first offset to keep.")
     ],
     partition: Annotated[
         list[int] | None, Option("--partition", "-p", help="Repeatable; default: all.")
@@ -454,13 +454,13 @@ def delete_records(
         confirm(f"Delete records of {topic} before offset {before}?", yes)
         described = cluster.run(admin.describe_topics(cluster.connections, [topic]))[topic]
         chosen = partition or [each.index for each in described.partitions]
-        wanted = {TopicPartition(topic, index): offset for index in chosen}
-        outcomes = cluster.run(deleted_records.delete_records(cluster.connections, wanted))
+        requested = {TopicPartition(topic, index): offset for index in chosen}
+        outcomes = cluster.run(deleted_records.delete_records(cluster.connections, requested))
     for (_, index), start in outcomes.items():
         if isinstance(start, Exception):
             refusals.append(sentence(start) if isinstance(start, KafkaError) else str(start))
         else:
             rows.append({"topic": topic, "partition": index, "start_offset": start})
-    if rows:  # these are gone, whatever became of the others
+    if rows:  # done, even if others failed
         output.show_rows(rows, columns, as_json=as_json)
     fail(refusals)

@@ -1,4 +1,4 @@
-"""`drumlin transactions`: the open ones, since when, and what they block; and ending them."""
+"""`drumlin transactions`: list, describe and abort transactions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Ids = Annotated[list[str], Argument("ID…", help="One transactional id or more.
 )
 def list_(
     is_open: Annotated[
-        bool, Option("--open", help="Only what is open, with since when and for how long.")
+        bool, Option("--open", help="Only open transactions, with their start and duration.")
     ] = False,
     states: Annotated[
         list[str] | None,
@@ -62,18 +62,16 @@ def list_(
     ] = None,
     topics: Annotated[
         list[str] | None,
-        Option(
-            "--topic", help="What is open in this topic's partitions, hanging ones too; repeat."
-        ),
+        Option("--topic", help="Transactions open in this topic, hanging ones too; repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """List transactional ids and their states, or what is open in partitions."""
+    """List transactional ids and their states, or open transactions of partitions."""
     if topics:
         if states or producer_ids:
-            why = "--topic shows what is open there: leave out --state and --producer-id"
+            why = "--topic shows open transactions only: leave out --state and --producer-id"
             raise output.Failure(why, _EXIT_USAGE)
         with connect(bootstrap, command_config) as cluster:
             rows = [row for topic in topics for row in _open_in(cluster, topic)]
@@ -144,12 +142,12 @@ def abort(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Abort transactions by id, fencing their producers; or one that hangs, in one partition."""
+    """Abort transactions by id, fencing their producers; or a hanging one, in one partition."""
     if ids and (topic, partition, producer_id) == (None, None, None):
         _abort_by_id(ids, yes, connect_to=(bootstrap, command_config), as_json=as_json)
     elif not ids and topic is not None and partition is not None and producer_id is not None:
         place = f"{topic}-{partition}"
-        confirm(f"Abort what producer {producer_id} has open in {place}?", yes)
+        confirm(f"Abort the transaction of producer {producer_id} in {place}?", yes)
         with connect(bootstrap, command_config) as cluster:
             cluster.run(
                 open_producers.abort_hanging(cluster.connections, topic, partition, producer_id)
@@ -157,12 +155,12 @@ def abort(
         rows = [{"topic": topic, "partition": partition, "producer_id": producer_id}]
         output.show_changes(rows, [f"{place}: aborted"], as_json)
     else:
-        wanted = "transactional ids, or --topic, --partition and --producer-id"
-        raise output.Failure(f"say what to abort: {wanted}", _EXIT_USAGE)
+        options = "transactional ids, or --topic, --partition and --producer-id"
+        raise output.Failure(f"say what to abort: {options}", _EXIT_USAGE)
 
 
 def _abort_by_id(ids: list[str], yes: bool, *, connect_to: Any, as_json: bool) -> None:
-    confirm(f"Abort what is open under {', '.join(ids)}, and fence its producer?", yes)
+    confirm(f"Abort transactions of {', '.join(ids)}, and fence the producers?", yes)
     with connect(*connect_to) as cluster:
 
         def abort_one(transactional_id: str) -> bool:
@@ -214,7 +212,7 @@ def _title(described: dict[str, Any]) -> str:
     facts = [
         described["state"],
         f"producer {described['producer_id']} epoch {described['epoch']}",
-        f"time-out {output.human_duration(described['timeout_ms'])}",
+        f"timeout {output.human_duration(described['timeout_ms'])}",
     ]
     if begun is not None:
         facts.insert(2, f"since {output.human_timestamp(begun)}")
@@ -230,7 +228,7 @@ def _describe(cluster: Cluster, transactional_id: str) -> dict[str, Any]:
 
 
 def _open_in(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
-    """The open transactions of a partition; one without a transactional id hangs."""
+    """The open transactions of a topic; one without a transactional id hangs."""
     connections = cluster.connections
     places = [TopicPartition(topic, each) for each in cluster.run(connections.partitions(topic))]
     found = cluster.run(open_producers.open_producers(connections, places))
@@ -251,7 +249,7 @@ def _open_in(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
 
 
 def _partitions(cluster: Cluster, found: TransactionDescription) -> list[dict[str, Any]]:
-    """The partitions of a transaction: where it begins, and whether readers wait for it there."""
+    """The partitions of a transaction: its first offset, and whether readers wait for it."""
     connections = cluster.connections
     places = cluster.run(existing_partitions(connections, sorted(found.partitions)))
     if not places:

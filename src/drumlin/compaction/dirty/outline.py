@@ -29,7 +29,7 @@ class Outline(NamedTuple):
 
 def outline(log: PartitionLog) -> Outline:
     """The facts about a log at this moment, approximately."""
-    stable = log.high_watermark  # read first: open transactions below it are known by then
+    stable = log.high_watermark  # read first: then all open transactions below it are known
     first_undecided = log.producer_state.first_undecided_offset
     return Outline(
         log.segments.snapshot(),

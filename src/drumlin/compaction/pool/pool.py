@@ -244,7 +244,9 @@ class CleanerPool:
         """The logs that are worth a cleaning, in order of rank."""
         candidates = {}
         self._forget_deleted()
-        logs = self._call(lambda: list(self._logs))  # only this in the loop: there may be many
+        logs = self._call(
+            lambda: list(self._logs)
+        )  # only the copy in the loop: there may be many logs
         compacted = (log for log in logs if log.config.is_compacted and not log.is_unserved)
         for log in filter(self._is_free, compacted):
             candidate = self._candidate(log)
@@ -353,7 +355,9 @@ class CleanerPool:
 
     def _give_up(self, log: PartitionLog, reason: str) -> None:
         with self._lock:  # two threads may have found the same reason
-            is_known = reason in self._uncleanable.values()  # of all logs, as it may be
+            is_known = (
+                reason in self._uncleanable.values()
+            )  # one reason may concern all logs: log it once
             self.totals.failures += 1
             self._uncleanable[_key(log)] = reason
         if not is_known:

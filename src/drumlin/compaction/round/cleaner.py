@@ -156,7 +156,7 @@ class Cleaner:
     def _await_readers(self, log: PartitionLog, swap: SegmentSwap) -> None:
         """Wait a moment for readers to release old segments whose space the next group needs.
 
-        Only a moment, as a consumer may take forever. Without that space there will be a `NoRoom`.
+        Only a moment, as a consumer may take forever. Without that space `NoRoom` follows.
         """
         for _ in range(_READERS_WAITED_FOR):
             if not swap.held_bytes or has_room_for_a_segment(log):

@@ -1,1 +1,1 @@
-"""Functions that give a program DataFrames of a topic's state, or restore it."""
+"""Functions that return DataFrames of a topic's state, or restore it."""

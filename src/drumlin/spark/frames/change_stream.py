@@ -1,7 +1,7 @@
 """The changes of a topic's values as a stream: `drumlin.spark.changes(…, stream=True)`.
 
 Spark keeps the last value of each key in its state store. A query's checkpoint commits the state
-along with the offsets: so whatever dies, each change is made of the value that was there before.
+along with the offsets: so after any crash, each change is based on the right former value.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def change_stream(
 def _values_at(
     spark: SparkSession, options: Mapping[str, str], moment: OffsetLimit
 ) -> tuple[str, GroupedData]:
-    """The offsets of a moment, as an option, and the values that keys have there."""
+    """The offsets of a moment, as an option, and the values of all keys at that moment."""
     from drumlin.client.errors import StateNotExact
     from drumlin.spark.frames.snapshot import snapshot_of
     from drumlin.spark.options.offsets import to_json
@@ -72,6 +72,6 @@ def _values_at(
     try:
         plan = plan_state(asked, moment)
     except (StateNotExact, DataLoss) as error:
-        # A query that has a checkpoint needs these values no more. A new one is refused.
+        # A query with a checkpoint does not need these values any more. A new query is refused.
         plan = plan_refusal(asked, moment, str(error))
     return json.dumps(to_json(plan.end)), snapshot_of(spark, asked, plan).groupBy(*_KEY)

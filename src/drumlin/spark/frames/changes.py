@@ -1,4 +1,4 @@
-"""`drumlin.spark.changes`: what happened to the values of a topic's keys; a batch or a stream."""
+"""`drumlin.spark.changes`: the changes of the values of a topic's keys; a batch or a stream."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def changes(
 ) -> DataFrame:
     """Every change of a key's value between two moments, or from one on as a stream.
 
-    A record with the value that the key has already is an update; a tombstone of a key that is not
-    there is no change. Within a partition of a batch's DataFrame, the changes of a key come
+    A record with the value that the key has already is an update; a tombstone of an absent key is
+    no change. Within a partition of a batch's DataFrame, the changes of a key come
     together, in offset order; Spark may move rows later on, so sort by `offset` where that matters.
     In a stream the changes of a key come in offset order.
 
@@ -41,30 +41,30 @@ def changes(
 
     Args:
         topic: the name of one topic.
-        since: the moment after which changes count, in the forms of `snapshot`'s `at`: an offset
-            is that of the first record that counts, and the values of that moment are what the
-            first changes find. None: with the log; a stream finds no values then. A query that has
-            a checkpoint goes on from there; one that died in its first batch must be given the same
-            moment again, so `latest` may be refused then.
-        until: the moment up to which they count; None: now. An offset is exclusive. A stream has
-            none.
+        since: the moment after which changes are returned, in the forms of `snapshot`'s `at`: an
+            offset is that of the first record, and the values of that moment are the `before` of
+            the first changes. None: the start of the log, for a stream without earlier values. A
+            query with a checkpoint continues from there; one that died in its first batch must be
+            given the same moment again, so `latest` may be refused then.
+        until: the moment up to which changes are returned; None: now. An offset is exclusive. Not
+            for a stream.
         bootstrap: some of the brokers, as `host:port,…`.
         stream: whether the DataFrame is a streaming one.
         reducers, task_memory, allow_inexact: as for `snapshot`.
-        options: those of `format("drumlin")`, for a stream those of streams; but for those that say
-            what to read.
+        options: those of `format("drumlin")`, for a stream those of streams, except for those that
+            choose what to read.
 
     Returns:
-        A row a change: `operation` string (`insert`, `update` or `delete`), `key` binary, `before`
-            and `after` binary (the values; null where there is none), and of the record that made
-            the change `partition` int, `offset` long and `timestamp` timestamp (milliseconds).
+        One row per change: `operation` string (`insert`, `update` or `delete`), `key` binary,
+            `before` and `after` binary (the values; null if there is none), and of the record that
+            made the change `partition` int, `offset` long and `timestamp` timestamp (milliseconds).
 
     Raises:
         OptionError: the options are invalid, `until` is before `since`, or a stream's state is kept
             elsewhere.
         DataLoss: a moment lies outside of the log. Running a new stream raises it as well.
-        StateNotExact: a cleaner has removed records since `since`. Running the query raises it,
-            too, if one does so meanwhile.
+        StateNotExact: a cleaner has removed records after `since`. Running the query raises it,
+            too, if a cleaner does so in the meantime.
     """
     from drumlin.spark.state.options import with_state_keywords
 

@@ -1,9 +1,8 @@
-"""`drumlin.spark.restore`: a topic's state, or its records up to a point, into a new topic.
+"""`drumlin.spark.restore`: writes a topic's state, or its records up to a point, to a new topic.
 
-The sink for batch writes writes all of it, under a name that follows from what is restored. So
-what a killed job has left is ended by the next one, and written once. The markers of
-`client/restore/restore_marker.py` say what was begun, before anything is written, and when it is
-complete.
+The sink for batch writes writes all rows, under a name derived from the restore. So the next job
+ends the transactions of a killed one, and rows are written once. The markers of
+`client/restore/restore_marker.py` record the restore before anything is written, and its end.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from drumlin.spark.frames.restore_sink import RestoreSink
     from drumlin.spark.frames.restored_rows import RestoredRows
 
-#: What a restore decides by itself.
+#: Options that a restore sets by itself.
 _DECIDED: Final = {
     "kafka.isolation.level": "what is committed is restored",
     **dict.fromkeys(("topic", "sinkId", "writeId", "sinkIsNew"), "it follows from the topics"),
@@ -54,14 +53,14 @@ def restore(
     allow_inexact: bool = False,
     **options: object,
 ) -> RestoreReport:
-    """Write a topic's state, or its records up to a point, into a new topic, by the tasks of a job.
+    """Write a topic's state, or its records up to a point, to a new topic, by the tasks of a job.
 
-    Like `Client.restore`, for what is too large for one machine or one transaction. The new topic
+    Like `Client.restore`, for topics too large for one machine or one transaction. The new topic
     has as many partitions and replicas as the old one, and the configuration that was set for it;
     records keep partition, timestamp and headers. Each task writes a transaction of its own, and
     all are committed at the end, within moments of each other: see `format("drumlin")` as a sink.
-    If it fails or is killed, call it again with the same arguments: it goes on to the same point.
-    Once it is complete, the same call, or that of a client, finds that out and does nothing.
+    If it fails or is killed, call it again with the same arguments: it continues to the same point.
+    Once it is complete, the same call, here or in a client, does nothing.
 
     Args:
         topic: the topic to read. Only leaders are read, and only committed records.
@@ -71,23 +70,23 @@ def restore(
             record that is younger. Or end offsets of all partitions, by partition.
         records: write the records themselves, tombstones included, in the order of each partition,
             and not the state. One task writes each partition.
-        first: the same, and of each partition at most so many, from the log's start on.
-        configs: configuration keys of the new topic, before those of the old one.
+        first: like `records`, but at most this many of each partition, from the log's start on.
+        configs: configuration keys of the new topic; they override those of the old one.
         reducers, task_memory, allow_inexact: as for `snapshot`.
-        options: as for `snapshot`; and those of `format("drumlin")` as a sink, but for those that
-            say where to write.
+        options: as for `snapshot`; and those of `format("drumlin")` as a sink, except for those
+            that choose where to write.
 
     Returns:
-        Which topics they were, the end offset of each partition up to which records were taken,
-            how many records were written, and whether all was there before.
+        The topics, the end offset of each partition up to which records were taken, the number of
+            records written, and whether the restore was complete before.
 
     Raises:
-        NotRestored: `to` has records, other partitions, or is of another restore.
+        NotRestored: `to` has records or other partitions, or belongs to another restore.
         OptionError: the options are invalid.
         DataLoss: the point lies outside of the log.
-        StateNotExact: a cleaner has removed records since. If only reading shows that, Spark's
-            error names it, and the same call with `allow_inexact` goes on.
-        ProducerFenced: another restore into this topic has begun meanwhile.
+        StateNotExact: a cleaner has removed records of that state. If this is found only while
+            reading, Spark's error contains it; the same call with `allow_inexact` continues.
+        ProducerFenced: another restore into this topic has begun in the meantime.
         TypeError, ValueError: an argument cannot have this value.
     """
     from drumlin import lowlevel
@@ -126,11 +125,11 @@ def _checked(bootstrap: str, options: Mapping[str, object]) -> dict[str, str]:
 def _begun(
     client: Client, target: RestoreTarget, request: RestoreRequest, rows: RestoredRows
 ) -> Marker:
-    """The marker of what is restored: made once, and found by whoever begins again."""
+    """The marker of this restore: written once, and found by later attempts."""
     from drumlin.client.restore.restore_marker import marked, marker_in, name_for
 
     name = name_for(target.name)
-    # Whoever has begun such a transaction since makes this one fail: so only one marker is made.
+    # A later transaction of the same id fences this one: so only one marker is written.
     with client.transaction(name) as transaction:
         marker = target.marker_of(request)
         if marker is not None:
@@ -166,10 +165,10 @@ def _written(
 def _complete(
     client: Client, target: RestoreTarget, request: RestoreRequest, marker: Marker
 ) -> None:
-    """Say that all is there: to be called when it is committed.
+    """Mark the restore as complete; called once all rows are committed.
 
     Raises:
-        NotRestored: the topic was deleted meanwhile, or another restore has begun in it.
+        NotRestored: the topic was deleted, or another restore has begun in it.
     """
     from drumlin.client.errors import NotRestored
     from drumlin.client.restore.restore_marker import marked, name_for
@@ -183,7 +182,7 @@ def _complete(
 
 
 def _write_id(target: RestoreTarget, marker: Marker) -> str:
-    """The same for whoever goes on with a restore, and for no other."""
+    """The write id of a restore: the same for all its attempts, and for no other restore."""
     what = [target.topic_id, marker.source, marker.request, sorted(marker.end_offsets.items())]
     return f"restore-{hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]}"
 

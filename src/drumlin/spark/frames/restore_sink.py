@@ -1,4 +1,4 @@
-"""Writes what is restored, by the sink for batch writes, and ends what an earlier job has left."""
+"""Writes the rows of a restore by the batch sink, and ends transactions of earlier jobs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from drumlin.client.client import Client
     from drumlin.lowlevel import RestoreTarget
 
-#: What earlier jobs have done. Lost: it was decided, and its transactions have timed out; only the
-#: sink can write those again.
+#: The outcome of earlier jobs. Lost: decided, but its transactions have timed out; only the sink
+#: can write them again.
 Settled: TypeAlias = Literal["nothing", "written", "lost"]
 
 
@@ -29,7 +29,7 @@ class RestoreSink:
     def __init__(
         self, client: Client, options: Mapping[str, str], target: RestoreTarget, write_id: str
     ) -> None:
-        """`options` are those that a user has given, with names in lower case."""
+        """`options` are the user's, with names in lower case."""
         self._client = client
         decided = {"topic": target.name, "writeid": write_id, "writetimestamps": "true"}
         self._options = kept_for(options, "sink") | decided
@@ -39,7 +39,7 @@ class RestoreSink:
         self._name = of_write(WriteNames(target.name, None, write_id, ""), lambda _: None).sink
 
     def settle(self) -> Settled:
-        """Commit what is decided, and abort what is not: its job, should it still run, fails."""
+        """Commit decided transactions and abort others, whose job then fails if it still runs."""
         from drumlin.spark.writing.protocol.abort_steps import abort_sink
         from drumlin.spark.writing.protocol.decisions import last_state
 
@@ -54,7 +54,7 @@ class RestoreSink:
         return "nothing" if state is None or state.batch is None else "written"
 
     def write(self, rows: DataFrame) -> int:
-        """Write the rows, once; returns when all are committed, and gives their number."""
+        """Write the rows once; returns their number when all are committed."""
         from pyspark.sql import Observation
         from pyspark.sql.functions import count, lit
 

@@ -1,4 +1,4 @@
-"""The rows of a restore: a state, or records up to offsets, and where those offsets are."""
+"""The rows of a restore: a state, or records up to end offsets, and those end offsets."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from drumlin.lowlevel import Claims
     from drumlin.spark.reading.planned_tasks import Ranges
 
-#: What is written of each record.
+#: The columns that are written.
 COLUMNS: Final = ("key", "value", "headers", "partition", "timestamp")
 _ENDS_DDL: Final = "partition int, end_offset long"
 
 
 class RestoredRows:
-    """What one request is about, in a Spark session."""
+    """The rows that one restore request reads, in a Spark session."""
 
     def __init__(self, spark: SparkSession, options: StateOptions, request: RestoreRequest) -> None:
         self._spark = spark
@@ -46,7 +46,7 @@ class RestoredRows:
         self._plan: StatePlan | None = None
 
     def end_offsets(self) -> dict[int, int]:
-        """Where each partition ends, as it is now.
+        """The end offset of each partition for this request, as of now.
 
         Raises:
             OptionError, DataLoss, StateNotExact: as from `snapshot`.
@@ -67,7 +67,7 @@ class RestoredRows:
         """The rows up to these offsets.
 
         Raises:
-            DataLoss, StateNotExact: the log does not have them any more.
+            DataLoss, StateNotExact: the log does not have these rows any more.
         """
         plan = self._planned(end_offsets)
         if not self._request.is_of_records:
@@ -79,7 +79,7 @@ class RestoredRows:
     def _planned(self, end_offsets: Mapping[int, int]) -> StatePlan:
         plan, request = self._plan, self._request
         if plan is None and request.at is None and request.first is None:
-            # The present is exact for more logs than a state at offsets is.
+            # The current state is exact for more logs than a state at given offsets is.
             plan = plan_state(self._options, OffsetLimit(LATEST))
         if plan is not None and _by_partition(plan.end) == end_offsets:
             return plan
@@ -98,7 +98,7 @@ class Copying(Portable):
     def run(self, ranges: Ranges) -> Iterator[pa.RecordBatch]:
         """
         Raises:
-            StateNotExact: records are missing. What was given out does not count then.
+            StateNotExact: records are missing. Discard the batches yielded before.
         """
         yield from read_exactly(self.source, self.claims, ranges)
         confirm(self.source, {each.key: self.claims[each.key] for each in ranges})
@@ -106,13 +106,13 @@ class Copying(Portable):
 
 @dataclass(frozen=True, slots=True)
 class Counting(Portable):
-    """Where each partition has had `first` records."""
+    """Finds the offset at which each partition has had `first` records."""
 
     source: SourceOptions
     first: int
 
     def run(self, ranges: Ranges) -> Iterator[pa.RecordBatch]:
-        """Count the records of a partition; gives nothing of one that has fewer."""
+        """Count the records of a partition; yields nothing if it has fewer than `first`."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""`drumlin.spark.snapshot`: a compacted topic as the table that it is at a moment."""
+"""`drumlin.spark.snapshot`: a compacted topic as a table at a moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from drumlin.spark.state.options import StateOptions
     from drumlin.spark.state.plan import StatePlan
 
-#: Which records are of one key.
+#: Which records count as one key's.
 Keys: TypeAlias = Literal["by partition", "across partitions"]
 _KEYS: Final = ("by partition", "across partitions")
 
@@ -35,41 +35,41 @@ def snapshot(
 ) -> DataFrame:
     """The last record of each key, as a DataFrame, without keys that are deleted.
 
-    Records without a key are left out. The DataFrame is that of one moment: its end offsets are
-    looked up here, once. Committed records count, unless the options say otherwise. Only leaders
-    are read. What happens from that moment on is `changes(…, stream=True)`.
+    Records without a key are left out. The DataFrame shows one moment: its end offsets are looked
+    up here, once. Only committed records count, unless the options say otherwise. Only leaders are
+    read. Later changes come from `changes(…, stream=True)`.
 
     Args:
         topic: the name of one topic.
         bootstrap: some of the brokers, as `host:port,…`.
         at: None: now, up to the last stable offsets. A `datetime` with a time zone, or
             `drumlin.Milliseconds`: the log up to its first record that is younger. Offsets:
-            where each partition ends, exclusive, as `{0: 100, 1: 200}`, or with the topic around
-            it, or as the JSON that `endingOffsets` takes.
+            the exclusive end of each partition, as `{0: 100, 1: 200}`, or nested in the topic's
+            name, or as the JSON that `endingOffsets` takes.
         columns: some of the columns below; None: all but `timestampType`.
-        keys: `by partition`: keys of two partitions are two keys, of which offsets say what is
-            last. `across partitions`: they are one, and of the last records of the partitions the
-            one with the latest timestamp counts (of equal ones that of the higher partition). That
-            is for topics that were given more partitions, which moves keys. It is as good as the
-            clocks that set the timestamps; and once a cleaner has removed the tombstone of a key
-            that was moved, its value in the old partition is back.
-        reducers: into how many parts the state is divided, each of which must fit a worker's
-            memory; None: by the size of the log.
-        task_memory: how many bytes of it a task holds before it hands them out.
-        allow_inexact: whether what the log still tells of the state will do.
-        options: those of `format("drumlin")`, but for those that say what to read.
+        keys: `by partition`: equal keys in two partitions are two keys, and the highest offset is
+            the last record. `across partitions`: they are one key, and of the partitions' last
+            records the one with the latest timestamp wins (of equal ones that of the higher
+            partition). Use it for topics that got more partitions, which moves keys. It is only as
+            good as the clocks that set the timestamps; and once a cleaner has removed the tombstone
+            of a moved key, its value in the old partition reappears.
+        reducers: the number of parts of the state, each of which must fit a worker's memory; None:
+            by the size of the log.
+        task_memory: how many bytes of the state a task holds before it passes them on.
+        allow_inexact: whether to accept a state of which the log has lost records.
+        options: those of `format("drumlin")`, except for those that choose what to read.
 
     Returns:
-        A row a key: `key` binary, `value` binary, `headers` array of struct of `key` string and
+        One row per key: `key` binary, `value` binary, `headers` array of struct of `key` string and
             `value` binary, `topic` string, `partition` int, `offset` long, `timestamp` timestamp
             (milliseconds), `timestampType` int (0: the producer's time, 1: that of the append).
 
     Raises:
         OptionError: the options are invalid.
-        ValueError: there are no such `keys`.
+        ValueError: `keys` has another value.
         DataLoss: the moment lies outside of the log.
-        StateNotExact: a cleaner has removed records of the state since. Running the query raises
-            it, too, if one does so meanwhile.
+        StateNotExact: a cleaner has removed records of that state. Running the query raises it,
+            too, if a cleaner does so in the meantime.
     """
     from drumlin.spark.state.moment import limit_of
     from drumlin.spark.state.options import COLUMNS, StateOptions, with_state_keywords
@@ -86,21 +86,21 @@ def snapshot(
 
 
 def _across_partitions(spark: SparkSession, options: StateOptions, plan: StatePlan) -> DataFrame:
-    """Of each key the latest of the last records of all partitions, unless it is a tombstone."""
+    """The latest of the partitions' last records of each key, unless it is a tombstone."""
     from pyspark.sql.functions import col, max_by, struct
 
-    wanted = options.source.columns
-    needed = tuple(dict.fromkeys((*wanted, "key", "value", "partition", "timestamp")))
+    requested = options.source.columns
+    needed = tuple(dict.fromkeys((*requested, "key", "value", "partition", "timestamp")))
     last = snapshot_of(spark, options.with_columns(needed), plan, with_tombstones=True)
     latest = max_by(struct(*needed), struct("timestamp", "partition")).alias("latest")
     found = last.groupBy("key").agg(latest).where("latest.value IS NOT NULL")
-    return found.select(*(col(f"latest.{name}").alias(name) for name in wanted))
+    return found.select(*(col(f"latest.{name}").alias(name) for name in requested))
 
 
 def snapshot_of(
     spark: SparkSession, options: StateOptions, plan: StatePlan, *, with_tombstones: bool = False
 ) -> DataFrame:
-    """The last record of each key of each partition, at a moment that is known."""
+    """The last record of each key of each partition, at the moment of a plan."""
     from drumlin.spark.source import spark_schema
     from drumlin.spark.state.entries import entry_columns
     from drumlin.spark.state.shuffle import reduced_and_merged

@@ -1,1 +1,1 @@
-"""Options of source, sink and state as plain values: offsets, ranges. Asks no cluster."""
+"""Options of source, sink and state as plain values: offsets, ranges. Contacts no cluster."""

@@ -1,6 +1,6 @@
-"""What a query's options say of its cluster: how the client connects to it, and asks.
+"""The options of a query about its cluster: how the client connects, and its timeouts.
 
-The checks that source and sink share stand here, too, so that both refuse alike.
+The checks that source and sink share are here, too, so that both refuse the same options.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class OfCluster(Protocol):
 def checked_bootstrap(
     options: Mapping[str, str], direction: Direction, refused: Iterable[Refusal]
 ) -> str:
-    """The brokers to begin with, once nothing is there that contradicts a source or a sink.
+    """The bootstrap brokers, after a check for options that contradict a source or a sink.
 
     Raises:
-        OptionError: an option is refused; no brokers are named; or names are unknown, and the
-            options are to be strict.
+        OptionError: an option is refused; no brokers are named; or names are unknown, and
+            `strictOptions` is set.
     """
     for each in refused:
         if each.name in options:
@@ -55,7 +55,7 @@ def checked_bootstrap(
 
 
 def client_options(options: Mapping[str, str], direction: Direction) -> ClientOptions:
-    """How the client is to be connected.
+    """The client's connection options.
 
     Raises:
         OptionError: an option is invalid.

@@ -1,4 +1,4 @@
-"""The rows of options that source and sink share: where the cluster is, and how it is asked."""
+"""The rows of options that source and sink share: the cluster's address, timeouts and retries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOOTSTRAP: Final = Option(
 STRICT: Final = Option(
     "strictOptions",
     boolean,
-    "refuse unknown options, and those of the other direction, instead of a warning",
+    "refuse unknown options, and those of the other direction, instead of warning about them",
     "false",
     directions=ALL,
 )
@@ -28,7 +28,7 @@ INCLUDE_HEADERS: Final = Option(
     directions=ALL,
 )
 
-#: How the client asks. Of two rows with one keyword, the later one wins.
+#: The client's timeouts and retries. Of two rows with one keyword, the later one wins.
 CLIENT_ROWS: Final[tuple[Option[Any], ...]] = (
     Option(
         "kafka.request.timeout.ms",

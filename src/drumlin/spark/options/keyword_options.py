@@ -1,4 +1,4 @@
-"""Options that a program gives to a function, as Spark would pass them to a data source."""
+"""Converts the keyword options of a function to the form that Spark passes to a data source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from drumlin.spark.options.source_rows import SUBSCRIBE
 def as_text(
     bootstrap: str, options: Mapping[str, object], *directions: Direction
 ) -> dict[str, str]:
-    """The options as text, with names in lower case, and the brokers among them.
+    """The options as text, with names in lower case, including the brokers.
 
     An option that is None counts as not given.
 
@@ -30,10 +30,10 @@ def as_text(
 def read_options(
     topic: str, bootstrap: str, options: Mapping[str, object], direction: Direction = "source"
 ) -> dict[str, str]:
-    """The same, with the topic that is read among them.
+    """The same, including the topic that is read.
 
     Raises:
-        OptionError: an option is unknown, or is not one of a read.
+        OptionError: an option is unknown, or is not for reading.
     """
     return _with_argument(as_text(bootstrap, options, direction), SUBSCRIBE, topic, "topic")
 
@@ -41,7 +41,7 @@ def read_options(
 def with_keywords(
     options: Mapping[str, object], keywords: Mapping[Option[Any], object]
 ) -> dict[str, object]:
-    """The options, and those that a function takes as keywords of its own; None: not given.
+    """The options, merged with a function's own keyword arguments; None means not given.
 
     Raises:
         OptionError: an option is given in both ways.

@@ -3,7 +3,7 @@
 The JSON form `{"topic": {"0": 123}}` is what users write in options and what a streaming query
 keeps in its checkpoint; Spark calls one such object an offset. The form must never change: old
 checkpoints must stay readable. If a query asks for it (`checkpointTopicIds`), the ids of the topics
-stand beside them, under a name that no topic can have.
+are stored with them, under a name that no topic can have.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INT64_MAX: Final = 2**63 - 1
 _INT32_MAX: Final = 2**31 - 1
 
 
-#: In a checkpoint, beside the names of topics.
+#: The key in a checkpoint, next to the names of topics.
 _TOPIC_IDS: Final = "topic ids"
 
 
@@ -93,19 +93,19 @@ def from_json(form: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int
 
 
 def with_topic_ids(form: Mapping[str, Any], topic_ids: Mapping[str, str | None]) -> dict[str, Any]:
-    """The checkpoint's form, with the ids of its topics where brokers tell them."""
+    """The checkpoint's form, with the ids of its topics if brokers have them."""
     known = {topic: found for topic in form if (found := topic_ids.get(topic)) is not None}
     return {**form, _TOPIC_IDS: known} if known else dict(form)
 
 
 def without_topic_ids(form: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The inverse: offsets alone, and the topic ids that a checkpoint has beside them."""
+    """The inverse: the offsets, and the topic ids of the checkpoint."""
     offsets = dict(form)
     return offsets, offsets.pop(_TOPIC_IDS, {})
 
 
 def parse_offsets(text: str) -> OffsetLimit:
-    """Offsets that a user wrote as JSON; for a whole topic, a word may stand in their place.
+    """Offsets that a user wrote as JSON; for a whole topic, a word may replace them.
 
     Raises:
         ValueError: not of that form.

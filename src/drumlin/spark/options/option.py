@@ -1,8 +1,8 @@
 """One option of the data source, with everything that defines it, as a row.
 
-The rows are in `client_rows.py`, `source_rows.py` and `sink_rows.py`. The options of a query are
-parsed and unknown names refused by them, and the tables in the documents are generated from them.
-So a property of an option belongs in its row, and nowhere else.
+The rows are in `client_rows.py`, `source_rows.py` and `sink_rows.py`. They are used to parse a
+query's options, to refuse unknown names, and to generate the tables in the documents. So a
+property of an option belongs in its row, and nowhere else.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from drumlin.spark.options.option_values import OptionError, parsed
 
-#: The queries that have an option: reads of records, of a state from a log, or writes.
+#: The queries that an option is for: reads of records, of a state from a log, or writes.
 Direction: TypeAlias = Literal["source", "state", "sink"]
 READS: Final[tuple[Direction, ...]] = ("source", "state")
 STATES: Final[tuple[Direction, ...]] = ("state",)
 WRITES: Final[tuple[Direction, ...]] = ("sink",)
 ALL: Final[tuple[Direction, ...]] = ("source", "state", "sink")
 
-#: Why a state from a log does not have an option of the source.
-IT_IS_NO_STREAM: Final = "it is no stream"
+#: Why a state from a log refuses an option of the source.
+IT_IS_NO_STREAM: Final = "it is not a stream"
 
 _Value = TypeVar("_Value")
 
@@ -32,14 +32,14 @@ class Option(Generic[_Value]):
 
     Attributes:
         name: as the documents spell it; Spark hands names over in lower case.
-        parse: makes a value of the text; raises a ValueError that says what would do.
+        parse: converts the text; raises a ValueError that says what is expected.
         meaning: a sentence for the documents; "" if no user writes this option.
         default: as a user would write it; None: without the option there is no value.
-        shown: what the documents show for the default, where it is not the text itself.
-        directions: the queries that have it.
+        shown: what the documents show as the default, if not the text itself.
+        directions: the queries that the option is for.
         not_of_states: why a state from a log refuses it although other reads have it.
-        keyword: the argument of `drumlin.connect` that it becomes.
-        exactly_once: without exactly-once delivery it has no meaning, and is refused.
+        keyword: the argument of `drumlin.connect` that it sets.
+        exactly_once: only for exactly-once delivery; otherwise refused.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Refusal:
     """An option of Kafka's clients that contradicts how a source or a sink works.
 
     Attributes:
-        why: with the option that would do, if there is one.
+        why: the reason, with the option to use instead, if there is one.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""The names of all options, so that a misspelt or misplaced option does not pass unnoticed.
+"""The names of all options, so that a misspelt or misplaced option does not go unnoticed.
 
-Like Spark's Kafka source and sink, ours ignore options that they do not know, but they warn.
+Like Spark's Kafka source and sink, ours ignore unknown options, but they warn.
 Programs give the same options to Spark's connector and to this one, and options of Kafka's clients
 that have no effect here: all of these count as known.
 """
@@ -27,14 +27,14 @@ from drumlin.spark.options.source_rows import (
 _logger = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
 
-#: What Spark, or another part of a program, passes to a source along with its options. The second
-#: line comes when a table is created from it, and then each option once more as `option.…`.
+#: Names that Spark, or another part of a program, adds to a source's options. Those of the second
+#: line are added for a table, and then each option once more as `option.…`.
 _OF_SPARK: Final = (
     "path paths checkpointLocation serialization.format "
     "provider owner comment location external is_managed_location collation table_type"
 )
 _OF_TABLES: Final = "option."
-#: What Spark's Kafka source has, and has no effect here: no group is joined.
+#: Options of Spark's Kafka source without an effect here: no group is joined.
 _OF_SPARKS_SOURCE: Final = "groupIdPrefix"
 
 #: Options of Kafka's consumer.
@@ -108,7 +108,7 @@ _KNOWN: Final = {
     **{f"kafka.{name}": f"kafka.{name}" for name in (*_OF_KAFKA.split(), *_OF_PRODUCERS.split())},
     **{row.key: row.name for row in ROWS},
 }
-#: What shows that a direction is meant: a view may have the options of several.
+#: The option that shows that a direction is meant: a view may have the options of several.
 _MARKS: Final[dict[Direction, frozenset[str]]] = {
     "source": frozenset(row.key for row in (SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN)),
     "state": frozenset((SNAPSHOT.key,)),
@@ -128,9 +128,8 @@ def unknown_options(names: Iterable[str]) -> list[str]:
 def misplaced_options(names: Iterable[str], *directions: Direction) -> list[str]:
     """A phrase for each option (in any case) that none of these directions has, but another.
 
-    There are none of a direction that is meant as well: a view with `subscribe` and `topic` is read
-    and written. Options of Kafka's clients are never among them, as programs give one set of them
-    to all.
+    Options of a direction that is also meant are left out: a view with `subscribe` and `topic` is
+    read and written. So are options of Kafka's clients, as programs give one set of them to all.
     """
     given = {each.lower() for each in names}
     meant = {*directions, *(each for each, marks in _MARKS.items() if marks & given)}
@@ -153,11 +152,11 @@ def refuse_unknown(names: Iterable[str], *directions: Direction) -> None:
 
 
 def check_keywords(names: Iterable[str], *directions: Direction) -> None:
-    """Check the options that a program has given to a function, which no other connector takes.
+    """Check the options of a function, which no other connector shares.
 
     Raises:
-        OptionError: some names are unknown, or are options of other directions. Of Kafka's options
-            there may be newer ones than are known here: these are ignored, with a warning.
+        OptionError: some names are unknown, or are options of other directions. Unknown options of
+            Kafka may be newer than this version: they are ignored, with a warning.
     """
     given = [each.lower() for each in names]
     of_kafka = [each for each in given if each.startswith("kafka.")]
@@ -169,7 +168,7 @@ def check_keywords(names: Iterable[str], *directions: Direction) -> None:
 
 
 def kept_for(options: Mapping[str, _Value], direction: Direction) -> dict[str, _Value]:
-    """The options without those that other directions alone have."""
+    """The options without those that are only for other directions."""
     others = {row.key for row in ROWS if direction not in row.directions}
     return {name: each for name, each in options.items() if name.lower() not in others}
 

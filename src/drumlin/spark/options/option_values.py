@@ -1,4 +1,4 @@
-"""Parses the text of one option: numbers, choices, durations. An error says what would do.
+"""Parses the text of one option: numbers, choices, durations. An error says what is expected.
 
 This module must not know which options exist.
 """
@@ -69,7 +69,7 @@ def not_blank(text: str) -> str:
     """Text, without the blanks around it.
 
     Raises:
-        ValueError: nothing else is there.
+        ValueError: it is blank.
     """
     if not text.strip():
         raise ValueError("must not be empty")
@@ -120,7 +120,7 @@ def whole_number(text: str) -> int:
     if _WHOLE_NUMBER.fullmatch(text.strip()) is None:
         raise ValueError(f"expected a whole number, got {text!r}")
     if not -(2**63) <= int(text) < 2**63:
-        raise ValueError(f"{text.strip()} is more than 64 bits hold")
+        raise ValueError(f"{text.strip()} does not fit into 64 bits")
     return int(text)
 
 
@@ -175,7 +175,7 @@ def size_bytes(text: str) -> int:
 
 
 def _memory_bytes(text: str) -> int:
-    """Bytes, or as Spark has them: `512k`, `64m`, `1g`, with or without a `b` behind."""
+    """A size in bytes, or in Spark's form: `512k`, `64m`, `1g`, with or without a final `b`."""
     match = _MEMORY.fullmatch(text.strip().lower())
     if match is None:
         return whole_number(text)

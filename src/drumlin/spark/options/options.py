@@ -1,7 +1,7 @@
 """The source's options, with the names, defaults and refusals of Spark's Kafka source.
 
 Options arrive as text with names in lower case. `SourceOptions.parse` checks them all before any
-request is sent. `check_batch` and `check_stream` check what holds for one kind of query only.
+request is sent. `check_batch` and `check_stream` check the rules of one kind of query.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SourceOptions(Portable):
     batch_bytes: int
     transform: Transform | None  # a user's function over the records that are read
     client_options: ClientOptions  # for `drumlin.connect`
-    journals_topic_ids: bool = False  # in a stream's checkpoint, beside the offsets
+    journals_topic_ids: bool = False  # stored in a stream's checkpoint
     without_gaps: bool = False  # for a state that is exact only if nothing is missing
 
     @classmethod
@@ -108,7 +108,7 @@ class SourceOptions(Portable):
         return source
 
     def check_batch(self) -> None:
-        """Check what holds for batch queries only.
+        """Check the rules of batch queries.
 
         Raises:
             OptionError: the query would start at the end, end at the beginning, or start after
@@ -131,7 +131,7 @@ class SourceOptions(Portable):
             _logger.warning("commitOffsetsToGroup has no effect in a batch query")
 
     def check_stream(self) -> None:
-        """Check what holds for streaming queries only.
+        """Check the rules of streaming queries.
 
         Raises:
             OptionError: the options set an end.
@@ -157,7 +157,7 @@ def _progress_group(options: Mapping[str, str]) -> str | None:
     if group is not None and joined not in (None, group):
         raise OptionError(
             f"'kafka.group.id' is {joined!r} and 'commitOffsetsToGroup' {group!r}: only the second "
-            "has an effect, so leave the first one out"
+            "has an effect, so leave out the first"
         )
     return group
 

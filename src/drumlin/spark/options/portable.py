@@ -19,14 +19,14 @@ class VersionMismatch(RuntimeError):
 
 
 class Portable:
-    """Base of the dataclasses that cross. One may contain another."""
+    """Base of the dataclasses that are sent to executors. One may contain another."""
 
     __slots__ = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]  # subclasses are dataclasses
         values = {field.name: getattr(self, field.name) for field in fields}
-        # The class travels as its name: another version may lack it, and must still report that.
+        # The class is sent by name: a version that lacks it must still report the mismatch.
         return arrive, (__version__, type(self).__module__, type(self).__qualname__, values)
 
 

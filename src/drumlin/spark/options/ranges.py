@@ -20,7 +20,7 @@ _FETCH_BYTES_MIN: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange(Portable):
-    """An `OffsetRange` of the client, `[start_offset, end_offset)`, and what the plan knows of it.
+    """An `OffsetRange` of the client, `[start_offset, end_offset)`, with its topic id and size.
 
     `topic_id`, if known, is the topic's id at the time of planning. If the topic is missing later,
     the id proves whether it was deleted. `size_bytes` is the expected size of the records, or None
@@ -66,8 +66,9 @@ class SplitRule(Portable):
     """How ranges become tasks.
 
     By default they are split by bytes (see `density`), so that even a single partition keeps many
-    cores busy. With either option set, it goes as in Spark's Kafka source: first ranges are split
-    to at most `max_records`, then the largest ones until there are about `min_partitions` tasks.
+    cores busy. With either option set, the rule is that of Spark's Kafka source: first ranges are
+    split to at most `max_records`, then the largest ones until there are about `min_partitions`
+    tasks.
     """
 
     min_partitions: int | None = None
@@ -109,7 +110,7 @@ def limit_rows(
     """Bring `end` nearer to `start` so that about `max_rows` offsets lie between them.
 
     Each partition gets a share of the limit in proportion to its offsets, and at least one, so
-    that a small partition never starves beside a large one.
+    that a small partition never starves next to a large one.
     """
     waiting = {key: offset - start[key] for key, offset in end.items() if offset > start[key]}
     total = sum(waiting.values())

@@ -28,7 +28,7 @@ def _acks(text: str) -> Acks:
 
 
 TOPIC: Final = Option(
-    "topic", stripped_topic_name, "where all rows go; wins over the column", directions=WRITES
+    "topic", stripped_topic_name, "the topic of all rows; overrides the column", directions=WRITES
 )
 DELIVERY: Final[Option[Delivery]] = Option(
     "delivery",
@@ -40,7 +40,7 @@ DELIVERY: Final[Option[Delivery]] = Option(
 WRITE_TIMESTAMPS: Final = Option(
     "writeTimestamps",
     boolean,
-    "records have the times of the column `timestamp`, [which retention goes "
+    "records get the timestamps of the column `timestamp`, [which retention goes "
     "by](#old-timestamps); else the time of writing",
     "false",
     directions=WRITES,
@@ -71,8 +71,8 @@ SINK_IS_NEW: Final = Option(
 ROWS_MAY_DIFFER: Final = Option(
     "rowsMayDiffer",
     boolean,
-    "the query may make other rows of the same input (`rand()`, `uuid()`, tables that change): a "
-    "batch that is repeated stays as it was decided, [whatever its rows](#limits)",
+    "the query may produce other rows from the same input (`rand()`, `uuid()`, tables that "
+    "change): a batch that is repeated stays as it was decided, [whatever its rows](#limits)",
     "false",
     directions=WRITES,
     exactly_once=True,
@@ -119,7 +119,7 @@ TRANSACTIONAL_GROUP: Final = Option(
     directions=WRITES,
     exactly_once=True,
 )
-#: What `drumlin.spark.sink` tells of a micro-batch: where it ends, for that group and as its plan.
+#: The end offsets of a micro-batch, from `drumlin.spark.sink`: for that group and as its plan.
 TRANSACTIONAL_OFFSETS: Final[Option[Any]] = Option(
     "transactionalOffsets", json.loads, "", directions=WRITES, exactly_once=True
 )
@@ -143,8 +143,8 @@ IDEMPOTENCE: Final = Option(
 RETRIES: Final = Option(
     "kafka.retries",
     count,
-    "how often a record batch is sent again; 0 with at-least-once delivery only",
-    shown="while there is time",
+    "how often a record batch is retried; 0 with at-least-once delivery only",
+    shown="until the delivery timeout",
     directions=WRITES,
 )
 COMPRESSION: Final = Option(
@@ -181,13 +181,13 @@ BATCH_SIZE: Final = Option(
 MAX_REQUEST_SIZE: Final = Option(
     "kafka.max.request.size",
     positive,
-    "the same; of the two, the smaller counts",
+    "the same; the smaller of the two applies",
     directions=WRITES,
 )
 BUFFER_BYTES: Final = Option(
     "kafka.buffer.memory",
     size_bytes,
-    "how much may be sent without an answer: bytes, or `512k`, `3m`",
+    "how much may be in flight without an answer: bytes, or `512k`, `3m`",
     "3m",
     directions=WRITES,
 )
@@ -198,7 +198,7 @@ DELIVERY_TIMEOUT: Final = Option(
     "120000",
     directions=WRITES,
 )
-#: Checked only: rows are not sent by time.
+#: Only checked: batches are sent by size, not by time.
 LINGER: Final = Option(
     "kafka.linger.ms",
     whole_number,

@@ -1,6 +1,6 @@
-"""The rows of the source's options, and of those that a state from a log has beside them.
+"""The rows of the source's options, and of the options only for a state from a log.
 
-Names, defaults and refusals are those of Spark's Kafka source, where it has them.
+Names, defaults and refusals are those of Spark's Kafka source, if it has them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _columns(text: str) -> tuple[str, ...]:
     unknown = [name for name in names if name.lower() not in known]
     if unknown or not names:
         raise ValueError(
-            f"{', '.join(unknown) or 'nothing'} is no column of a topic; there are "
+            f"{', '.join(unknown) or 'nothing'} is not a column of a topic; there are "
             f"{', '.join(everything)}"
         )
     columns = tuple(known[name.lower()] for name in names)
@@ -192,7 +192,7 @@ MAX_OFFSETS_PER_TRIGGER: Final = Option(
     "maxOffsetsPerTrigger",
     positive,
     "how many offsets a batch of a stream takes, shared out by what the partitions hold",
-    shown="all there is",
+    shown="no limit",
     not_of_states=IT_IS_NO_STREAM,
 )
 MAX_BYTES_PER_TRIGGER: Final = Option(
@@ -200,7 +200,7 @@ MAX_BYTES_PER_TRIGGER: Final = Option(
     positive,
     "about how many bytes of the logs a batch of a stream takes; of this and the limits on "
     "offsets, the narrowest counts",
-    shown="all there is",
+    shown="no limit",
     not_of_states=IT_IS_NO_STREAM,
 )
 MIN_OFFSETS_PER_TRIGGER: Final = Option(
@@ -263,9 +263,9 @@ BATCH_BYTES: Final = Option(
     "about how large the Arrow batches for Spark are, independent of the fetches",
     "8m",
 )
-#: Checked nowhere but where it names a group that is not the one of `commitOffsetsToGroup`.
+#: Only compared with the group of `commitOffsetsToGroup`.
 GROUP_ID: Final = Option("kafka.group.id", str, "")
-#: A user's function on its way to a stream, which `map_batches` writes.
+#: A user's pickled function for a stream, set by `map_batches`.
 TRANSFORM: Final = Option("transform", str, "")
 
 REDUCERS: Final = Option(
@@ -279,14 +279,14 @@ REDUCERS: Final = Option(
 TASK_MEMORY: Final = Option(
     "taskMemory",
     size_bytes,
-    "how many bytes of records a task keeps before it hands them out",
+    "how many bytes of records a task keeps before it passes them on",
     "64m",
     directions=STATES,
 )
 ALLOW_INEXACT: Final = Option(
     "allowInexact",
     boolean,
-    "take what the log still tells of the table, where it is not exact",
+    "accept a table that is not exact, because the log has lost records of it",
     "false",
     directions=STATES,
 )

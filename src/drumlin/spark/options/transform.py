@@ -1,6 +1,6 @@
-"""A user's function over the Arrow batches of a task: how it travels, and what it may return.
+"""A user's function over the Arrow batches of a task: how it is sent, and what it may return.
 
-It comes from the program that runs the query. It must be unpickled in the tasks only.
+It comes from the program that runs the query, and must be unpickled in the tasks only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def pickled_text(function: BatchFunction) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Transform(Portable):
-    """A function on its way to the tasks of a stream, and the schema of its results."""
+    """A pickled function for the tasks of a stream, and the schema of its results."""
 
     pickled: str
     schema_json: str
@@ -51,13 +51,13 @@ def results(
     Raises:
         TypeError, ValueError: the function yielded something else.
     """
-    wanted = to_arrow_schema(schema, timezone="UTC")
+    expected = to_arrow_schema(schema, timezone="UTC")
     for result in function(batches):
         for batch in result.to_batches() if isinstance(result, pa.Table) else [result]:
-            yield _fitting(batch, wanted)
+            yield _fitting(batch, expected)
 
 
-def _fitting(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+def _fitting(batch: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
     """A result with exactly the columns and types that Spark expects.
 
     Raises:
@@ -66,11 +66,11 @@ def _fitting(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     """
     if not hasattr(batch, "schema"):
         raise TypeError(f"the function must yield Arrow batches or tables, not {type(batch)}")
-    missing = set(wanted.names) - set(batch.schema.names)
+    missing = set(expected.names) - set(batch.schema.names)
     if missing:
         raise ValueError(
             f"the function's result lacks {', '.join(sorted(missing))}; it has "
             f"{', '.join(batch.schema.names) or 'no columns'}"
         )
-    chosen = batch.select(wanted.names)
-    return chosen if chosen.schema.equals(wanted) else chosen.cast(wanted)
+    chosen = batch.select(expected.names)
+    return chosen if chosen.schema.equals(expected) else chosen.cast(expected)

@@ -1,1 +1,1 @@
-"""What the driver decides before a task runs: which offsets, divided how. Reads no record."""
+"""Planning on the driver: which offsets are read, and by which tasks. Reads no record."""

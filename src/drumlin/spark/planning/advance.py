@@ -1,7 +1,7 @@
 """How far a streaming query may advance: the offsets returned to Spark, and so journalled.
 
 A loss must be found here, before it reaches the checkpoint: a query that fails here resumes from
-its old position, once the cluster shows everything again. Doubtful answers are asked for again.
+its old position, once the cluster shows everything again. After a doubtful answer it asks again.
 A partition that the cluster does not show keeps its position and is never taken for a new one.
 A position goes back only in a log that is proven to be a new one.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from drumlin.spark.options.offsets import TopicPartition
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.planning.cluster import Cluster, looks
-from drumlin.spark.planning.data_loss import ANEW, report_data_loss
+from drumlin.spark.planning.data_loss import RECREATED, report_data_loss
 from drumlin.spark.planning.known_logs import (
     Findings,
     KnownLogs,
@@ -46,7 +46,7 @@ class Advance:
         self._target: dict[TopicPartition, LogView] | None = None
         self._settled = Findings()  # the last findings: their doubts are not asked about again
         self._reported: dict[str, frozenset[TopicPartition]] = {}
-        self.latest: Offsets | None = None  # as last seen, whatever was admitted
+        self.latest: Offsets | None = None  # as last seen, without limits of a trigger
 
     @property
     def topic_ids(self) -> Mapping[str, str | None]:
@@ -61,9 +61,9 @@ class Advance:
         self._known.recall(topic_ids)
 
     def others(self, topic_ids: Mapping[str, str]) -> dict[str, str]:
-        """The topics that have another id now than this, and which; one look at the cluster.
+        """The topics whose current id differs from the given one, with the current id.
 
-        An answer that is a doubt is asked for again: a broker may not know of the new topic yet.
+        A doubtful answer is asked for again: a broker may not know of the new topic yet.
         """
         found: dict[str, str] = {}
         for _ in looks(self._options):
@@ -77,15 +77,15 @@ class Advance:
         return found
 
     def fix_target(self) -> None:
-        """Go no further than the logs reach now."""
+        """Never advance beyond the current ends of the logs."""
         self._target = self._cluster.logs(expected=(), may_be_missing=True)
 
     def from_(self, begin: Offsets) -> Reach:
         """The offsets that a query whose position is `begin` can read.
 
         Raises:
-            DataLoss: records that were to be read are gone or not shown, and the options have the
-                query fail.
+            DataLoss: records that were to be read are gone or not shown, and `failOnDataLoss` is
+                set.
         """
         read = {key: offset for key, offset in begin.items() if self._cluster.reads(key)}
         self._report(
@@ -94,21 +94,21 @@ class Advance:
         shown, findings = self._look(read)
         self._settle(findings, read, shown)
         first = self._cluster.earliest(
-            (findings.ends.keys() - read.keys()) | findings.made_anew.keys()
+            (findings.ends.keys() - read.keys()) | findings.recreated.keys()
         )
         lost = {key for key, offset in first.items() if offset and key not in read}
         self._report("new partitions have lost their first records", lost)
         end = findings.ends | {key: read[key] for key in findings.doubts}
-        for key, end_offset in findings.made_anew.items():
+        for key, end_offset in findings.recreated.items():
             end[key] = end_in_new_log(read[key], first[key], end_offset)
         self._known.remember(shown)
-        self._known.stands_before({key: read[key] for key in findings.made_anew})
+        self._known.keep_positions({key: read[key] for key in findings.recreated})
         self.latest = end
         start = {key: first.get(key, read.get(key, 0)) for key in end}
         return Reach({key: min(start[key], end[key]) for key in end}, end)
 
-    def made_anew(self, ends: Offsets) -> set[TopicPartition]:
-        """The partitions of a batch that are new logs now, and end before the batch does."""
+    def recreated(self, ends: Offsets) -> set[TopicPartition]:
+        """The partitions of a batch that are now new logs, and end before the batch does."""
         if not ends:
             return set()
         there = self._cluster.high_watermarks(at_least=ends)
@@ -116,10 +116,10 @@ class Advance:
         if not short:
             return set()
         shown = self._cluster.logs(expected=short)
-        return {key for key in short & shown.keys() if self._known.is_made_anew(key, shown[key])}
+        return {key for key in short & shown.keys() if self._known.is_recreated(key, shown[key])}
 
     def _look(self, begin: Offsets) -> tuple[dict[TopicPartition, LogView], Findings]:
-        """The cluster's answer and its findings; asked for again while they are doubtful."""
+        """The cluster's answer and the findings about it; asks again while they are doubtful."""
         if self._target is not None:
             findings = self._known.judge(begin, self._target)
             if self._is_settled(findings) and not self._names_more_than(begin, self._target):
@@ -157,9 +157,9 @@ class Advance:
     ) -> None:
         """Resolve the doubts that can be resolved, and report losses and remaining doubts."""
         for key in sorted(findings.shorter):
-            if self._known.is_made_anew(key, shown[key]):
+            if self._known.is_recreated(key, shown[key]):
                 findings.shorter.remove(key)
-                findings.made_anew[key] = shown[key].end_offset
+                findings.recreated[key] = shown[key].end_offset
         # A cluster that still shows a topic of that name, even with another id, may be stale.
         for topic in sorted({key.topic for key in findings.away} - {key.topic for key in shown}):
             topic_id = self.topic_ids.get(topic)
@@ -169,11 +169,13 @@ class Advance:
                 findings.gone |= gone
         self._report("partitions are gone", findings.gone)
 
-        def anew(key: TopicPartition) -> str:
+        def with_ids(key: TopicPartition) -> str:
             before, now = self.topic_ids.get(key.topic), shown[key].topic_id
             return f"{key} (of topic id {before}, now {now})" if before and now else str(key)
 
-        self._report("topics were deleted and created again", findings.made_anew, anew, ANEW)
+        self._report(
+            "topics were deleted and created again", findings.recreated, with_ids, RECREATED
+        )
 
         def shorter(key: TopicPartition) -> str:
             return f"{key} ends at {shown[key].end_offset}, the query is at {begin[key]}"

@@ -1,7 +1,7 @@
-"""What the driver asks of the cluster: which partitions exist, and where they start and end.
+"""The driver's requests to the cluster: which partitions exist, and where they start and end.
 
 The driver must never join a group or commit: so it can neither hang in a rebalance nor disturb
-other consumers. Every request is bounded in time.
+other consumers. Every request has a timeout.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _logger = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 _NAMES: Final[dict[int, OffsetSpec]] = {EARLIEST: "earliest", LATEST: "latest"}
-#: Brokers may keep disagreeing about a topic's id. They are not asked for ever.
+#: Brokers may keep disagreeing about a topic's id: the limit of attempts.
 _CONFIRMATIONS_MAX: Final = 5
 
 
 def looks(options: SourceOptions) -> Iterator[None]:
     """Yield once for each attempt that `fetchOffset.*` allows, and sleep in between.
 
-    For answers that may be stale: the caller leaves the loop once it believes one.
+    For answers that may be stale: the caller leaves the loop once it trusts one.
     """
     for number in range(max(1, options.offset_fetch_attempts)):
         if number:
@@ -132,7 +132,7 @@ class Cluster:
         return self._retrying(lambda: lowlevel.is_topic_id_unknown(client, topic_id))
 
     def missing(
-        self, wanted: Collection[TopicPartition], topic_ids: Mapping[str, str | None]
+        self, requested: Collection[TopicPartition], topic_ids: Mapping[str, str | None]
     ) -> set[TopicPartition]:
         """The partitions of a batch that are still missing after a wait.
 
@@ -140,8 +140,8 @@ class Cluster:
         """
         ends_at = time.monotonic() + self._patience_s
         while True:
-            there = self._retrying(lambda: self._find(set(wanted), must_exist=False))
-            missing = set(wanted) - there.keys()
+            there = self._retrying(lambda: self._find(set(requested), must_exist=False))
+            missing = set(requested) - there.keys()
             ids = [topic_ids.get(topic) for topic in sorted({key.topic for key in missing})]
             if time.monotonic() >= ends_at or all(each and self.is_deleted(each) for each in ids):
                 return missing
@@ -155,14 +155,14 @@ class Cluster:
     def since(
         self, time_ms: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The first offsets at or after a timestamp; -1 where no record is that young."""
+        """The first offsets at or after a timestamp; -1 if there is no such record."""
         times = dict.fromkeys(partitions, time_ms)
         return self._retrying(lambda: self._at(times))
 
     def ends_at(
         self, time_ms: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The offset of the first record, never of a marker, that is younger; else the end."""
+        """The offset of the first later record (never a control record); else the end offset."""
         from drumlin import lowlevel
 
         keys = list(partitions)
@@ -186,19 +186,19 @@ class Cluster:
             OptionError: `limit` names other partitions, or no record is as young as a starting
                 timestamp.
         """
-        wanted = limit.for_partitions(partitions)
-        if wanted is None:
+        requested = limit.for_partitions(partitions)
+        if requested is None:
             raise OptionError(
                 f"{side} offsets must be given for all topic-partitions that are read; given: "
                 f"{', '.join(limit.names()) or 'none'}; read: {_names(partitions)}"
             )
         if limit.is_timestamp:
-            wanted = self._offsets_at(wanted, side)
-        named = [(key, _NAMES[offset]) for key, offset in wanted.items() if offset in _NAMES]
-        return wanted | self._retrying(lambda: self._list(named))
+            requested = self._offsets_at(requested, side)
+        named = [(key, _NAMES[offset]) for key, offset in requested.items() if offset in _NAMES]
+        return requested | self._retrying(lambda: self._list(named))
 
     def density(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, float]:
-        """The mean bytes per offset of each partition, as far as the brokers tell.
+        """The mean bytes per offset of each partition, as far as the brokers report it.
 
         The figures only help to size tasks. So the query does not fail if a broker does not know
         the request or the user lacks the right to it. Answers are remembered for some minutes.
@@ -206,7 +206,7 @@ class Cluster:
         return self._known_densities().means(partitions)
 
     def densities(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
-        """How bytes per offset vary along these ranges, as far as the brokers tell."""
+        """How bytes per offset vary along these ranges, as far as the brokers report it."""
         return self._known_densities().about([each for each in ranges if each.size > 0])
 
     def densities_now(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
@@ -319,10 +319,10 @@ class Cluster:
 
     def _list(
         self,
-        wanted: Iterable[tuple[TopicPartition, OffsetSpec]],
+        requested: Iterable[tuple[TopicPartition, OffsetSpec]],
         isolation: Isolation | None = None,
     ) -> dict[TopicPartition, int]:
-        asked = dict(wanted)
+        asked = dict(requested)
         if not asked:
             return {}
         level = isolation or self._options.isolation_level

@@ -1,9 +1,9 @@
-"""What happens when records that a query was to read are gone: `failOnDataLoss`.
+"""`failOnDataLoss`: the reaction when records that a query was to read are gone.
 
 Records vanish by retention, by DeleteRecords, and with their topic. The default is to fail, as
 the result of a query that continues would have a gap for ever; `failOnDataLoss=false` warns and
-continues. Only records that are proven gone count as lost. A broker that is down, stale or slow is
-waited for; after that the query fails, whatever the option says.
+continues. Only records that are proven gone count as lost. If a broker is down, stale or slow, the
+query waits and then fails, whatever the option says.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _REMOVED: Final = (
     "them; the option failOnDataLoss=false would continue without them."
 )
 
-#: What to do about a topic that is another one now.
-ANEW: Final = (
-    "If that was on purpose, begin with a new checkpoint. Records of the old topic that the query "
+#: What to do about a topic that was deleted and created again.
+RECREATED: Final = (
+    "If that was intended, begin with a new checkpoint. Records of the old topic that the query "
     "has not read are gone; the option failOnDataLoss=false would continue with the first record "
     "of the new one."
 )
 
 
 class DataLoss(RuntimeError):
-    """Records that the query was to read are not there any more."""
+    """Records that the query was to read are gone."""
 
 
 class ReadFailed(RuntimeError):

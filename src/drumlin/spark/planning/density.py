@@ -26,7 +26,7 @@ TASK_BYTES: Final = 128 << 20
 _STRETCH_BYTES: Final = TASK_BYTES // 2
 _SAMPLES_MAX: Final = 128
 _SAMPLES_IN_ALL: Final = 4096
-#: However many ranges there are: both ends, and two in between.
+#: Samples of a range, however many ranges there are: both ends, and two in between.
 _SAMPLES_MIN: Final = 4
 
 #: The most tasks of one range: 8 TiB in tasks of the usual size. A limit is needed because a
@@ -90,9 +90,9 @@ class Density:
         return end_offset
 
     def split(self, whole: PlannedRange, part_bytes: int) -> list[PlannedRange]:
-        """The range in parts of about equal size, of at most `part_bytes` by the estimate.
+        """Split the range into parts of about equal size, of at most `part_bytes` by the estimate.
 
-        The parts are larger if the range would make more of them than a driver can plan.
+        The parts are larger if there would be more of them than a driver can plan.
         """
         total = self.size_bytes(whole.start_offset, whole.end_offset)
         parts = max(1, min(math.ceil(total / part_bytes), whole.size, _PARTS_MAX))
@@ -161,8 +161,9 @@ def samples_each(range_count: int) -> int:
 def places_to_sample(whole: PlannedRange, samples: dict[int, float], samples_max: int) -> list[int]:
     """The offsets to sample next, given the `samples` so far; empty when they suffice.
 
-    First come both ends. At the start, the offset before it will do: a stream has sampled that as
-    the end of its last batch. Then comes the middle of each stretch that may hold too many bytes.
+    First come both ends. For the start, a sample of the offset before it is enough: a stream has
+    taken it as the end of its last batch. Then comes the middle of each stretch that may hold too
+    many bytes.
     """
     last = whole.end_offset - 1
     starts = {whole.start_offset - 1, whole.start_offset}

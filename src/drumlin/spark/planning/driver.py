@@ -28,8 +28,8 @@ def plan_tasks(
     """One `InputPartition` for each task, its value a tuple of the `PlannedRange`s to read.
 
     Raises:
-        DataLoss: a partition ends before its start, so records were lost, and the options have
-            the query fail.
+        DataLoss: a partition ends before its start, so records were lost, and `failOnDataLoss` is
+            set.
     """
     ranges = []
     for key, end_offset in sorted(end.items()):
@@ -48,20 +48,20 @@ def plan_tasks(
 
 
 def within_logs(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, fail_on_data_loss: bool
+    cluster: Cluster, requested: Mapping[TopicPartition, int], *, fail_on_data_loss: bool
 ) -> dict[TopicPartition, int]:
-    """Report at once that a log is too short, before every task has waited in vain.
+    """Report at once that a log is too short, before every task waits in vain.
 
     Raises:
-        DataLoss: it is, and the query is to fail.
+        DataLoss: a log is too short, and `fail_on_data_loss` is set.
     """
-    there = cluster.high_watermarks(at_least=wanted)
-    for key, end_offset in wanted.items():
+    there = cluster.high_watermarks(at_least=requested)
+    for key, end_offset in requested.items():
         if end_offset > there[key]:
             report_data_loss(
                 f"{key} ends at offset {there[key]}, before {end_offset}", fail=fail_on_data_loss
             )
-    return {key: min(end_offset, there[key]) for key, end_offset in wanted.items()}
+    return {key: min(end_offset, there[key]) for key, end_offset in requested.items()}
 
 
 def limit_trigger(

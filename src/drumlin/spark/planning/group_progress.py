@@ -1,4 +1,4 @@
-"""`commitOffsetsToGroup`: shows a stream's progress where monitoring tools look for it.
+"""`commitOffsetsToGroup`: commits a stream's progress to a group, for monitoring tools.
 
 Spark keeps a query's offsets in its checkpoint, which tools for Kafka do not see. So they are
 committed to a consumer group as well, as an admin client does, without a member. The query never
@@ -37,12 +37,12 @@ class GroupProgress:
         self._group = options.progress_group
         self._is_checked = False
         self._told: dict[TopicPartition, int] = {}
-        self._due_at = 0.0  # when to commit though nothing has changed
+        self._due_at = 0.0  # when to commit even if nothing has changed
         self._committing: Future[None] | None = None
         self._has_failed = False
         self._complaint = ""
 
-    def tell(self, done: Mapping[TopicPartition, int], *, may_end: bool) -> None:
+    def report(self, done: Mapping[TopicPartition, int], *, may_end: bool) -> None:
         """Commit that the query has processed everything before these offsets.
 
         Commits in the background, one commit at a time: progress in between goes into the next
@@ -97,7 +97,7 @@ class GroupProgress:
         try:
             found = client_of(self._options).describe_group(group)
         except Exception as error:  # noqa: BLE001 - likewise
-            _logger.warning("group %r cannot be looked at, and may have members: %s", group, error)
+            _logger.warning("group %r cannot be described, and may have members: %s", group, error)
             return
         if not found.is_at_rest:
             raise OptionError(

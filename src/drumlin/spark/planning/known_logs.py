@@ -1,4 +1,4 @@
-"""What a running query knows of the logs that it reads, and how it judges a new answer. Pure.
+"""What a running query knows about the logs that it reads, and how it judges new answers. Pure.
 
 A cluster's answer about a log may be stale: a lagging broker leaves out a topic, or reports an end
 offset that was passed long ago. Or it may be right, and the log is a new one, because its topic
@@ -20,10 +20,10 @@ from drumlin.spark.options.offsets import TopicPartition
 
 
 class LogIdentity(NamedTuple):
-    """Which log it is: the topic id, if the broker knows ids, and the leader epoch."""
+    """The identity of a log: the topic id, if the broker knows ids, and the leader epoch."""
 
     topic_id: str | None
-    leader_epoch: int  # -1 where the broker does not tell
+    leader_epoch: int  # -1 if the broker does not report it
 
 
 class LogView(NamedTuple):
@@ -36,12 +36,12 @@ class LogView(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """What an answer says about the partitions: each is in exactly one of these."""
+    """The findings of an answer: each partition is in exactly one of the fields."""
 
     ends: dict[TopicPartition, int] = field(default_factory=dict)  # of known and new partitions
     away: set[TopicPartition] = field(default_factory=set)  # not shown, perhaps only for now
     shorter: set[TopicPartition] = field(default_factory=set)  # end before what was read
-    made_anew: dict[TopicPartition, int] = field(default_factory=dict)  # a new log, and its end
+    recreated: dict[TopicPartition, int] = field(default_factory=dict)  # a new log, and its end
     gone: set[TopicPartition] = field(default_factory=set)  # proven to be deleted
 
     @property
@@ -58,14 +58,14 @@ class KnownLogs:
         self._topic_ids: dict[str, str | None] = {}
         self._ids_of_before: set[str] = set()
         # The query's position in the old log, until the query has moved on to the new one.
-        self._made_anew: dict[TopicPartition, int] = {}
+        self._recreated: dict[TopicPartition, int] = {}
 
     @property
     def topic_ids(self) -> Mapping[str, str | None]:
         return self._topic_ids
 
     def remember(self, shown: Mapping[TopicPartition, LogIdentity | LogView]) -> None:
-        """Adopt what the cluster shows, once it is believed."""
+        """Adopt an answer of the cluster that is trusted."""
         for key, log in shown.items():
             if log.topic_id in self._ids_of_before:
                 continue
@@ -75,7 +75,7 @@ class KnownLogs:
             self._logs[key] = LogIdentity(log.topic_id, log.leader_epoch)
 
     def recall(self, topic_ids: Mapping[str, str]) -> None:
-        """Take over what was known before a restart; what this process has seen comes first."""
+        """Adopt the ids known before a restart; what this process has seen takes precedence."""
         for topic, topic_id in topic_ids.items():
             if topic not in self._topic_ids and topic_id not in self._ids_of_before:
                 self._topic_ids[topic] = topic_id
@@ -101,17 +101,17 @@ class KnownLogs:
                 # A topic never loses partitions, but a recreated topic may have fewer.
                 is_gone = self._is_other_topic(key.topic, new_ids.get(key.topic))
                 (findings.gone if is_gone else findings.away).add(key)
-            elif self._made_anew.get(key) == position or self._is_other_topic(
+            elif self._recreated.get(key) == position or self._is_other_topic(
                 key.topic, log.topic_id
             ):
-                findings.made_anew[key] = log.end_offset
+                findings.recreated[key] = log.end_offset
             elif log.end_offset < position:
                 findings.shorter.add(key)
             else:
                 findings.ends[key] = log.end_offset
         return findings
 
-    def is_made_anew(self, key: TopicPartition, log: LogView) -> bool:
+    def is_recreated(self, key: TopicPartition, log: LogView) -> bool:
         """Whether a log that ends before the query's position must be a new one.
 
         The leader epoch of a partition never goes back. And a log that never changed its leader
@@ -123,12 +123,12 @@ class KnownLogs:
         if known is None:
             return self._topic_ids.get(key.topic) is None and log.leader_epoch == 0
         if known.topic_id is not None:
-            return False  # with another id it would not be called shorter
+            return False  # with another id it would not count as shorter
         return 0 <= log.leader_epoch < known.leader_epoch
 
-    def stands_before(self, made_anew: Mapping[TopicPartition, int]) -> None:
+    def keep_positions(self, recreated: Mapping[TopicPartition, int]) -> None:
         """Keep the query's positions in the logs that were recreated, until it has moved on."""
-        self._made_anew = dict(made_anew)
+        self._recreated = dict(recreated)
 
     def _is_other_topic(self, topic: str, topic_id: str | None) -> bool:
         known = self._topic_ids.get(topic)

@@ -1,4 +1,4 @@
-"""Asks brokers how dense logs are, and remembers the answers for some minutes.
+"""Asks brokers for the density of logs (bytes per offset), and caches it for some minutes.
 
 The answers only help to size tasks and batches. So a failed request must never fail a query.
 """
@@ -46,23 +46,23 @@ class LogDensities:
         self._forget_at = 0.0
 
     def means(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, float]:
-        """The mean bytes per offset of whole logs, as far as the brokers tell."""
+        """The mean bytes per offset of whole logs, as far as the brokers report it."""
         from drumlin.client.errors import ClientError
 
         self._forget_what_is_old()
-        wanted = dict.fromkeys(partitions)
-        asked = wanted.keys() - self._means.keys()
+        requested = dict.fromkeys(partitions)
+        asked = requested.keys() - self._means.keys()
         if asked:
             self._means |= dict.fromkeys(asked)
             try:
                 self._means |= self._ask_means(asked)
             except ClientError as error:
                 _logger.info("the sizes of partitions are not known: %s", error)
-        known = {key: self._means[key] for key in wanted}
+        known = {key: self._means[key] for key in requested}
         return {key: each for key, each in known.items() if each is not None}
 
     def of(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
-        """How dense the logs are in these ranges, as far as the brokers tell; always sampled."""
+        """How dense the logs are in these ranges, as far as brokers report it; always sampled."""
         self._forget_what_is_old()
         self._forget_what_lies_behind(ranges)
         return self._look_at(ranges)
@@ -80,7 +80,7 @@ class LogDensities:
         small = [each for each in ranges if each.size <= UNSAMPLED_OFFSETS]
         first = dict.fromkeys([*large, *_examples(small)])
         self._sample(list(first))
-        # Samples tell more than the mean of a log, so means are asked for where there are none.
+        # Samples are more exact than the mean of a log: means are requested only without samples.
         rest = [each for each in ranges if each not in first or not self._samples.get(each.key)]
         means = self.means(each.key for each in rest)
         usual = self._largest_ends(first)
@@ -120,16 +120,16 @@ class LogDensities:
         densest: dict[str, float] = {}
         limit = samples_each(len(ranges))
         for _ in range(_ROUNDS_MAX):
-            wanted = {
+            requested = {
                 LogPlace(each.topic, each.partition, offset)
                 for each in ranges
                 for offset in places_to_sample(each, self._samples.setdefault(each.key, {}), limit)
             } - asked
-            if not wanted:
+            if not requested:
                 break
-            asked |= wanted
+            asked |= requested
             try:
-                found = self._look(wanted)
+                found = self._look(requested)
             except ClientError as error:
                 _logger.info("the density of logs is not known: %s", error)
                 break

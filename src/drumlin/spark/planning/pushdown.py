@@ -1,8 +1,8 @@
 """Turns the filters of a batch query into bounds on partitions, offsets and time. Pure.
 
-Filters on partition and offset are met exactly by reading nothing else, so Spark need not apply
-them again. A filter on the timestamp only bounds where to start. Timestamps need not grow with
-offsets: records after the first one that is young enough may be older, so Spark must filter, too.
+Filters on partition and offset are met exactly by the range that is read, so Spark need not apply
+them again. A filter on the timestamp only bounds the start. Timestamps need not grow with offsets:
+records after the first match may be older, so Spark must filter, too.
 
 Only with the option `pushFilters`: PySpark 4.3 keeps the plan that a DataFrame's last filter left,
 and a later query on the same DataFrame, with another filter or none, then reads no more than that.
@@ -81,7 +81,7 @@ class Bounds:
     def cut(self, start: Offsets, end: Offsets, since: Offsets) -> tuple[Offsets, Offsets]:
         """The starts and ends that are left to read.
 
-        `since` has the first offsets at `since_ms`, -1 where no record is that young. A partition
+        `since` has the first offsets at `since_ms`, -1 if there is no such record. A partition
         whose end lies before its start is left as it is: that is a data loss, which the caller
         reports.
         """

@@ -1,6 +1,6 @@
-"""Where logs started and ended a moment ago, so that a plan does not ask for it again.
+"""Recent start and end offsets of logs, so that a plan does not request them again.
 
-For figures that need not be exact: what a plan reads must come from an answer of its own.
+For estimates only: the offsets that a plan reads must come from an answer of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Side: TypeAlias = Literal["earliest", "latest"]
 Ask: TypeAlias = Callable[[Iterable[TopicPartition], Side], Mapping[TopicPartition, int]]
 
 SIDES: Final[tuple[Side, ...]] = ("earliest", "latest")
-#: A plan has all its answers by then; a stream must not go by those of an earlier batch for long.
+#: Long enough for one plan; a stream must not use an earlier batch's answers for long.
 _LIFE_S: Final = 30.0
 
 
@@ -26,7 +26,7 @@ class SeenEnds:
         self._seen: dict[tuple[TopicPartition, Side], tuple[int, float]] = {}
 
     def note(self, side: Side, offsets: Mapping[TopicPartition, int]) -> None:
-        """Keep an answer that has just come."""
+        """Keep an answer that has just arrived."""
         now = time.monotonic()
         self._seen |= {(key, side): (offset, now) for key, offset in offsets.items()}
 

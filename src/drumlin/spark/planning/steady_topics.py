@@ -1,8 +1,8 @@
 """Tracks which topics' density has been steady for a while, and need not be sampled. Pure.
 
 A stream of small batches would sample the log at each trigger, only to find the same density as
-before. A steady topic is sampled now and then only. Should its records become larger meanwhile,
-a few tasks read more than others; there is no other harm.
+before. A steady topic is only sampled now and then. If its records become larger in between, a few
+tasks read more than others; there is no other harm.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ class BatchReader(DataSourceReader):
             fail = self._options.fail_on_data_loss
             end = within_logs(cluster, end, fail_on_data_loss=fail)
         since = cluster.since(self._bounds.since_ms, start) if self._bounds.since_ms else {}
-        wanted_start, wanted_end = self._bounds.cut(start, end, since)
+        requested_start, requested_end = self._bounds.cut(start, end, since)
         topic_ids = {key.topic: log.topic_id for key, log in logs.items()}
-        return plan_tasks(cluster, self._options, wanted_start, wanted_end, topic_ids)
+        return plan_tasks(cluster, self._options, requested_start, requested_end, topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # how Spark says that there are no partitions at all

@@ -1,4 +1,4 @@
-"""Brings Arrow batches to the size that Spark handles best, whatever the size of fetches was.
+"""Resizes Arrow batches to the size that Spark handles best, whatever the fetch size.
 
 Every batch costs Spark's JVM some work, and a large one does not fit its caches. The size of a
 fetch is chosen separately: it depends on the network to the brokers.

@@ -1,6 +1,6 @@
 """Turns the client's record batches into batches of exactly the schema that Spark expects.
 
-Spark takes over a batch as it is if the schema matches exactly. So nothing is converted row by
+Spark uses a batch as it is if the schema matches exactly. So nothing is converted row by
 row, keys and values are not copied, and columns that hold one value are built once and sliced.
 """
 
@@ -39,8 +39,8 @@ def arrow_schema(columns: Sequence[str]) -> pa.Schema:
 
 def client_columns(columns: Sequence[str]) -> list[str]:
     """The columns to ask the client for; always with offsets, which show a task's progress."""
-    wanted = [ours for ours, _ in map(_COLUMNS.__getitem__, columns) if ours is not None]
-    return wanted if "offset" in wanted else [*wanted, "offset"]
+    requested = [ours for ours, _ in map(_COLUMNS.__getitem__, columns) if ours is not None]
+    return requested if "offset" in requested else [*requested, "offset"]
 
 
 #: A larger timestamp would overflow Spark's microseconds.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
 
     from drumlin.spark.options.ranges import PlannedRange
 
-#: What a task is to read.
+#: The ranges that a task reads.
 Ranges: TypeAlias = "tuple[PlannedRange, ...]"
 Run = Callable[[Ranges], "Iterator[pa.RecordBatch]"]
 
@@ -24,7 +24,7 @@ Run = Callable[[Ranges], "Iterator[pa.RecordBatch]"]
 def run_each(
     spark: SparkSession, tasks: Sequence[Ranges], run: Run, schema: StructType | str
 ) -> DataFrame:
-    """What `run` gives for each of the tasks, as a DataFrame with this schema."""
+    """The results of `run` for all tasks, as a DataFrame with this schema."""
     # One row for each task, with the index of the task.
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
     return numbers.mapInArrow(functools.partial(_run_numbered, tuple(tasks), run), schema)

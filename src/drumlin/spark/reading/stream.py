@@ -37,7 +37,7 @@ from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.options.ranges import rows_between
 from drumlin.spark.planning.advance import Advance
 from drumlin.spark.planning.cluster import Cluster
-from drumlin.spark.planning.data_loss import ANEW, report_data_loss
+from drumlin.spark.planning.data_loss import RECREATED, report_data_loss
 from drumlin.spark.planning.driver import limit_trigger, plan_tasks
 from drumlin.spark.planning.group_progress import GroupProgress
 from drumlin.spark.planning.known_logs import refetches
@@ -94,14 +94,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next batch ends; `start` itself if there is to be no batch.
 
         Raises:
-            DataLoss: records are missing, and the options have the query fail. Nothing has been
+            DataLoss: records are missing, and `failOnDataLoss` is set. Nothing has been
                 journalled.
         """
         form, topic_ids = without_topic_ids(start)
         begin = from_json(form)
         self._advance.recall(topic_ids)
         # Not in `commit`: Spark calls that one batch later, and for the last batch never.
-        self._progress.tell(begin, may_end=self._is_available_now)
+        self._progress.report(begin, may_end=self._is_available_now)
         reach = self._advance.from_(begin)
         if self._must_journal_start(begin):
             self._first_batch = (begin, begin)
@@ -128,13 +128,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         gone = begin.keys() - finish.keys()
         if gone:
             self._report_data_loss("partitions are gone", gone)
-        anew = set(refetches(begin, finish))
-        if anew:
-            self._report_data_loss("topics were deleted and created again", anew)
+        recreated = set(refetches(begin, finish))
+        if recreated:
+            self._report_data_loss("topics were deleted and created again", recreated)
         if self._advance.latest is None and journalled_ids:
             finish = self._of_the_same_topics(finish, journalled_ids)
-            anew &= finish.keys()
-        begin |= self._start_of_new((finish.keys() - begin.keys()) | anew, finish)
+            recreated &= finish.keys()
+        begin |= self._start_of_new((finish.keys() - begin.keys()) | recreated, finish)
         finish = {key: offset for key, offset in finish.items() if key in begin}
         if self._advance.latest is None and not self._options.fail_on_data_loss:
             finish = self._without_what_is_gone(begin, finish)
@@ -204,20 +204,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {key: min(offset, finish[key]) for key, offset in start.items()}
 
     def _of_the_same_topics(self, finish: Offsets, topic_ids: dict[str, str]) -> Offsets:
-        """The ends of a batch repeated after a restart, without topics that are others by now."""
+        """The ends of a batch repeated after a restart, without topics that were recreated."""
         self._advance.recall(topic_ids)
         others = self._advance.others(topic_ids)
         if others:
             named = [f"{each} (of id {topic_ids[each]}, now {others[each]})" for each in others]
             report_data_loss(
-                f"topics of a batch that was begun were created again: {', '.join(sorted(named))}",
+                f"topics of a started batch were created again: {', '.join(sorted(named))}",
                 fail=self._options.fail_on_data_loss,
-                advice=ANEW,
+                advice=RECREATED,
             )
         return {key: offset for key, offset in finish.items() if key.topic not in others}
 
     def _journalled(self, offsets: Offsets) -> dict[str, Any]:
-        """As Spark keeps them in the checkpoint."""
+        """The offsets in the form that Spark keeps in the checkpoint."""
         form = to_json(offsets)
         if not self._options.journals_topic_ids:
             return dict(form)
@@ -225,14 +225,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _without_what_is_gone(self, begin: Offsets, finish: Offsets) -> Offsets:
         """The ends of a batch repeated after a restart, without partitions that are lost."""
-        wanted = {key: offset for key, offset in finish.items() if offset > begin[key]}
-        gone = self._cluster.missing(wanted, self._advance.topic_ids) if wanted else set()
+        requested = {key: offset for key, offset in finish.items() if offset > begin[key]}
+        gone = self._cluster.missing(requested, self._advance.topic_ids) if requested else set()
         if gone:
-            self._report_data_loss("partitions of a batch that was begun are gone", gone)
-        anew = self._advance.made_anew({key: wanted[key] for key in wanted.keys() - gone})
-        if anew:
-            self._report_data_loss("topics of a batch that was begun were created again", anew)
-        return {key: offset for key, offset in finish.items() if key not in gone | anew}
+            self._report_data_loss("partitions of a started batch are gone", gone)
+        recreated = self._advance.recreated(
+            {key: requested[key] for key in requested.keys() - gone}
+        )
+        if recreated:
+            self._report_data_loss("topics of a started batch were created again", recreated)
+        return {key: offset for key, offset in finish.items() if key not in gone | recreated}
 
     def _report_data_loss(self, what: str, partitions: set[TopicPartition]) -> None:
         names = ", ".join(str(key) for key in sorted(partitions))

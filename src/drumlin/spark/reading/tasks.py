@@ -2,8 +2,8 @@
 
 A range may hold fewer records than offsets, or none: compaction and transactions leave gaps,
 which are skipped silently. Only records that are proven gone count as lost: those below the log
-start offset, and those of a deleted topic. Anything else that keeps a task from reading, such as a
-broker that is down, an election or a hanging transaction, is waited for and then fails the task.
+start offset, and those of a deleted topic. After anything else that prevents reading, such as a
+broker that is down, an election or a hanging transaction, the task waits and then fails.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read_task(options: SourceOptions, ranges: Sequence[PlannedRange]) -> Iterato
     """The records of the ranges, each exactly once; in offset order within a range.
 
     Raises:
-        DataLoss: records are gone, and the options have the query fail.
+        DataLoss: records are gone, and `failOnDataLoss` is set.
         ReadFailed: records cannot be read, but are not proven gone.
     """
     from drumlin.spark.reading.batch_sizes import of_good_size
@@ -45,13 +45,13 @@ def _read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     from drumlin import lowlevel
 
-    wanted = [
+    requested = [
         lowlevel.OffsetRange(
             each.topic, each.partition, each.start_offset, each.end_offset, each.fetch_bytes
         )
         for each in ranges
     ]
-    ahead = lowlevel.read_ranges(client_of(options), wanted, read_options(options))
+    ahead = lowlevel.read_ranges(client_of(options), requested, read_options(options))
     for offset_range, (_, batches) in zip(ranges, ahead, strict=True):
         yield from _read_range(options, offset_range, batches)
 
@@ -72,7 +72,7 @@ def _read_range(
 
 
 def read_options(options: SourceOptions) -> ReadOptions:
-    """How the client reads for a query."""
+    """The client's read options for a query."""
     from drumlin.lowlevel import ReadOptions
     from drumlin.spark.reading.columns import client_columns
 
@@ -108,7 +108,7 @@ class _Progress:
         self._position = self._range.end_offset
 
     def read_on(self) -> Iterator[pa.RecordBatch]:
-        """Read the rest of the range, as the log is now."""
+        """Read the rest of the range from the log as it is now."""
         from drumlin import lowlevel
 
         rest = lowlevel.OffsetRange(
@@ -123,7 +123,7 @@ class _Progress:
         offset beyond the end of the log. A broker that has just started may answer with either.
 
         Raises:
-            DataLoss: records are gone, and the options have the query fail.
+            DataLoss: records are gone, and `failOnDataLoss` is set.
             ReadFailed: there is no point in trying again.
         """
         from drumlin.client.errors import OffsetOutOfRange, UnknownTopic
@@ -161,8 +161,8 @@ class _Progress:
             return False
 
     def _failed(self, error: Exception) -> ReadFailed:
-        wanted = f"wanted up to {self._range.end_offset}"
-        return ReadFailed(f"{self._place} could not be read ({wanted}): {error}")
+        requested = f"requested up to {self._range.end_offset}"
+        return ReadFailed(f"{self._place} could not be read ({requested}): {error}")
 
     @property
     def _place(self) -> str:

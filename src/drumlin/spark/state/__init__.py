@@ -1,3 +1,1 @@
-"""A compacted topic as the table that it stands for: how it is planned, read, shuffled and
-merged.
-"""
+"""A compacted topic as a table: the plan, the reads, the shuffle and the merge."""

@@ -1,7 +1,7 @@
 """Packs entries for the shuffle: thousands of rows in one value, as Arrow writes them.
 
-Spark would convert every row into its own form and back. Of a cell it only moves bytes. Cells are
-bounded, as each is one value for Spark and for Arrow.
+Spark would convert every row into its own form and back, but it only moves the bytes of a cell.
+Cells are bounded, as each is one value for Spark and for Arrow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from drumlin.records.latest.key_shares import key_shares
 from drumlin.spark.state.entries import entry_schema
 
-#: Rows of the shuffle, for Spark and as Arrow has them.
+#: The schema of the shuffle's rows, for Spark and for Arrow.
 CELLS_DDL: Final = "reducer int, packed binary"
 _CELLS: Final = pa.schema([("reducer", pa.int32()), ("packed", pa.binary())])
 
@@ -23,7 +23,7 @@ _CELLS: Final = pa.schema([("reducer", pa.int32()), ("packed", pa.binary())])
 def cells(
     batches: Iterable[pa.RecordBatch], reducers: int, seed: bytes, cell_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The entries of all batches, in cells for their reducers; in batches of about `cell_bytes`."""
+    """The entries of all batches, in cells for reducers; in batches of about `cell_bytes`."""
     together = list(batches)
     if not together:
         return
@@ -50,7 +50,7 @@ def unpacked(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[pa.Recor
     """The entries in a batch of cells."""
     schema = entry_schema(columns)
     for cell in batch.column("packed"):
-        # A copy: Arrow wants its buffers aligned, and nothing of the batch is to be held.
+        # A copy: Arrow needs aligned buffers, and a view would keep the batch in memory.
         yield pa.ipc.read_record_batch(pa.py_buffer(cell.as_py()), schema)
 
 
@@ -68,7 +68,7 @@ def _pieces(
 
 def _batch(numbers: list[int], packed: list[pa.Buffer]) -> pa.RecordBatch:
     ends = np.cumsum([0, *(each.size for each in packed)], dtype=np.int32)
-    # Put together by hand: `pa.array` of memory views never lets go of what they show.
+    # Assembled by hand: `pa.array` of memory views would never release their buffers.
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(packed))]
     values = pa.Array.from_buffers(pa.binary(), len(packed), buffers)
     return pa.RecordBatch.from_arrays([pa.array(numbers, pa.int32()), values], schema=_CELLS)

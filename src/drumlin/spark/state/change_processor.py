@@ -12,20 +12,20 @@ STATE_DDL: Final = "value binary"
 
 
 class ChangeProcessor(StatefulProcessor):
-    """Spark calls it for one key after the other, with all its records of a micro-batch.
+    """Called by Spark for one key after the other, with all its records of a micro-batch.
 
-    State is kept of keys that have a value only: it grows with the table, not with the log.
+    State is kept only for keys that have a value: it grows with the table, not with the log.
     """
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._value = handle.getValueState("value", STATE_DDL)
 
     def handleInitialState(self, key: Any, initialState: Row, timerValues: Any) -> None:  # noqa: ARG002, N802, N803
-        """Take over the value that a key has where the stream begins."""
+        """Store the value that a key has at the start of the stream."""
         self._value.update((initialState.value,))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
-        """The changes that a key's records make. They may come in any order."""
+        """The changes that a key's records make. The records may come in any order."""
         state = self._value.get()
         before = None if state is None else state[0]
         for record in sorted(rows, key=lambda each: each.offset):
@@ -38,7 +38,7 @@ class ChangeProcessor(StatefulProcessor):
             self._value.update((before,))
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 def _change(record: Row, before: bytes | None) -> Row:

@@ -1,4 +1,4 @@
-"""Changes of values, from the entries of their keys: each entry beside the one before it. Pure."""
+"""Changes of values: each entry of a key compared with the one before it. Pure."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _INSERT, _UPDATE, _DELETE, _NOTHING = range(4)
 def changes(
     entries: pa.RecordBatch, since: np.ndarray, batch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The changes that entries from `since` on are; the entries below it say what was before.
+    """The changes that entries from `since` on make; the entries below it hold the former values.
 
-    Of each key there is at most one entry below, and all keys are bytes. Changes come key by key,
+    Each key has at most one entry below, and all keys are bytes. Changes come key by key,
     in offset order, in batches of about `batch_bytes`. A tombstone of an absent key is no change.
     """
     rows_together = max(1, entries.num_rows * batch_bytes // max(1, 2 * entries.nbytes))
@@ -43,13 +43,13 @@ def changes(
     places = np.flatnonzero(operations != _NOTHING)
     for start in range(0, len(places), rows_together):
         piece = places[start : start + rows_together]
-        # Where a key begins, the row before is that of another key: it does not count.
+        # The row before a key's first one belongs to another key: it is ignored.
         former = pa.array(order[piece - 1], mask=~has_former[piece])
         yield _rows(entries, pa.array(order[piece]), former, operations[piece])
 
 
 def _in_order(entries: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-    """The entries by partition, key and offset; and which of them follow one of their key."""
+    """The entries by partition, key and offset; and which of them follow an entry of their key."""
     keys = pc.dictionary_encode(entries.column("key")).indices.to_numpy()
     partitions = entries.column("partition").to_numpy()
     order = np.lexsort((entries.column("offset").to_numpy(), keys, partitions))
@@ -60,7 +60,7 @@ def _in_order(entries: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _operations(has_value: pa.Array, order: np.ndarray, has_former: np.ndarray) -> np.ndarray:
-    """What each entry does to its key."""
+    """The operation of each entry: insert, update or delete."""
     is_there = has_value.to_numpy(zero_copy_only=False)[order]
     was_there = has_former.copy()
     was_there[1:] &= is_there[:-1]

@@ -1,4 +1,4 @@
-"""The entries of a state: what its stages know of each record, and the rows that come of them."""
+"""The entries of a state: the form of a record between the stages, and the rows made of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEEDED: Final = ("key", "partition", "offset")
 def entry_columns(columns: Sequence[str]) -> tuple[str, ...]:
     """The columns that entries need, for a result with `columns`.
 
-    Without values, `has_value` tells which entries are no tombstones.
+    Without values, `has_value` tells which entries are not tombstones.
     """
     value = "value" if "value" in columns else "has_value"
     more = [name for name in columns if name not in (*_NEEDED, "value", "topic")]
@@ -40,7 +40,7 @@ def read_columns(columns: Sequence[str]) -> list[str]:
 
 
 def as_entries(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Records as they were read, as entries."""
+    """Entries from records as they were read."""
     arrays = [
         pc.is_valid(array) if name == "has_value" else array
         for name, array in zip(columns, batch.columns, strict=True)
@@ -49,7 +49,7 @@ def as_entries(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
 
 
 def as_rows(entries: pa.RecordBatch, topic: str, columns: Sequence[str]) -> pa.RecordBatch:
-    """The entries with exactly these columns, as Spark expects them."""
+    """Rows from entries, with exactly these columns, as Spark expects them."""
     arrays = [
         pa.repeat(pa.scalar(topic), entries.num_rows) if name == "topic" else entries.column(name)
         for name in columns
@@ -58,14 +58,14 @@ def as_rows(entries: pa.RecordBatch, topic: str, columns: Sequence[str]) -> pa.R
 
 
 class Entries:
-    """What was read: the last entry of each key, and for changes all entries from `since` on."""
+    """The entries of a task: the last one of each key, and for changes all from `since` on."""
 
     def __init__(self, since: Mapping[int, int]) -> None:
         self._since = offsets_by_partition(since)
-        self._start_anew()
+        self._reset()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take in records; those without a key are no entries."""
+        """Add records; those without a key are ignored."""
         if not len(self._since):
             self._latest.add(batch)
             return
@@ -78,24 +78,24 @@ class Entries:
             self._later_bytes += later.nbytes
 
     def outgrow(self, limit_bytes: int) -> bool:
-        """Whether they take about this much memory, even once replaced entries are dropped."""
+        """Whether the entries take more than about this much memory, without replaced ones."""
         return self._latest.outgrow(limit_bytes - self._later_bytes)
 
     def taken(self) -> Iterator[pa.RecordBatch]:
-        """All entries, tombstones too; from then on this holds none."""
+        """Remove and return all entries, tombstones included."""
         latest, later = self._latest, self._later
-        self._start_anew()
+        self._reset()
         yield from latest.rows(with_tombstones=True)
         yield from later
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self._latest = LatestRows()
         self._later: list[pa.RecordBatch] = []
         self._later_bytes = 0
 
 
 def offsets_by_partition(offsets: Mapping[int, int]) -> np.ndarray:
-    """An array with the offset of each partition at its number."""
+    """An array of offsets, indexed by partition."""
     found = np.zeros(max(offsets, default=-1) + 1, np.int64)
     found[list(offsets)] = list(offsets.values())
     return found

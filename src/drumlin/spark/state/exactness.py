@@ -1,7 +1,7 @@
-"""Makes sure, in a query's tasks, that what is read of a log tells the state of its moment.
+"""Ensures, in a query's tasks, that the records read give the exact state of the moment.
 
-The driver has claimed that before (`client/state/state_claims.py`); this reads as the claims ask
-for, and has brokers confirm them when all is read.
+The driver has made claims about the log (`client/state/state_claims.py`); this module reads as the
+claims require, and has brokers confirm them when everything is read.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def read_exactly(
 
 
 def confirm(source: SourceOptions, claims: Claims) -> None:
-    """To be called when every task has read its ranges, before anything is made of them.
+    """Confirm the claims: after every task has read its ranges, before their entries are used.
 
     Raises:
-        StateNotExact: a cleaner, or another leader, has come in between.
+        StateNotExact: a cleaner has run, or the leader has changed, in the meantime.
     """
     from drumlin import lowlevel
 
@@ -59,8 +59,8 @@ def confirm(source: SourceOptions, claims: Claims) -> None:
 def _refuse_another_topic(source: SourceOptions, ranges: Sequence[PlannedRange]) -> None:
     """Refuse records that were read from another topic of the same name.
 
-    Logs are read by the topic's name. Ids are never used again: a topic that has the planned id now
-    has had it all the while.
+    Logs are read by the topic's name. Ids are never reused: a topic that has the planned id now had
+    it during the whole read.
 
     Raises:
         DataLoss: a topic has another id now.
@@ -73,7 +73,7 @@ def _refuse_another_topic(source: SourceOptions, ranges: Sequence[PlannedRange])
         if described.topic_id not in (None, planned[topic]):
             raise DataLoss(
                 f"topic {topic!r} was deleted and created again since this state was planned: its "
-                f"id was {planned[topic]}, and is {described.topic_id}. Make the DataFrame anew"
+                f"id was {planned[topic]}, and is {described.topic_id}. Create the DataFrame again"
             )
 
 

@@ -1,7 +1,7 @@
-"""A moment of a log, as users write it, and the end offset of each partition that it stands for.
+"""A moment of a log, as users write it, and the end offset of each partition that it means.
 
-The state of that moment is what the records below these offsets say. A time stands for the log up
-to its first record that is younger.
+The state of that moment follows from the records below these offsets. A time means the log up to
+its first later record.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Moment: TypeAlias = (
 
 
 def limit_of(moment: Moment, topic: str, name: str) -> OffsetLimit:
-    """Where the log ends at that moment, before a broker is asked; `name` is the option's.
+    """The limit of the log at that moment, not yet resolved by a broker; `name` is the option's.
 
     Raises:
-        OptionError: this is no moment, or one of another topic.
+        OptionError: this is not a moment, or is one of another topic.
     """
     if moment is None:
         return OffsetLimit(LATEST)
@@ -35,7 +35,7 @@ def limit_of(moment: Moment, topic: str, name: str) -> OffsetLimit:
         return _limit_of_text(moment.strip(), name)
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
-            raise OptionError(f"{name}: {moment} has no time zone, so it is no moment")
+            raise OptionError(f"{name}: {moment} has no time zone, so it is not a moment")
         return _after(last_ms(moment), name)
     if isinstance(moment, Mapping):
         return OffsetLimit(_offsets(moment, topic, name))
@@ -59,10 +59,10 @@ def end_offsets(
     if limit.is_timestamp:
         assert isinstance(limit.value, int)
         return cluster.ends_at(limit.value - 1, partitions)
-    wanted = cluster.resolve(limit, "ending", partitions)
+    requested = cluster.resolve(limit, "ending", partitions)
     if not isinstance(limit.value, Mapping):
-        return wanted
-    return within_logs(cluster, wanted, fail_on_data_loss=True)
+        return requested
+    return within_logs(cluster, requested, fail_on_data_loss=True)
 
 
 def _limit_of_text(text: str, name: str) -> OffsetLimit:
@@ -74,7 +74,7 @@ def _limit_of_text(text: str, name: str) -> OffsetLimit:
 
 
 def _after(milliseconds: int, name: str) -> OffsetLimit:
-    """The first record that is younger than this time."""
+    """The first record after this time."""
     return OffsetLimit(parsed(name, str(milliseconds), time_ms) + 1, is_timestamp=True)
 
 

@@ -1,6 +1,6 @@
 """The options of a state from a log: those of the source that make sense for it, and its own.
 
-A state reads the whole log up to a moment, so it chooses by itself where to start and to end.
+A state reads the whole log up to a moment, so start and end cannot be set.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "offset", "ti
 
 #: The largest cell of the shuffle: Spark's rows and Arrow's values hold one each.
 _CELL_BYTES: Final = 8 << 20
-#: A cell is a small part of what a task holds, so that a reducer takes in little at a time.
+#: A cell is a small part of a task's memory, so that a reducer reads little at a time.
 _CELLS_PER_TASK: Final = 8
 
-#: What a state refuses: it decides it by itself, or only a stream has it.
+#: Options that a state refuses: it sets them by itself, or only a stream has them.
 _REFUSED: Final = {row.name: row.not_of_states for row in rows.SOURCE_ROWS if row.not_of_states}
 _OF_STREAMS: Final = {name for name, why in _REFUSED.items() if why == IT_IS_NO_STREAM}
 _OF_STATES: Final = {row.key for row in rows.SOURCE_ROWS if row.directions == STATES}
-#: What is not for the reader of the records. A follower may have been cleaned further than the
-#: leader: only the leader is read.
+#: Options that the reader of records does not get. Only leaders are read, as a follower's log may
+#: have been cleaned further.
 _LEFT_OUT: Final = {"kafka.client.rack", rows.SNAPSHOT.key, *_OF_STATES}
 
 
@@ -38,15 +38,15 @@ _LEFT_OUT: Final = {"kafka.client.rack", rows.SNAPSHOT.key, *_OF_STATES}
 class StateOptions(Portable):
     """What to read and how to divide it; picklable, as tasks get it too."""
 
-    source: SourceOptions  # its columns are those of the result
+    source: SourceOptions  # its columns are the result's
     topic: str
-    reducers: int | None  # None: as many as the size of the log asks for
+    reducers: int | None  # None: by the size of the log
     task_bytes: int
     allow_inexact: bool
 
     @property
     def cell_bytes(self) -> int:
-        """The size of the largest cells that are shuffled, but for a single larger record."""
+        """The largest size of a shuffled cell, except for a single larger record."""
         return max(1, min(_CELL_BYTES, self.task_bytes // _CELLS_PER_TASK))
 
     def with_columns(self, columns: Sequence[str]) -> StateOptions:
@@ -65,10 +65,10 @@ class StateOptions(Portable):
         columns: Sequence[str] | str,
         options: Mapping[str, object],
     ) -> StateOptions:
-        """The options that a program gives to a function.
+        """Parse the options that a program passes to a function.
 
         Raises:
-            OptionError: they are invalid, unknown, or not for a state.
+            OptionError: an option is invalid, unknown, or not for a state.
         """
         given = {**options, rows.COLUMNS_OPTION.name: columns}
         return cls.parse(read_options(topic, bootstrap, given, "state"))
@@ -78,14 +78,14 @@ class StateOptions(Portable):
         """Check and convert the options, whose names are in lower case.
 
         Raises:
-            OptionError: they are invalid, or not for a state.
+            OptionError: an option is invalid, or not for a state.
         """
         _refuse(options, _REFUSED)
         kept = {name: each for name, each in options.items() if name not in _LEFT_OUT}
         source = SourceOptions.parse({"kafka.isolation.level": "read_committed"} | kept)
         topics = source.subscription.topics
         if len(topics) != 1:
-            raise OptionError(f"a state is that of one topic, not of {', '.join(topics)}")
+            raise OptionError(f"a state needs exactly one topic, not {', '.join(topics)}")
         return cls(
             source=source,
             topic=topics[0],
@@ -101,7 +101,7 @@ def with_state_keywords(
     task_memory: int | str,
     allow_inexact: bool,
 ) -> dict[str, object]:
-    """The options, and those of states that functions take as keywords.
+    """The options, merged with the keyword arguments for states.
 
     Raises:
         OptionError: an option is given in both ways; or `columns`, which only `snapshot` has, as
@@ -126,7 +126,7 @@ def stream_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options of a stream of changes, whose names are in lower case, without its start.
 
     Raises:
-        OptionError: they say what to read.
+        OptionError: an option chooses what to read.
     """
     decided = {name: why for name, why in _REFUSED.items() if name not in _OF_STREAMS}
     ids, snapshot = rows.CHECKPOINT_TOPIC_IDS.name, rows.SNAPSHOT.name
@@ -135,13 +135,13 @@ def stream_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a stream that mean something for the state with which it begins."""
+    """The options of a stream that apply to its initial state."""
     of_streams = {name.lower() for name in _OF_STREAMS}
     return {name: each for name, each in options.items() if name not in of_streams}
 
 
 def without_state_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a stream without those of the state with which it begins."""
+    """The options of a stream without those of its initial state."""
     return {name: each for name, each in options.items() if name not in _OF_STATES}
 
 

@@ -1,4 +1,4 @@
-"""Plans on the driver how a state is read: which tasks, and into how many parts they reduce it.
+"""Plans on the driver how a state is read: its tasks, and the number of reducers.
 
 Nothing may need the whole state in one place: the number of reducers grows with the log.
 """
@@ -24,11 +24,11 @@ from drumlin.spark.state.options import StateOptions
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from drumlin.lowlevel import Claims
 
-#: How much of the log one reducer is to get, before tasks have reduced it.
+#: How much of the log one reducer gets, before tasks have reduced it.
 _REDUCER_BYTES: Final = 48 << 20
 #: Spark's shuffle keeps figures for each pair of a task and a reducer.
 _REDUCERS_MAX: Final = 20_000
-#: Where no broker tells how large records are.
+#: The size of a record if no broker reports it.
 _UNKNOWN_BYTES_PER_OFFSET: Final = 200.0
 
 
@@ -38,7 +38,7 @@ class StatePlan(Portable):
 
     tasks: tuple[tuple[PlannedRange, ...], ...]
     end: Mapping[TopicPartition, int]
-    claims: Claims  # why the state of that moment, or of the changes' begin, is exact
+    claims: Claims  # why the state of that moment, or of the changes' start, is exact
     since: Mapping[int, int]  # for changes, where they begin in each partition; else empty
     size_bytes: float
     refusal: str | None = None  # why the state must not be used after all
@@ -47,18 +47,18 @@ class StatePlan(Portable):
 def plan_state(
     options: StateOptions, moment: OffsetLimit, since: OffsetLimit | None = None
 ) -> StatePlan:
-    """What to read for the state at a moment, or for the changes from `since` to that moment.
+    """Plan the state at a moment, or the changes from `since` to that moment.
 
     Raises:
         OptionError: the moments do not fit the topic, or each other.
         DataLoss: a moment lies outside of the log.
-        StateNotExact: the log does not tell the state of the first moment any more.
+        StateNotExact: the log no longer gives the state of the first moment.
     """
     from drumlin import lowlevel
 
     cluster = Cluster(options.source)
     logs = cluster.partitions()
-    # In this order: a log that moves meanwhile never seems to start after its end.
+    # In this order: a log that advances in between never seems to start after its end.
     start = cluster.earliest(logs)
     begin = {} if since is None else end_offsets(cluster, since, logs)
     end = end_offsets(cluster, moment, logs)
@@ -78,10 +78,10 @@ def plan_state(
 
 
 def plan_refusal(options: StateOptions, moment: OffsetLimit, why: str) -> StatePlan:
-    """A plan of that moment that reads nothing: whoever needs its rows is told why there are none.
+    """A plan of that moment that reads nothing: an attempt to read its rows raises `why`.
 
     Raises:
-        OptionError, DataLoss: likewise, but for a moment before the log's start.
+        OptionError, DataLoss: as `plan_state`, except for a moment before the log's start.
     """
     cluster = Cluster(options.source)
     end = end_offsets(cluster, moment, cluster.partitions())
@@ -101,7 +101,7 @@ def _check_since(
 
 
 def reducer_count(options: StateOptions, size_bytes: float, cores: int) -> int:
-    """Into how many parts a log of this size is reduced."""
+    """The number of reducers for a log of this size."""
     if options.reducers is not None:
         return options.reducers
     return max(1, cores, min(_REDUCERS_MAX, math.ceil(size_bytes / _REDUCER_BYTES)))

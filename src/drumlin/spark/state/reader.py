@@ -1,7 +1,7 @@
 """`spark.read.format("drumlin").option("snapshot", …)`: one task for each partition of the topic.
 
-A Python data source has no shuffle. So no task may divide a partition, and what does not fit the
-memory of one is read again; `drumlin.spark.snapshot` does without both.
+A Python data source has no shuffle. So one task reads a whole partition, and reads it again if its
+state does not fit into memory; `drumlin.spark.snapshot` has neither limit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SnapshotReader(DataSourceReader):
     """Plans on the driver, reads in the tasks; Spark pickles it on the way."""
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
-        """`columns` are those of the result; what the options say of them counts no more."""
+        """`columns` are those of the result, and override the options'."""
         self._options = StateOptions.parse(options).with_columns(columns)
         self._moment = limit_of(options["snapshot"], self._options.topic, "snapshot")
 

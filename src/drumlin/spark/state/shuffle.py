@@ -1,4 +1,4 @@
-"""Puts the two stages of a state together: read, shuffle once, merge."""
+"""Joins the two stages of a state: read, shuffle once, merge."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reduced_and_merged(
     merge: Merge,
     schema: StructType | str,
 ) -> DataFrame:
-    """What `merge` makes of the entries, with these columns, of each reducer."""
+    """The results of `merge` on the entries, with these columns, of each reducer."""
     from drumlin.spark.reading.planned_tasks import run_each
     from drumlin.spark.state.plan import reducer_count
 
@@ -46,7 +46,7 @@ def reduced_and_merged(
 
 
 def _cores(spark: SparkSession) -> int:
-    """How many tasks run at a time; a guess over Spark Connect, which does not tell."""
+    """How many tasks run at a time; a guess over Spark Connect, which does not report it."""
     if type(spark).__module__.startswith("pyspark.sql.connect."):
         return _CORES_OF_OTHERS
     return spark.sparkContext.defaultParallelism

@@ -24,14 +24,14 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
 
 @dataclass(frozen=True, slots=True)
 class Reading(Portable):
-    """The first stage: of each range the last entries, handed out as cells for the reducers."""
+    """The first stage: the last entries of each range, as cells for the reducers."""
 
     options: StateOptions
     columns: tuple[str, ...]  # of the entries
     reducers: int
-    seed: bytes  # of the hash that tells an entry's reducer: the same in all tasks
-    #: For changes, by partition: of what lies below, the last entries; from there on, all.
-    #: Empty for a snapshot.
+    seed: bytes  # of the hash that chooses an entry's reducer: the same in all tasks
+    #: For changes, by partition: only the last entries are kept below these offsets, and all from
+    #: there on. Empty for a snapshot.
     since: Mapping[int, int]
     claims: Claims
 
@@ -44,7 +44,7 @@ class Reading(Portable):
         for batch in read_exactly(source, self.claims, ranges):
             entries.add(as_entries(batch, self.columns))
             if entries.outgrow(self.options.task_bytes):
-                # Hand out what there is, tombstones too: they hide older entries of other tasks.
+                # Yield all entries, tombstones too: they hide older entries of other tasks.
                 yield from self._cells(entries.taken())
         yield from self._cells(entries.taken())
 
@@ -68,7 +68,7 @@ class Merging(Portable):
         """Merge the cells of one reducer.
 
         Raises:
-            ReadFailed, StateNotExact: they do not tell the state.
+            ReadFailed, StateNotExact: the cells do not give the exact state.
         """
         if self.refusal is not None:
             raise ReadFailed(self.refusal)
@@ -81,7 +81,7 @@ class Merging(Portable):
         for batch in batches:
             for entries in unpacked(batch, self.columns):
                 latest.add(entries)
-        # All tasks have read what they were to read: cells come only when all are complete.
+        # All tasks have read their ranges: cells arrive only when all tasks are complete.
         confirm(self.options.source, self.claims)
         source = self.options.source
         found = latest.rows(with_tombstones=self.with_tombstones)
@@ -91,7 +91,7 @@ class Merging(Portable):
 
 @dataclass(frozen=True, slots=True)
 class Comparing(Portable):
-    """The second stage of changes: what the entries of the keys of a reducer have changed."""
+    """The second stage of changes: the changes that the entries of a reducer's keys make."""
 
     options: StateOptions
     since: Mapping[int, int]
@@ -109,7 +109,7 @@ class Comparing(Portable):
         for batch in batches:
             for each in unpacked(batch, ENTRY_COLUMNS):
                 entries.add(each)
-        # All tasks have read what they were to read: cells come only when all are complete.
+        # All tasks have read their ranges: cells arrive only when all tasks are complete.
         confirm(self.options.source, self.claims)
         found = list(entries.taken())
         if found:

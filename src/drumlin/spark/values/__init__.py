@@ -1,1 +1,1 @@
-"""Typed values in Spark: columns of JSON or Avro into columns of their own types, and back."""
+"""Typed values in Spark: JSON or Avro columns decoded into typed columns, and encoded."""

@@ -1,7 +1,7 @@
-"""Decodes columns of Arrow batches in a worker, and does with bad records what was chosen.
+"""Decodes columns of Arrow batches in a worker, and handles bad records as chosen.
 
-Owns what a task yields for a batch: its columns, the decoded ones among them, and those that
-tell of bad records. It reads no topic and knows nothing of DataFrames.
+Owns the columns that a task yields for a batch: decoded ones, and those for bad records. It reads
+no topic and knows nothing of DataFrames.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ColumnDecoding:
 
 @dataclass(frozen=True)
 class BatchDecoding:
-    """What is done with each batch: a function for `mapInArrow` and `map_batches`."""
+    """The decoding of batches: a function for `mapInArrow` and `map_batches`."""
 
     columns: tuple[ColumnDecoding, ...]
     bad_records: BadRecords
@@ -43,7 +43,7 @@ class BatchDecoding:
         """The batches with the decoded columns.
 
         Raises:
-            BadRecord: a value or a key cannot be decoded, and that is to stop the query.
+            BadRecord: a value or a key cannot be decoded, and `bad_records` is `fail`.
         """
         for batch in batches:
             for piece, decoded, reasons in self._decoded(batch, self.columns):
@@ -54,7 +54,7 @@ class BatchDecoding:
     def _decoded(
         self, batch: pa.RecordBatch, columns: Sequence[ColumnDecoding]
     ) -> Iterator[tuple[pa.RecordBatch, list[pa.Array], dict[int, str]]]:
-        """Pieces of a batch, each with its decoded columns, and the reasons of bad records."""
+        """Slices of a batch, each with its decoded columns, and the reasons for bad records."""
         if not columns:
             yield batch, [], {}
             return
@@ -94,7 +94,7 @@ class BatchDecoding:
 
 
 def _field(values: pa.Array, index: int) -> pa.Array:
-    """A field of structs; null where the struct is."""
+    """A field of structs; null where the struct is null."""
     return pc.struct_field(values, index)
 
 

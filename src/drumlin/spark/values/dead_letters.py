@@ -1,8 +1,8 @@
-"""Records for a topic of dead letters: all of the record that could not be decoded, and why.
+"""Records for a dead letter topic: the whole record that could not be decoded, and the reason.
 
-Owns what a letter consists of: whatever is needed to write the record again as it was. The headers
-that say whence it comes, and why, are those of Kafka Connect's dead letter queues, so that
-tools for those know them.
+Owns the content of a dead letter: enough to write the record again as it was. The headers for its
+origin and the reason are those of Kafka Connect's dead letter queues, so that tools for those
+understand them.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from drumlin.spark.values.bad_records import ERROR_COLUMN, RAW_COLUMN, RAW_KEY_C
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: The header of each column that tells where a record comes from, and why it is here.
+#: The header for each column with a record's origin, and with the reason.
 HEADERS: Final = {
     "topic": "__connect.errors.topic",
     "partition": "__connect.errors.partition",
     "offset": "__connect.errors.offset",
     ERROR_COLUMN: "__connect.errors.exception.message",
 }
-#: In milliseconds. Kafka Connect has none: its letters have the record's time, which retention
-#: may delete at its next check.
+#: In milliseconds. Kafka Connect has no such header: its letters keep the record's timestamp, by
+#: which retention may delete them at its next check.
 TIMESTAMP_HEADER: Final = "__drumlin.errors.timestamp"
 _OF_RECORDS: Final = "array<struct<key:string,value:binary>>"
 
 
 def dead_letters(df: DataFrame) -> DataFrame:
-    """The bad records of what was decoded with `bad_records="column"`, as records to be written.
+    """The bad records of a DataFrame decoded with `bad_records="column"`, as records to write.
 
     Returns:
-        A row a bad record, as `format("drumlin")` and `sink` write it: `key` and `value` binary,
+        One row per bad record, for `format("drumlin")` and `sink`: `key` and `value` binary,
             with the record's bytes, `timestamp` timestamp, and `headers` array of struct of `key`
-            string and `value` binary. What `df` lacks of these is left out. To the record's headers
-            are added topic, partition, offset (those that there are), reason, and time in
+            string and `value` binary. Columns that `df` lacks are left out. The record's headers
+            are followed by topic, partition, offset (as far as `df` has them), reason, and time in
             milliseconds, as text.
 
     Raises:
-        ValueError: the DataFrame has no column `error` with the bytes of bad records beside it, or
-            keys were decoded by another call.
+        ValueError: the DataFrame has no columns `error` and `raw`, or keys were decoded by another
+            call.
     """
     from pyspark.sql.functions import array, coalesce, col, concat
 
     kinds = {field.name: field.dataType.simpleString() for field in df.schema}
     if ERROR_COLUMN not in kinds or not {RAW_COLUMN, RAW_KEY_COLUMN} & kinds.keys():
-        raise ValueError("dead letters are of values decoded with bad_records='column'")
+        raise ValueError("dead letters need values decoded with bad_records='column'")
     key = RAW_KEY_COLUMN if RAW_KEY_COLUMN in kinds else "key"
     value = RAW_COLUMN if RAW_COLUMN in kinds else "value"
     for name in (key, value):

@@ -1,7 +1,7 @@
-"""DataFrames with typed values: of a column of bytes, or of a topic.
+"""DataFrames with typed values, from a column of bytes or from a topic.
 
-Owns the two functions that users call, what they check, and the schema of the result. What a
-task does is in `batches.py`; what bytes mean, in `drumlin.client.values`.
+Owns the two functions that users call, their checks, and the schema of the result. The work of a
+task is in `batches.py`, the formats are in `drumlin.client.values`.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ def decode_values(
     """A DataFrame, of a batch or a stream, whose column of bytes is decoded.
 
     Args:
-        schema: for `json` what values become, as a `StructType` or as DDL (`id long, name
+        schema: for `json` the type of values, as a `StructType` or as DDL (`id long, name
             string`); for `avro` the reader's schema as JSON, for `protobuf` a `.proto` file as
             text; by default the latest one of `subject`, looked up now.
         format: `json`, `avro` or `protobuf`.
-        registry: where the schemas of values are, whose ids the values begin with (a zero byte,
-            the id in four bytes): a url, or a `SchemaRegistry` with a login. Tasks look schemas
-            up there. Without one, values are bare, and all of them of `schema`.
-        subject: of the registry, often the topic's name with `-value`.
+        registry: the registry of the schemas whose ids the values begin with (a zero byte, the id
+            in four bytes): a url, or a `SchemaRegistry` with a login. Tasks look schemas up there.
+            Without one, values have no such prefix, and all are of `schema`.
+        subject: the registry's subject, often the topic's name with `-value`.
         message: for `protobuf`, the message's full name; by default the schema's first one.
         column: the column of bytes. It is kept, unless `into` is the same.
         into: the name of the decoded column; None, if its fields become columns of their own.
-        key: how the column `key` is decoded, too, in its place: a `drumlin.ValueDecoder`, or for
-            JSON what keys become.
+        key: how to decode the column `key`, too, in place: a `drumlin.ValueDecoder`, or for JSON
+            the type of keys.
         bad_records: `fail` stops the query with an error that names topic, partition and offset,
             if there are such columns. `column` adds a column `error`, null for good records, and
             a column `raw` with the bytes of bad ones (`raw_key` for those of keys); what cannot
             be decoded is null. `drop` drops them.
 
     Returns:
-        The columns of `df` in their order. The decoded column stands in the place of the one of its
-            name, or comes last; with `into=None` the column of bytes goes, and the fields come
+        The columns of `df` in their order. The decoded column replaces the one of its name, or
+            comes last; with `into=None` the column of bytes is dropped, and the fields come
             last. Then, with `bad_records="column"`, `error` string, `raw` binary, and with `key`
             also `raw_key` binary. Types are those of "What becomes of types" in
             docs/typed-values.md; times are UTC, with microseconds.
 
     Raises:
         SchemaError: the schema is invalid, or cannot become columns.
-        RegistryError: the registry does not have the subject, or cannot be asked.
+        RegistryError: the registry does not have the subject, or cannot be reached.
         DecoderUnavailable: a package is not installed, or a compiler has failed.
-        ValueError: arguments that do not go together, or a column that is not there.
+        ValueError: arguments contradict each other, or a column does not exist.
     """
     columns = _columns(_decoder(schema, format, registry, subject, message), column, into, key)
     result, decoding = _planned(df.schema, columns, bad_records)
@@ -91,7 +91,7 @@ def read_values(
     columns: Sequence[str] | str | None = None,
     **options: object,
 ) -> DataFrame:
-    """A topic with decoded values, which Spark never sees as bytes, as a batch or a stream.
+    """A topic with decoded values, as a batch or a stream, without passing bytes through Spark.
 
     The same as `decode_values` of the topic's DataFrame, and faster: values are decoded where they
     are fetched (see `map_batches`).
@@ -154,10 +154,12 @@ def _decoder(
     from drumlin.client.values.decoder import ValueDecoder
     from drumlin.spark.mapping import as_struct
 
-    wanted: Any = schema
+    requested: Any = schema
     if format_ == "json" and schema is not None:
-        wanted = to_arrow_schema(as_struct(schema), timezone="UTC")
-    return ValueDecoder(wanted, format=format_, registry=registry, subject=subject, message=message)
+        requested = to_arrow_schema(as_struct(schema), timezone="UTC")
+    return ValueDecoder(
+        requested, format=format_, registry=registry, subject=subject, message=message
+    )
 
 
 def _columns(
@@ -186,7 +188,7 @@ def _columns(
 
 
 def _becomes_headers(value: ColumnDecoding) -> bool:
-    """Whether a decoded column takes the name that headers would have."""
+    """Whether a decoded column takes the name `headers`."""
     import pyarrow as pa
 
     if value.into is not None:
@@ -198,11 +200,11 @@ def _becomes_headers(value: ColumnDecoding) -> bool:
 def _planned(
     given: StructType, columns: tuple[ColumnDecoding, ...], bad_records: BadRecords
 ) -> tuple[StructType, BatchDecoding]:
-    """The schema of the result, and what tasks do.
+    """The schema of the result, and the decoding for tasks.
 
     Raises:
-        DecoderUnavailable: a format needs kernels, and they cannot be had.
-        ValueError: arguments that do not go together, or a column that is not there.
+        DecoderUnavailable: a format needs kernels, and they are not available.
+        ValueError: arguments contradict each other, or a column does not exist.
     """
     from drumlin.client.values.kernel_runs import value_kernels_here
     from drumlin.spark.values.batches import BatchDecoding
@@ -215,7 +217,7 @@ def _planned(
     if bad_records == "column":
         result = _with_places_of_bad_records(result, [raw_column(each.column) for each in columns])
     if any(each.decoder.needs_kernels for each in columns):
-        value_kernels_here()  # it is said here, rather than by every worker
+        value_kernels_here()  # raises here, rather than in every worker
     return result, BatchDecoding(columns, bad_records)
 
 
@@ -251,7 +253,7 @@ def _with_places_of_bad_records(schema: StructType, raw: list[str]) -> StructTyp
 
     added = [StructField(ERROR_COLUMN, StringType())]
     added += [StructField(each, BinaryType()) for each in raw]
-    way_out = "rename the one that is there, or decode key and value in one call, by `key`"
+    way_out = "rename the existing one, or decode key and value in one call, by `key`"
     _check_new(schema.names, [each.name for each in added], way_out)
     return StructType([*schema, *added])
 

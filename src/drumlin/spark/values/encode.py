@@ -1,4 +1,4 @@
-"""Columns into values of a topic: JSON by Spark's own function, Avro in the workers."""
+"""Encodes columns as values of a topic: JSON by Spark's own function, Avro in the workers."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def encode_values(
     """A DataFrame, of a batch or a stream, whose column is encoded to bytes; null stays null.
 
     Args:
-        column: what becomes values; mostly a struct, as `struct("id", "price").alias("value")`.
+        column: the column to encode; mostly a struct, as `struct("id", "price").alias("value")`.
         format: `json` or `avro`.
-        schema: for `avro`, as JSON; by default it is made of the column's type.
-        registry: for `avro`, where the schema is registered now: values then begin with a zero
-            byte and its id. Without one, they are bare.
-        subject: under which it is registered, often the topic's name with `-value`.
+        schema: for `avro`, as JSON; by default derived from the column's type.
+        registry: for `avro`, the registry where the schema is registered now: values then begin
+            with a zero byte and its id. Without one, they have no such prefix.
+        subject: the subject of the schema, often the topic's name with `-value`.
 
     Returns:
         The columns of `df` in their order, of which `column` is binary.
 
     Raises:
         SchemaError: a part of the column has no counterpart in Avro, or the schema is invalid.
-        RegistryError: the registry refuses the schema, or cannot be asked.
-        ValueError: arguments that do not go together, or a column that is not there.
+        RegistryError: the registry refuses the schema, or cannot be reached.
+        ValueError: arguments contradict each other, or a column does not exist.
     """
     if format not in WRITTEN_FORMATS:
         raise ValueError(f"format {format!r}: expected one of {', '.join(WRITTEN_FORMATS)}")
@@ -78,7 +78,7 @@ def _result_schema(schema: StructType, column: str) -> StructType:
 
 @dataclass(frozen=True)
 class BatchEncoding:
-    """What is done with each batch: a function for `mapInArrow`."""
+    """The encoding of batches: a function for `mapInArrow`."""
 
     encoder: AvroEncoder
     column: str

@@ -1,8 +1,8 @@
 """Maps the columns of a DataFrame to the parts of a record; checked before a row is written.
 
-As in Spark's Kafka sink, `value` must be there, and columns of other names are left out. So is
-`timestamp`, unless it is asked for: retention soon deletes records with old timestamps, and a
-program that changed nothing but its format's name may have such a column by accident.
+As in Spark's Kafka sink, `value` is required, and columns of other names are ignored. So is
+`timestamp`, unless `writeTimestamps` is set: retention soon deletes records with old timestamps,
+and a program that only changed its format's name may have such a column by accident.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def written_columns(
     """The columns of the rows that are written; `topic` is the option, which wins.
 
     Raises:
-        OptionError: there is no value, no topic, or no timestamp that was asked for; or a column
-            has a type that does not fit.
+        OptionError: the value, the topic or a required timestamp is missing; or a column has the
+            wrong type.
     """
     names = schema.fieldNames()
     if "value" not in names:
@@ -52,7 +52,7 @@ def written_columns(
         )
     if topic is None and "topic" not in names:
         raise OptionError(
-            "where are the rows to go? Set the option 'topic', or give them a column 'topic'"
+            "the rows have no topic: set the option 'topic', or give them a column 'topic'"
         )
     if with_timestamps and "timestamp" not in names:
         raise OptionError(

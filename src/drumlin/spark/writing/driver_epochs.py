@@ -1,6 +1,6 @@
-"""Keeps what a sink's last commit in this process leaves to the next one.
+"""Keeps the driver's epoch of a sink's last commit in this process, for the next commit.
 
-It may be out of date, which shows when it is used: see `driver.commit`.
+It may be out of date, which the commit that uses it finds out: see `driver.commit`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _lock = threading.Lock()
 
 
 def take(client: Client, sink: str, decision_topic: str) -> Held | None:
-    """Take what the sink's last commit has left; only one caller gets it."""
+    """Take the epoch that the sink's last commit has left; only one caller gets it."""
     with _lock:
         return _held.get(client, {}).pop((sink, decision_topic), None)
 
 
 def leave(client: Client, sink: str, decision_topic: str, held: Held) -> None:
-    """Leave it for the sink's next commit. Sinks without a commit for the longest are dropped."""
+    """Keep an epoch for the sink's next commit. Sinks with the oldest commits are dropped."""
     with _lock:
         epochs = _held.setdefault(client, {})
         forgotten = [epochs.pop((sink, decision_topic), None)]
@@ -44,6 +44,6 @@ def leave(client: Client, sink: str, decision_topic: str, held: Held) -> None:
         while len(epochs) > _SINKS_MAX:
             forgotten.append(epochs.pop(next(iter(epochs))))
     for each in forgotten:
-        if each is not None:  # nothing is in it, so nothing is sent; but the client keeps it
+        if each is not None:  # an empty transaction sends nothing, but the client would keep it
             with contextlib.suppress(ClientError):
                 each.transaction.abort()

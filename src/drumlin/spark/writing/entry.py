@@ -43,7 +43,7 @@ class AlreadyDecided(NamedTuple):
 
 
 class TaskWrite:
-    """What one task attempt writes. End it by `finish`, or by `abort` if anything fails."""
+    """The write of one task attempt. End it by `finish`, or by `abort` if anything fails."""
 
     def __init__(
         self,
@@ -91,11 +91,11 @@ class TaskWrite:
         except BaseException:
             self.abort()
             raise
-        self._opened = None  # the driver's from here on
+        self._opened = None  # the driver owns it now
         return finished
 
     def why_over(self, error: Exception) -> str | None:
-        """Why the transaction is over, if that is why rows could not be written; else None."""
+        """The reason why the transaction ended, if that prevented writing rows; else None."""
         if self._opened is None:
             return None
         with contextlib.suppress(ClientError):

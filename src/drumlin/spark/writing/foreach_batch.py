@@ -46,9 +46,9 @@ def sink(
     binary) and, with `writeTimestamps`, `timestamp` (or a bigint of milliseconds).
 
     Args:
-        topic: where the rows go; or a function for each topic, which makes the topic's rows of the
-            micro-batch; or None if the rows have a column `topic`. However many topics there are,
-            a batch becomes visible in all of them or in none.
+        topic: the topic of all rows; or a function for each topic, which derives the topic's rows
+            from the micro-batch; or None if the rows have a column `topic`. A batch becomes visible
+            in all topics or in none.
         bootstrap: some of the brokers, as `host:port,…`.
         options: those of `format("drumlin")` as a sink; those with dots as `**{"kafka.acks": …}`.
             An option that is None counts as not given.
@@ -103,14 +103,14 @@ def _check_session(options: Mapping[str, str], batch: DataFrame) -> None:
     is_remote = type(batch).__module__.startswith("pyspark.sql.connect.")
     if is_remote and options.get("delivery", "").strip().lower() != "at-least-once":
         raise OptionError(
-            "in foreachBatch Spark Connect does not tell which batch of which query is written, so "
-            "that it cannot be written exactly once: write by writeStream.format('drumlin'), which "
+            "in foreachBatch Spark Connect does not report which batch of which query is written, "
+            "so it cannot be written exactly once: write by writeStream.format('drumlin'), which "
             "is, or set 'delivery' to at-least-once"
         )
 
 
 def save(rows: DataFrame, options: Mapping[str, str]) -> None:
-    """One batch write, whichever thread this is."""
+    """Run one batch write, in any thread."""
     _make_active(rows.sparkSession)
     rows.write.format("drumlin").mode("append").options(**options).save()
 
@@ -130,7 +130,7 @@ def _rows(
 ) -> DataFrame:
     """The rows of all topics, each row with the name of its topic.
 
-    Timestamps that are asked for may be those of some topics; the others have none.
+    With `writeTimestamps`, some topics may have timestamps and others none.
 
     Raises:
         OptionError: the rows of a topic cannot be records. Without this check, the union would
@@ -157,9 +157,9 @@ def _rows(
 
 
 def _plan(query: Any) -> Plan | None:
-    """What the query has journalled of the micro-batch: where it ends, and when it was planned.
+    """The plan of the micro-batch in the query's journal: its end offsets, and when it was planned.
 
-    None where Spark does not tell, as for a function that no query has called: then only the rows
+    None if Spark does not report it, as for a function that no query has called: then only the rows
     show whether a batch is the one that was decided under its number.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -171,7 +171,7 @@ def _plan(query: Any) -> Plan | None:
         ends = [sources.apply(number).json() for number in range(sources.size())]
         planned_ms = query.lastExecution().offsetSeqMetadata().batchTimestampMs()
     except Py4JError as error:
-        _logger.warning("Spark does not tell where this batch ends: %s", error)
+        _logger.warning("Spark does not report where this batch ends: %s", error)
         return None
     return Plan(json.dumps([_parsed(each) for each in ends], sort_keys=True), planned_ms)
 

@@ -2,7 +2,7 @@
 
 The sink of a stream, or of a batch write in `foreachBatch`, is named after the query and the topic.
 So a query that restarts from its checkpoint finds its own decisions, and a query with a copy of the
-checkpoint and another topic does not take them for its own. Any other batch write gets a new name,
+checkpoint and another topic does not use them. Any other batch write gets a new name,
 unless the option `writeId` gives it one for its topic.
 """
 
@@ -49,12 +49,12 @@ def of_stream(names: WriteNames, local_property: Property) -> BatchIdentity:
     """The batch of a streaming query that writes by `writeStream`.
 
     Raises:
-        OptionError: Spark does not tell which batch of which query this is.
+        OptionError: Spark does not report the query and the batch.
     """
     query, batch = local_property(_QUERY), local_property(_BATCH)
     if query is None or batch is None:
         raise OptionError(
-            "Spark does not tell which batch this is, so that it cannot be written exactly once: "
+            "Spark does not report which batch this is, so it cannot be written exactly once: "
             "set the option 'delivery' to at-least-once"
         )
     return _of_query(names, query, batch, local_property)
@@ -72,8 +72,8 @@ def of_write(names: WriteNames, local_property: Property) -> BatchIdentity:
         return _alone(names, local_property)
     if names.write_id is not None:
         raise OptionError(
-            f"the option 'writeId' is {names.write_id!r}, the name of one write, and this one is "
-            "made with every batch of a stream: leave it out, or use 'sinkId'"
+            f"the option 'writeId' is {names.write_id!r}, the name of one write, but this one is "
+            "repeated for every batch of a stream: leave it out, or use 'sinkId'"
         )
     return _of_query(names, query, batch, local_property)
 
@@ -88,8 +88,8 @@ def _alone(names: WriteNames, local_property: Property) -> BatchIdentity:
     if names.write_id is None:
         if local_property(_OF_MICRO_BATCH) is not None:
             raise OptionError(
-                "this writes a micro-batch from a thread that Spark does not know to be the "
-                "stream's, so that it would be written again when the batch is repeated: start "
+                "this writes a micro-batch from a thread that Spark does not assign to the "
+                "stream, so it would be written again when the batch is repeated: start "
                 "such threads with pyspark.inheritable_thread_target, or write in foreachBatch's"
             )
         return BatchIdentity(f"{prefix}.{names.write}", "", 0, names.write)

@@ -29,7 +29,7 @@ class SinkOptions(Portable):
 
     bootstrap_servers: str
     topic: str | None  # for all rows; None: each row names its topic
-    with_timestamps: bool  # those of the rows; else the time of writing
+    with_timestamps: bool  # the rows' timestamps; else the time of writing
     delivery: Delivery
     sink_id: str | None
     write_id: str | None
@@ -105,15 +105,15 @@ def writes_timestamps(options: Mapping[str, str]) -> bool:
 
 
 def _is_idempotent(options: Mapping[str, str], acks: str, retries: int | None) -> bool:
-    wanted = rows.IDEMPOTENCE.value(options)
+    requested = rows.IDEMPOTENCE.value(options)
     is_possible = acks == "all" and retries != 0
-    if rows.IDEMPOTENCE.is_in(options) and wanted and not is_possible:
+    if rows.IDEMPOTENCE.is_in(options) and requested and not is_possible:
         other = f"'kafka.acks' is {acks!r}" if acks != "all" else "'kafka.retries' is 0"
         raise OptionError(
-            f"'kafka.enable.idempotence' is true and {other}: leave out one of the two, as only "
-            "what all replicas acknowledge, and what is sent again, can be told from a duplicate"
+            f"'kafka.enable.idempotence' is true and {other}: leave out one of the two, as "
+            "duplicates are only detected with acks=all and retries"
         )
-    return wanted and is_possible
+    return requested and is_possible
 
 
 def _check_exact(options: Mapping[str, str], acks: str, *, is_idempotent: bool) -> None:
@@ -170,11 +170,11 @@ def _settings(options: Mapping[str, str]) -> SinkSettings:
 
 def _source(options: Mapping[str, str]) -> SourceOffsets | None:
     group, ends = rows.TRANSACTIONAL_GROUP.find(options), rows.TRANSACTIONAL_OFFSETS.find(options)
-    told = rows.BATCH_PLAN.find(options)
-    plan = NO_PLAN if told is None else Plan(*told)
+    found = rows.BATCH_PLAN.find(options)
+    plan = NO_PLAN if found is None else Plan(*found)
     if group is None:
-        return None if told is None else SourceOffsets(plan=plan)
-    if ends is None:  # Spark does not tell a sink the offsets of its sources
+        return None if found is None else SourceOffsets(plan=plan)
+    if ends is None:  # Spark does not give a sink the offsets of its sources
         raise OptionError(
             "the option 'transactionalGroup' is for `drumlin.spark.sink` in foreachBatch; any "
             "stream that reads topics has 'commitOffsetsToGroup', which commits afterwards"
@@ -184,6 +184,6 @@ def _source(options: Mapping[str, str]) -> SourceOffsets | None:
 
 
 def _batch_bytes(options: Mapping[str, str]) -> int:
-    wanted = max(1, rows.BATCH_SIZE.value(options))
+    requested = max(1, rows.BATCH_SIZE.value(options))
     largest = rows.MAX_REQUEST_SIZE.find(options)
-    return wanted if largest is None else min(wanted, largest)
+    return requested if largest is None else min(requested, largest)

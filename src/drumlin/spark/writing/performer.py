@@ -46,12 +46,12 @@ R = TypeVar("R")
 _logger = logging.getLogger(__name__)
 
 #: A driver's transaction takes milliseconds. While it is open, other sinks' decisions cannot be
-#: searched, so a dead driver's is not to stay for long.
+#: searched, so a dead driver's transaction must time out soon.
 _DRIVER_TIMEOUT_MS: Final = 60_000
 _PAUSE_S: Final = 0.05
-#: Decision topics that are known to keep what is decided, of each cluster.
+#: Decision topics whose cleanup policy was checked, by cluster.
 _seen_topics: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
-#: Few records, so that what was replaced goes soon; one decision may name very many tasks.
+#: Small segments, so that replaced records are compacted soon; one decision may list many tasks.
 _TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": str(16 << 20),
@@ -68,7 +68,7 @@ class Performer:
         self._transactions: dict[Opened, Transaction] = {}
 
     def run(self, steps: ask.Steps[R]) -> R:
-        """Perform request after request, and give what the steps come to."""
+        """Perform request after request, and return the result of the steps."""
         try:
             request = next(steps)
             while True:
@@ -116,7 +116,7 @@ class Performer:
                     each.abort()
         self._transactions.clear()
 
-    # -- what is decided -------------------------------------------------------------------
+    # -- decisions -------------------------------------------------------------------------
 
     def _fetch_anchor(self, it: ask.FetchAnchor) -> Anchor | None:
         found = self._client.committed_offsets(it.group, require_stable=it.is_stable)
@@ -166,7 +166,7 @@ class Performer:
         except NotAuthorized as error:
             raise RequestFailed(
                 f"the sink keeps its decisions in topic {it.topic!r}, and this user may neither "
-                "see nor make it. If it is not there, make it, with 1 partition and "
+                "see nor create it. If it is missing, create it, with 1 partition and "
                 "cleanup.policy=compact; the user needs Read and Write on it"
             ) from error
 
@@ -180,14 +180,14 @@ class Performer:
             return
         try:
             configs = self._client.topic_configs(topic)
-        except NotAuthorized:  # to look at it is not what the sink needs
+        except NotAuthorized:  # the sink does not need the right to describe it
             return
         policy = configs["cleanup.policy"].value or ""
         limits = [configs[each].value for each in ("retention.ms", "retention.bytes")]
         if "delete" in policy and limits != ["-1", "-1"]:
             raise RequestFailed(
                 f"topic {topic!r}, where the sink keeps its decisions, has cleanup.policy={policy}:"
-                " it forgets what was decided, and batches would be written twice. Set the topic's "
+                " decisions would be deleted, and batches written twice. Set the topic's "
                 "cleanup.policy to compact, or the option 'decisionTopic' to another topic"
             )
         seen.add(topic)
@@ -251,11 +251,11 @@ class Performer:
             else:
                 begun.abort()
         except ClientError as error:
-            _logger.warning("left to its time-out: %s", error)
+            _logger.warning("left to its timeout: %s", error)
 
     def _commit_all(self, it: ask.CommitAll) -> dict[Opened, ask.Outcome]:
         whole = [OpenTransaction(*each) for each in it.opened]
-        # What is decided was open, so something is in it.
+        # A decided transaction was open, so it is not empty.
         fates = lowlevel.end_transactions(self._client, whole, commit=True, are_written=True)
         return {Opened(*each): _outcome(error) for each, error in fates.items()}
 
@@ -265,7 +265,7 @@ class Performer:
             if error is None:
                 aborted += 1
             elif not isinstance(error, UnknownTransaction):
-                _logger.warning("left to its time-out: %s", error)
+                _logger.warning("left to its timeout: %s", error)
         return aborted
 
     # -- the driver's transaction ----------------------------------------------------------
@@ -314,13 +314,13 @@ _PERFORMED: Final[dict[type, Callable[[Performer, Any], Any]]] = {
 
 
 def _right(request: ask.Request, error: NotAuthorized) -> str:
-    """What the sink needs in all: brokers name the first right alone that is missing."""
+    """All rights that the sink needs: brokers report only the first missing one."""
     if error.code is ErrorCode.transactional_id_authorization_failed:
         return f"Write on transactional ids that begin with {names.PREFIX!r}"
     is_group = error.code is ErrorCode.group_authorization_failed
     if isinstance(request, ask.SendOffsets) and not request.group.startswith(names.PREFIX):
         topics = ", ".join(repr(topic) for topic in sorted({each for each, _ in request.offsets}))
-        return f"Read on group {request.group!r} and on what was read: topic {topics}"
+        return f"Read on group {request.group!r} and on the topics read: {topics}"
     if is_group:
         return f"Read on groups that begin with {names.PREFIX!r}"
     return "Read and Write on its decision topic"
@@ -333,10 +333,10 @@ def _outcome(error: ClientError | None) -> ask.Outcome:
     if isinstance(error, UnknownTransaction):
         return "unknown"
     if isinstance(error, ProducerFenced):
-        # Ended before its id was taken: only its committer ends what is decided, but that
+        # Ended before its id was reused: only its committer ends a decided transaction, but that
         # is not proven here.
-        told: dict[bool | None, ask.Outcome] = {True: "unknown", False: "aborted"}
-        return told.get(error.was_ended, "unanswered")
+        outcomes: dict[bool | None, ask.Outcome] = {True: "unknown", False: "aborted"}
+        return outcomes.get(error.was_ended, "unanswered")
     if isinstance(error, TransactionAborted):
         return "aborted"
     _logger.warning("not known to be committed yet: %s", error)
@@ -344,10 +344,10 @@ def _outcome(error: ClientError | None) -> ask.Outcome:
 
 
 def _last_with_key(batches: Iterable[pa.RecordBatch], key: str) -> bytes | None:
-    wanted, last = key.encode(), None
+    requested, last = key.encode(), None
     for batch in batches:
         values = batch.column("value")
         for row, found in enumerate(batch.column("key").to_pylist()):
-            if found == wanted:
+            if found == requested:
                 last = values[row].as_py()
     return last

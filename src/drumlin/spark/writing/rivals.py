@@ -1,9 +1,9 @@
-"""Detects two runs of one query at a time, which a copy of a checkpoint makes possible.
+"""Detects two simultaneous runs of one query, which a copy of a checkpoint makes possible.
 
-Their batches have the same numbers. The protocol compares what they are, and stops a run that comes
-with another batch. Here two runs are noticed even while their batches are the same. A lone run
-finds a batch already decided only as it starts, never later. Spark creates a writer for each
-commit, but keeps the process, so the state is kept here.
+Their batches have the same numbers. The protocol compares the content, and stops a run with another
+batch. This module detects two runs even while their batches are the same. A single run finds a
+batch already decided only when it starts, never later. Spark creates a writer for each commit, but
+keeps the process, so the state is kept here.
 """
 
 from __future__ import annotations

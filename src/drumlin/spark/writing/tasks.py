@@ -1,4 +1,4 @@
-"""A task that writes: Spark's Arrow batches go to topics.
+"""A writing task: Spark's Arrow batches go to topics.
 
 An error says what could not be written and why; Spark then repeats the task, or fails the query.
 """
@@ -137,7 +137,7 @@ def _append(
     from drumlin.client.errors import ClientError
     from drumlin.lowlevel import RowsRefused, StreamReport
 
-    pa.default_memory_pool().release_unused()  # memory that earlier tasks of this process left
+    pa.default_memory_pool().release_unused()  # left by earlier tasks of this process
     appender = None
     try:
         for batch in batches:

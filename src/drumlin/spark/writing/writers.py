@@ -43,7 +43,7 @@ class Written(WriterCommitMessage):
 
 
 class _Writer:
-    """What both writers have in common."""
+    """The common part of both writers."""
 
     _identify: Callable[[WriteNames, Property], BatchIdentity]
 
@@ -78,7 +78,7 @@ class _Writer:
     def _task_identity(self) -> TaskIdentity:
         context = TaskContext.get()
         if context is None:
-            raise RuntimeError("rows are written by tasks of Spark, and this is no task")
+            raise RuntimeError("rows are written by tasks of Spark, but this is not a task")
         batch = type(self)._identify(self._names, context.getLocalProperty)
         return TaskIdentity(
             *batch,
@@ -93,15 +93,15 @@ class _Writer:
 
         if self._options.delivery == "at-least-once":
             return
-        told = [each.message for each in messages if isinstance(each, Written) and each.message]
-        if len(told) < len(messages) or not told:
-            raise RuntimeError("a task has not said what it has written: nothing is committed")
-        number = told[0].identity.batch if batch is None else batch
+        reported = [each.message for each in messages if isinstance(each, Written) and each.message]
+        if len(reported) < len(messages) or not reported:
+            raise RuntimeError("a task has not reported what it has written: nothing is committed")
+        number = reported[0].identity.batch if batch is None else batch
         client, options = client_of(self._options), self._options
-        settings = self._settings(told[0].identity)
-        report = commit_batch(client, settings, told, number, options.source)
+        settings = self._settings(reported[0].identity)
+        report = commit_batch(client, settings, reported, number, options.source)
         garbage.spare_what_is_loaded()
-        check_alone(told[0].identity, was_decided=report.was_decided)
+        check_alone(reported[0].identity, was_decided=report.was_decided)
 
     def _abort(self, messages: Messages, batch: int | None) -> None:
         from drumlin.spark.writing.entry import abort_batch, abort_run
@@ -109,12 +109,12 @@ class _Writer:
         if self._options.delivery == "at-least-once":
             return
         client = client_of(self._options)
-        told = [each.message if isinstance(each, Written) else None for each in messages]
-        known = [each for each in told if each is not None]
+        reported = [each.message if isinstance(each, Written) else None for each in messages]
+        known = [each for each in reported if each is not None]
         if known:
             number = known[0].identity.batch if batch is None else batch
-            abort_batch(client, self._settings(known[0].identity), told, number)
-        if len(known) < len(told):
+            abort_batch(client, self._settings(known[0].identity), reported, number)
+        if len(known) < len(reported):
             identity = known[0].identity if known else self._alone()
             abort_run(client, self._settings(identity), identity)
 
@@ -134,11 +134,11 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     _identify = staticmethod(of_write)
 
     def commit(self, messages: Messages) -> None:
-        """Make what the tasks have written visible; at least once, it is already."""
+        """Make the tasks' records visible; with at-least-once delivery they are already."""
         self._commit(messages, None)
 
     def abort(self, messages: Messages) -> None:
-        """Have nothing of it seen; at least once, what is written stays."""
+        """Abort the tasks' transactions; with at-least-once delivery, written records stay."""
         self._abort(messages, None)
 
 
@@ -148,9 +148,9 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     _identify = staticmethod(of_stream)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """Make what the tasks have written visible; at least once, it is already."""
+        """Make the tasks' records visible; with at-least-once delivery they are already."""
         self._commit(messages, batchId)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """Have nothing of it seen; at least once, what is written stays."""
+        """Abort the tasks' transactions; with at-least-once delivery, written records stay."""
         self._abort(messages, batchId)

@@ -38,7 +38,7 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
 
     def current_recovery_points() -> PartitionOffsets:
         reached = recovery_points | {key: log.recovery_point for key, log in logs().items()}
-        # Between reading and writing the recovery points, below which gaps are not searched again.
+        # Between reading and writing the recovery points: gaps below those are not searched again.
         directory.kept_deletions.write(current_kept_deletions)
         return reached
 

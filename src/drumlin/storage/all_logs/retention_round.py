@@ -27,7 +27,7 @@ async def delete_from_all(
     records would never let the round end.
     """
     for log in logs:
-        if log.is_unserved:  # its topic, and so its configuration, is unknown
+        if log.is_unserved:  # its topic is unknown, and therefore its configuration
             continue
         with contextlib.suppress(KafkaError):  # logged where the log dir failed
             end_offset = log.log_end_offset

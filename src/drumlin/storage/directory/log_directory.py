@@ -51,7 +51,7 @@ class LogDirectory:
         self._failing = threading.Lock()
         #: Partitions that have a folder here whose log could not be loaded.
         self.not_loaded: set[tuple[str, int]] = set()
-        #: Partitions of these that may be in another log dir, which is offline.
+        #: Those of them that may be in another log dir, which is offline.
         self.undecided: set[tuple[str, int]] = set()
         #: Whether it is known which of its folders are valid, see `moved_folders.py`. False for a
         #: log dir that has been offline since the start.
@@ -239,7 +239,7 @@ class LogDirectory:
         return storage_error(said)
 
     def log_once(self, message: str, *, level: int = logging.ERROR, exc_info: bool = False) -> None:
-        """Log a message once, although its cause is met at every retry."""
+        """Log a message once, although its cause recurs at every retry."""
         if message not in self._said:
             self._said.add(message)
             _logger.log(level, "%s", message, exc_info=exc_info)

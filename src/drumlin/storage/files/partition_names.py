@@ -4,7 +4,7 @@
 `topic-partition.<hex>-stray`, as in Apache Kafka, a folder of no known topic: it is kept but not
 served.
 
-A folder whose name has none of these forms exactly is not ours.
+A folder whose name does not match one of these forms exactly is not ours.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def resembles_partition_folder(name: str) -> bool:
 
 
 def has_suffix(name: str, suffix: str) -> bool:
-    """Whether a name is one that a broker gives a folder, with this suffix of those above."""
+    """Whether a broker gives folders such a name, with this suffix."""
     found = _LEFT.fullmatch(name)
     return found is not None and found[3] == suffix
 

@@ -88,7 +88,7 @@ def log_foreign_files(path: str, names: Iterable[str]) -> None:
     strange = sorted(each for each in names if not (_is_whole(each) or is_temporary(each)))
     if strange:
         _logger.warning(
-            "%s contains files that no broker names like that, and which are left alone: %s%s",
+            "%s contains files with names that no broker uses; they are left alone: %s%s",
             path,
             ", ".join(strange[:_SAID_MAX]),
             f" and {len(strange) - _SAID_MAX} more" if len(strange) > _SAID_MAX else "",

@@ -94,7 +94,7 @@ def _next_sound(
     left = len(records) - position
     if left < HEADER_SIZE:
         if left and not position:
-            raise _corrupt(log, offset, f"{left} bytes are no batch")
+            raise _corrupt(log, offset, f"{left} bytes are not a batch")
         return None
     header = parse_header(records, position)
     size = header.size
@@ -102,7 +102,9 @@ def _next_sound(
         raise _corrupt(log, offset, f"no batch begins at position {position}")
     if size > left:
         if not position:
-            raise _corrupt(log, offset, f"a batch of {size} bytes, of which {left} came")
+            raise _corrupt(
+                log, offset, f"a batch of {size} bytes, of which only {left} were received"
+            )
         return None
     if not crc_matches(records, position, header):
         raise _corrupt(log, offset, f"the checksum of the batch at position {position} is wrong")
@@ -132,7 +134,7 @@ def _append_control(
     try:
         marker = parse_marker(batch, header)
     except ValueError as error:
-        raise _corrupt(log, header.base_offset, f"a marker that is none: {error}") from error
+        raise _corrupt(log, header.base_offset, f"an invalid marker: {error}") from error
     aborted = None
     if marker is not None:
         aborted = log.producer_state.aborted_by(header, marker, header.base_offset)

@@ -58,7 +58,7 @@ class LeaderEpochs:
             if entry.epoch <= epoch and entry.start_offset <= start_offset
         ]
         while kept and kept[-1].start_offset == start_offset and kept[-1].epoch < epoch:
-            kept.pop()  # an epoch that began, and got no record
+            kept.pop()  # an epoch without records
         if not kept or kept[-1].epoch < epoch:
             kept.append(EpochEntry(epoch, start_offset))
         self._change(tuple(kept))

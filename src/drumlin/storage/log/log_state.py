@@ -78,7 +78,7 @@ class LogState:
         #: From this offset on, no tombstone or marker has ever been removed from the log. A replica
         #: that ends before it may lack deletions of its records; see `compaction.md`.
         self.deletions_kept_from = 0
-        #: The same for the copy that a crash may make the log (`log_copy.py`).
+        #: The same for a copy of the log, which a crash may turn into the log (`log_copy.py`).
         self.deletions_kept_beside = 0
         #: Changes whenever tombstones or markers are removed. It starts at a random number, to
         #: differ from all values before a restart.
@@ -96,7 +96,7 @@ class LogState:
         self.refetch: Refetch | None = None
         self.swaps = SegmentSwaps()
         self.truncations = 0
-        #: Whether it was cut or replaced, and the remaining steps are still to come.
+        #: Whether it was cut or replaced, and the remaining steps are pending.
         self.is_being_cut = False
         #: Whether it is changing its log dir, so that appends must wait (`log_move.py`).
         self.is_moving = False
@@ -127,7 +127,9 @@ class LogState:
         """
         known = self._high_watermark
         if known is None:
-            known = self._high_watermark_before  # until replication says if there are others
+            known = (
+                self._high_watermark_before
+            )  # until replication reports whether there are others
             if known is None:
                 return self.log_end_offset
             return min(max(known, self.log_start_offset), self.log_end_offset)
@@ -152,7 +154,7 @@ class LogState:
         """Start with other replicas: at first the last known high watermark counts."""
         if self._high_watermark is None:
             known = self._high_watermark_before
-            if known is None:  # everything is committed, as there was no other replica
+            if known is None:  # all records are committed, as there was no other replica
                 known = self.log_end_offset
             self._high_watermark = min(max(known, self.log_start_offset), self.log_end_offset)
 

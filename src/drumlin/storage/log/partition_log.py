@@ -6,8 +6,8 @@ one thread, the broker's loop, may change it; `flush`, `read` and the searches m
     log start offset <= log end offset; the recovery point is at or below the log end offset
     segments:  [base, base) [base, base) ... [base of the active one, log end offset)
 
-An `OSError` takes the log dir offline and comes out as KAFKA_STORAGE_ERROR; of a failed append
-nothing remains.
+An `OSError` takes the log dir offline and is raised as KAFKA_STORAGE_ERROR; a failed append leaves
+nothing behind.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class PartitionLog(LogState):
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER for a moment while the log
-                changes its log dir. Appends whose order matters wait before they come here.
+                changes its log dir. Appends whose order matters wait before this call.
         """
         self.log_directory.check_writable()
         if self.is_moving:

@@ -151,7 +151,7 @@ class ProducerState:
         entry, follows = None, False
         if packed is not None:
             epoch, last_sequence = last_sequence_of(packed)
-            # Nearly always true: then the rest of the entry need not be unpacked.
+            # The usual case: the rest of the entry need not be unpacked.
             follows = (
                 header.producer_epoch == epoch
                 and header.base_sequence == (last_sequence + 1) % SEQUENCE_MODULO
@@ -427,7 +427,7 @@ def _check_first_sequence(
 def _superseded(producer_id: int, producer_epoch: int, known_epoch: int) -> KafkaError:
     return KafkaError(
         ErrorCode.invalid_producer_epoch,
-        f"producer {producer_id} came with epoch {producer_epoch}, after {known_epoch}",
+        f"producer {producer_id} sent epoch {producer_epoch}, after {known_epoch}",
     )
 
 

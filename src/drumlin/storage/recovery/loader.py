@@ -73,7 +73,7 @@ def load_missing(
     directory.not_loaded.difference_update(gone)
     loaded = [log for each in wanted if (log := _load(directory, each)) is not None]
     for log in loaded:
-        _logger.warning("%s is loaded after all", log.path)
+        _logger.warning("%s is loaded now", log.path)
     directory.load_again_at = now_s + 10 * (directory.clock.monotonic() - now_s)
     return loaded
 
@@ -116,7 +116,7 @@ def partitions_in(directory: LogDirectory) -> list[tuple[str, int]]:
     names = directory.files.list_directory(directory.path)
     for name in filter(resembles_partition_folder, names):
         directory.log_once(
-            f"{directory.path}/{name} is left alone, as no broker names a folder like that",
+            f"{directory.path}/{name} is left alone, as no broker uses such a folder name",
             level=logging.WARNING,
         )
     found = [parse_directory_name(name) for name in names]
@@ -139,7 +139,9 @@ def _load(directory: LogDirectory, request: LoadRequest) -> PartitionLog | None:
         log.close_files()  # most logs are idle: their files open again on use
         directory.note_in_order(key)
         if directory.was_clean and not request.was_clean and log.epoch_due_at is None:
-            log.epoch_due_at = log.log_end_offset  # this log was not closed, and may lack records
+            log.epoch_due_at = (
+                log.log_end_offset
+            )  # this log was not closed cleanly, and may lack records
         return log
     except OSError as error:
         if error.errno in NO_DESCRIPTOR | OF_ONE_FILE or error.errno == errno.ENOENT:

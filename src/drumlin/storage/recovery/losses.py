@@ -3,7 +3,7 @@
 Nothing is restored here. A loss is logged with its offsets, and the log needs a new leader epoch,
 by which consumers detect it (KIP-320). No offset is assigned twice: a log that ends below its
 recovery point continues at that point. The new epoch begins where the records end, so a consumer
-that had read further is told that offset. An empty batch, as compaction leaves them, covers the
+that had read further gets that offset. An empty batch, as compaction leaves them, covers the
 missing offsets, so that other consumers get past them. An empty batch in a gap between segments
 also shows the next start that this loss was already reported.
 

@@ -1,4 +1,4 @@
-"""A copy of a log, fetched anew beside the old log, which it replaces once it is complete.
+"""A copy of a log, fetched anew while the old log stays, which it replaces once it is complete.
 
     LogCopy       creates an empty log in `topic-partition.<hex>-future`, which the follower fills
     ChangeOver    old folder -> `-delete`, new folder -> the log's name; the log gets its state

@@ -196,7 +196,9 @@ class LogMove:
             # First, so that the old folder is not used while the new log dir is offline.
             folder_marker.announce_leaving(log.path, self._files)
             folder_marker.unmark(log.path, self._files)  # the marker of an earlier move
-            self._is_marked = True  # before, as after an error the marker may have been written
+            self._is_marked = (
+                True  # set first, as the marker may have been written even after an error
+            )
             folder_marker.mark(self.path, log.topic, log.partition, self._files)
 
     @property

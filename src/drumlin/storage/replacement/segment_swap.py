@@ -125,7 +125,9 @@ class SegmentSwap:
             log.swaps.settle()
             self._check()
             self.drops_deletions_before = end_offset if self._drops_deletions else 0
-            log.swaps.pending = self  # before, as after an error the plan may have been written
+            log.swaps.pending = (
+                self  # set first, as the plan may have been written even after an error
+            )
             self._note_checkpoints(min(end_offset, log.recovery_point))
             self._plan = SwapPlan(
                 log.topic_id,
@@ -293,7 +295,7 @@ class SegmentSwap:
         new_offsets = [segment.base_offset for segment in self._new]
         offsets = [self._old[0].base_offset - 1, *new_offsets, end_offset]
         if offsets != sorted(set(offsets)):
-            raise ValueError(f"new segments at {new_offsets} do not fit in place of the old ones")
+            raise ValueError(f"new segments at {new_offsets} cannot replace the old ones")
         is_start_kept = new_offsets[:1] == [current[0].base_offset]
         if first == 0 and log.log_start_offset < end_offset and not is_start_kept:
             if not self._was_first:

@@ -51,10 +51,10 @@ def find_batch(
 ) -> tuple[int, BatchHeader] | None:
     """The first whole batch within `position`..`end` whose last offset is at or after `offset`.
 
-    The same that `walk_headers` would find, but without an object for each header on the way.
+    Finds the same as `walk_headers`, but without an object for each header on the way.
 
     Raises:
-        CorruptRecord: there is something else than a batch before it.
+        CorruptRecord: there is something other than a batch before it.
     """
     unpack = _EXTENT.unpack_from
     while end - position >= HEADER_SIZE:

@@ -78,13 +78,13 @@ class FileSlice:
             raise self._failed(error) from error
 
     def keep(self) -> bool:
-        """Read all of it for `read_resident`, which is to come soon; False if it is not in memory.
+        """Read all of it for the coming `read_resident`; False if it is not in memory.
 
-        For few bytes, that costs less than to look whether they can be read.
+        For few bytes, this costs less than a check whether they can be read.
         """
         try:
             self._kept = self._files.read_resident_at(self._descriptor, self.size, self.position)
-        except OSError:  # a failure will be met by the read that blocks
+        except OSError:  # the blocking read will raise the failure
             return False
         return True
 

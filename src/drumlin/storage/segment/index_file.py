@@ -150,7 +150,7 @@ class IndexFile:
         self._sync_count.note()
 
     def write_out(self) -> None:
-        """Write all entries to the file. Only the appending thread may call it, or without one."""
+        """Write all entries to the file. Only for the appending thread, if there is one."""
         first, unwritten = self._unwritten
         if unwritten:
             self._write(first, unwritten)

@@ -1,4 +1,4 @@
-"""The rule when a log rolls a new segment."""
+"""The rule for when a log rolls a new segment."""
 
 from __future__ import annotations
 

@@ -378,7 +378,7 @@ class Segment(SegmentFiles):
         """The batches from `start_offset` on that may have a record with `timestamp` or later.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, there is something else than batches.
+            KafkaError: CORRUPT_MESSAGE, there is something other than batches.
         """
         offset = max(self.time_index.lookup(timestamp), start_offset)
         size, end = self.size, self.offset_index.lookup(offset)
@@ -429,7 +429,9 @@ class Segment(SegmentFiles):
             position, header = place
             if header.size > max_bytes:
                 max_bytes = header.size if minimum_one_batch else 0
-            if header.size >= max_bytes:  # read alone, so the next fetch continues after it
+            if (
+                header.size >= max_bytes
+            ):  # the batch is read alone, so the next fetch continues after it
                 known.put(header.end_offset, position + header.size)
         descriptor = self.log_file.acquire()
         size = min(max_bytes, end - position)

@@ -39,8 +39,8 @@ class TransactionIndex:
     """The aborted transactions, in the order of their ends, and so of their last stable offsets.
 
     They are kept in memory in the format of the file from the first use on, as there may be very
-    many. Any thread that may block can load them; of two concurrent loads the first one counts. A
-    change loads them before. Readers in other threads take a reference to the bytes first: these
+    many. Any thread that may block can load them; of two concurrent loads the first one wins. A
+    change loads them first. Readers in other threads take a reference to the bytes first: these
     grow in place, and are replaced when entries are removed.
     """
 

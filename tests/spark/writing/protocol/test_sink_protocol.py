@@ -356,7 +356,7 @@ def test_a_committed_winner_whose_id_was_taken_is_not_taken_for_lost(
     lowlevel.end_transaction(client, message.opened, commit=True)  # type: ignore[arg-type]
     client.abort_transaction(message.opened.transactional_id)  # by an operator who comes too late
     again = write(client, topic, identity(sink, 0, 0, "run2"), "a")
-    with pytest.raises(NotRepairable, match="nothing tells whether"):
+    with pytest.raises(NotRepairable, match="it is unknown whether"):
         commit_batch(client, SETTINGS, [again], 0)
     await_rows(client, topic, "a")
 

@@ -1,8 +1,8 @@
 """After a failed job or commit: aborts transactions that cannot win, and finishes those that won.
 
 Spark calls abort with the messages whose commit has failed, and a failed commit may still have
-decided. So before a transaction that may yet win is aborted, it must be refused in the sink's log
-of decisions, by itself or with its job. A driver that would decide it later reads the refusal.
+decided. So before a transaction that may still win is aborted, a refusal of it, or of its job, must
+be in the sink's log of decisions. A driver that would decide it later reads the refusal.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def abort_run(identity: TaskIdentity, settings: SinkSettings) -> Steps[int]:
     """After a job that failed before its commit: abort whatever its run's tasks have left open.
 
     An earlier job of the run may have decided, for instance if a function in `foreachBatch` tries
-    again. Its winners are kept. So may a later one, if this falls asleep: what is found open is
-    refused before it is aborted.
+    again. Its winners are kept. A later job may also decide, if this process is suspended: open
+    transactions are refused before they are aborted.
 
     Raises:
         SinkError: nothing was aborted, for instance as another driver has gone on meanwhile.
@@ -81,7 +81,7 @@ def abort_run(identity: TaskIdentity, settings: SinkSettings) -> Steps[int]:
     driver, state = yield from take_over(sink, settings, is_known=seen is not None)
     state = state or SinkState(identity.query)
     left = yield from open_besides(sink, state.winners, run)
-    if left and not settings.is_for_once:  # of which no other job can be decided
+    if left and not settings.is_for_once:  # no other job of such a sink can be decided
         tasks = [told for each in left if (told := names.parse_task_id(each)) is not None]
         refusing = state.refusing(refusals.of_open(state.next_batch, run, tasks))
         yield from write(driver, sink, settings, refusing)
@@ -141,7 +141,7 @@ def forget(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[str, .
         try:
             fates = yield from finish(sink, state.batch, state.winners)
         except NotRepairable as error:
-            fates = Fates((), error.lost)  # of the others, all that could be committed is
+            fates = Fates((), error.lost)  # all others that could be committed are
     losers = yield from open_besides(sink, ())
     forgotten = SinkState("", is_forgotten=True)
     forgotten = forgotten.refusing(*refusals.of_runs(losers, forgotten.next_batch))

@@ -1,8 +1,8 @@
-"""What a batch was: its number may come again with other records, as numbers are only counted.
+"""The content of a batch: its number alone does not identify it, as numbers are only counted.
 
-A checkpoint that is put back from a backup, or started beside its copy, plans its next batch anew.
-So a decision says what it decided, and a batch that is found decided is compared with it. This
-module must never take two batches for one because their numbers are the same.
+A checkpoint that was restored from a backup, or copied, plans its next batch anew. So a decision
+records the batch's content, and a batch that is found decided is compared with it. This module
+must never treat two batches as the same because their numbers are.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Final, NamedTuple
 
 from drumlin.records.plain.row_hash import combined
 
-#: Longer ends are kept as a digest only.
+#: Longer end offsets are kept as a digest only.
 _TEXT_MAX: Final = 100_000
 
 
 class Plan(NamedTuple):
     """How far a batch goes, as its query has journalled it before the batch began.
 
-    `ends`: the end offsets of all sources, as JSON; "" where nothing tells them. `planned_ms`: when
-    Spark planned it. A batch that is repeated from the journal has the same of both.
+    `ends`: the end offsets of all sources, as JSON; "" if unknown. `planned_ms`: when Spark planned
+    it. Both are the same for a batch that is repeated from the journal.
     """
 
     ends: str = ""
@@ -44,12 +44,12 @@ NO_PLAN: Final = Plan()
 
 
 class Content(NamedTuple):
-    """What a batch was, in short.
+    """A summary of a batch.
 
     Attributes:
         rows: of all its tasks.
         checksum: of all its rows, whatever their order and partitions; 32 hexadecimal digits.
-        plan: the digest of its plan; "" where that is not known.
+        plan: the digest of its plan; "" if unknown.
     """
 
     rows: int
@@ -58,7 +58,7 @@ class Content(NamedTuple):
 
     @classmethod
     def of(cls, parts: Iterable[tuple[int, str]], plan: Plan) -> Content:
-        """Of all tasks' rows and checksums."""
+        """Combine all tasks' rows and checksums."""
         rows = total = 0
         for count, checksum in parts:
             rows += count
@@ -69,12 +69,12 @@ class Content(NamedTuple):
         return (self.rows, self.checksum) == (other.rows, other.checksum)
 
     def is_of_one_plan_with(self, other: Content) -> bool | None:
-        """None where that is not known of both."""
+        """Whether both have one plan; None if either plan is unknown."""
         return self.plan == other.plan if self.plan and other.plan else None
 
 
-def told(content: Content, plan_text: str = "", decided_ms: int = -1) -> str:
-    """A batch in a sentence about it."""
+def described(content: Content, plan_text: str = "", decided_ms: int = -1) -> str:
+    """The text for a batch in a message."""
     rows = f"{content.rows} row{'' if content.rows == 1 else 's'}"
     up_to = f" up to {plan_text}" if plan_text else ""
     at = f" at {datetime.fromtimestamp(decided_ms / 1000, UTC):%F %T} UTC" if decided_ms > 0 else ""

@@ -27,7 +27,8 @@ def glance(sink: str, settings: SinkSettings, batch: int) -> Steps[SinkState | N
     """The sink's state as seen without fencing: it may be out of date, but was true once.
 
     It has winners only if `batch` itself is decided and not done, and its record is not being
-    replaced just now. None: the group has no offset, which does not prove that nothing was decided.
+    replaced right now. None: the group has no offset, which does not prove that there was no
+    decision.
     """
     anchor = yield FetchAnchor(names.group_of(sink), settings.decision_topic, False)
     if anchor is None:
@@ -73,7 +74,7 @@ def last_state(sink: str, settings: SinkSettings) -> Steps[SinkState | None]:
         if not note.has_more:
             return SinkState.from_note(note)
         value = yield ReadRecord(topic, anchor.offset, sink)
-        if value is None:  # a topic that was copied has other offsets
+        if value is None:  # a copied topic has other offsets
             value = yield FindRecord(topic, sink)
         state = None if value is None else SinkState.decode(sink, value)
         if state is not None and state.note == note:
@@ -89,7 +90,7 @@ def last_state(sink: str, settings: SinkSettings) -> Steps[SinkState | None]:
 
 
 def recorded_ends(sink: str, settings: SinkSettings, state: SinkState) -> Steps[str]:
-    """How far the batch of this state went in its sources, if its record is there and says so."""
+    """The source end offsets of this state's batch, if its record exists and has them."""
     anchor = yield FetchAnchor(names.group_of(sink), settings.decision_topic, False)
     value = None
     if anchor is not None:
@@ -105,9 +106,9 @@ def check_query(sink: str, state: SinkState | None, query: str) -> None:
     """
     if state is not None and state.batch is not None and state.query != query:
         raise Superseded(
-            f"sink {sink!r} belongs to query {state.query or 'of a plain write'!r}, whose batch "
-            f"{state.batch} it has; this is query {query or 'of a plain write'!r}. Give this one "
-            f"another sinkId, or let it have the name by `drumlin sinks forget {sink}`"
+            f"sink {sink!r} belongs to query {state.query or 'of a plain write'!r}, and has its "
+            f"batch {state.batch}; this is query {query or 'of a plain write'!r}. Give this one "
+            f"another sinkId, or free the name by `drumlin sinks forget {sink}`"
         )
 
 
@@ -115,8 +116,8 @@ def superseded(sink: str, state: SinkState, batch: int) -> Superseded:
     """The error for a batch before the last decided one."""
     return Superseded(
         f"sink {sink!r}: batch {state.batch} is decided, by run {state.run}, and this is batch "
-        f"{batch}: another run of the query has gone on, or this one has an old checkpoint, as "
-        "of a backup. Nothing was written: put the newest checkpoint back, or begin with a new one "
+        f"{batch}: another run of the query has continued, or this one has an old checkpoint, as "
+        "of a backup. Nothing was written: restore the newest checkpoint, or begin with a new one "
         "where the decided batches end"
     )
 
@@ -132,15 +133,15 @@ def check_beginning(sink: str, settings: SinkSettings, state: SinkState | None, 
         raise StateLost(
             f"sink {sink!r}: this is batch {batch}, and neither topic {settings.decision_topic!r} "
             f"nor group {names.group_of(sink)!r} knows of any batch. If the query has written "
-            "here before, its decisions are gone: see whether its last batch is in the topics. If "
-            "it has not, say so by the option sinkIsNew=true"
+            "here before, its decisions are gone: check whether its last batch is in the topics. "
+            "If it has not, set the option sinkIsNew=true"
         )
 
 
 def _removed(sink: str, settings: SinkSettings) -> StateLost:
     return StateLost(
         f"sink {sink!r}: a batch was decided, and topic {settings.decision_topic!r} knows nothing "
-        "of it: its records were deleted, or the option decisionTopic was another. See which "
+        "of it: its records were deleted, or the option decisionTopic has changed. Check which "
         f"batches are in the topics; then `drumlin sinks forget {sink}` lets the query continue"
     )
 
@@ -148,6 +149,6 @@ def _removed(sink: str, settings: SinkSettings) -> StateLost:
 def _lost(sink: str, settings: SinkSettings, note: Note) -> StateLost:
     return StateLost(
         f"sink {sink!r}: batch {note.batch} is decided, and the record of it is not in topic "
-        f"{settings.decision_topic!r} any more. See whether the batch's rows are in the topics; "
+        f"{settings.decision_topic!r} any more. Check whether the batch's rows are in the topics; "
         f"then `drumlin sinks forget {sink}` lets the query continue"
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from drumlin.spark.writing.protocol import names
-from drumlin.spark.writing.protocol.content import NO_PLAN, told
+from drumlin.spark.writing.protocol.content import NO_PLAN, described
 from drumlin.spark.writing.protocol.decisions import (
     check_beginning,
     check_query,
@@ -74,7 +74,7 @@ def commit(
 ) -> Steps[CommitReport]:
     """Decide a batch and commit it; or complete an earlier decision on it.
 
-    `epoch` is what the sink's last commit in this process has left, if there was one.
+    `epoch` is the driver's epoch from the sink's last commit in this process, if there was one.
 
     Raises:
         SinkError: see sink_errors.py. Repeating the batch is the remedy, except after NotRepairable
@@ -108,13 +108,14 @@ def commit(
             decision = yield from _checked(decision, job, clock, may_have_losers=may_have_losers)
             yield from write(driver, job.sink, settings, decision.state, source)
     except (SinkError, ValueError) as error:
-        if not isinstance(error, DecisionUnknown | Fenced):  # the fencing driver may decide ours
+        # A driver that has fenced us may decide our transactions.
+        if not isinstance(error, DecisionUnknown | Fenced):
             yield FenceAll(job.besides(() if state is None else state.winners))
         if isinstance(error, Fenced):
             raise Fenced(
                 f"sink {job.sink!r}: batch {batch} is written by another driver at the same "
                 "time, which came later and continues. This commit decides nothing; the next run "
-                f"of the batch finds out what is decided ({error})"
+                f"of the batch finds the decision ({error})"
             ) from error
         raise
     return (yield from _complete(driver, job, settings, decision, clock))
@@ -174,7 +175,7 @@ class _Age(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """The state that is, or will be, recorded for the batch, and what was found beforehand."""
+    """The state that is, or will be, recorded for the batch, and findings before the decision."""
 
     state: SinkState
     needs_writing: bool
@@ -205,7 +206,7 @@ def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_De
 
     Raises:
         WinnersLost, Unfinished, NotRepairable: the batch before cannot be completed.
-        Superseded: tasks have seen a decision that is no longer there.
+        Superseded: tasks have seen a decision that no longer exists.
     """
     if state is not None and not state.is_done:
         assert state.batch is not None
@@ -214,7 +215,7 @@ def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_De
             raise WinnersLost(job.sink, state.batch, fates.lost)
     if any(message.found_decided for message in job.messages):
         raise Superseded(
-            f"sink {job.sink!r}: tasks have seen batch {job.batch} decided, and it is not: the "
+            f"sink {job.sink!r}: tasks have seen batch {job.batch} decided, but it is not: the "
             "decisions were removed while the query ran"
         )
     decided = SinkState(
@@ -235,18 +236,18 @@ def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_De
 def _decided_before(job: Job, settings: SinkSettings, state: SinkState) -> Steps[_Decision]:
     """Finish the winners of an earlier run; replace those that were lost.
 
-    What comes now is compared with what was decided only when all of that is committed that can be:
-    it was decided, whatever comes.
+    The new run is compared with the decided batch only after all decided transactions that can be
+    committed are: they were decided, whatever the new run has.
 
     Raises:
-        BatchDiffers: another batch comes under the number of the one that was decided.
+        BatchDiffers: the new run has another batch under the decided batch's number.
         NotDecided, WinnersLost: the batch has to be run once more.
         NotRepairable: this run has other rows than those that were lost.
     """
     fates = Fates((), ())
     if not state.is_done:
         fates = yield from finish(job.sink, job.batch, state.winners)
-    if fates.is_void:  # nothing of what was decided is there: it is decided again
+    if fates.is_void:  # nothing of the decided batch was written: decide it again
         if any(message.found_decided for message in job.messages):
             raise WinnersLost(job.sink, job.batch, fates.lost)
         again = replace(
@@ -268,10 +269,10 @@ def _decided_before(job: Job, settings: SinkSettings, state: SinkState) -> Steps
 
 
 def compare(job: Job, settings: SinkSettings, state: SinkState) -> Steps[str]:
-    """What a person should know although the batch counts as the one that was decided.
+    """A warning for the user, although the batch counts as the decided one; "" if there is none.
 
     It is the same if it has the same rows. It is also the same if it was repeated from the query's
-    journal: then its input is, and a query that is not deterministic may make other rows of it.
+    journal: its input is the same, though a nondeterministic query may produce other rows.
 
     Raises:
         BatchDiffers: it is another batch.
@@ -279,22 +280,22 @@ def compare(job: Job, settings: SinkSettings, state: SinkState) -> Steps[str]:
     decided, came = state.content, job.content
     if decided is None:
         return (
-            "what it was is not known, as an earlier version of drumlin has decided it: nothing "
-            f"shows whether that was what comes now, {told(came, job.plan.text)}"
+            "the content of the decided batch is unknown, as an earlier version of drumlin decided "
+            f"it: it may differ from this run's, {described(came, job.plan.text)}"
         )
     if decided.has_the_rows_of(came):
         return ""
     is_repeated = decided.is_of_one_plan_with(came)
     if is_repeated or (is_repeated is None and settings.rows_may_differ):
         why = "from the same input" if is_repeated else "as rowsMayDiffer allows"
-        return f"it comes again with other rows, {why}: what was decided stays, {told(decided)}"
+        return f"this run has other rows, {why}: the decided ones stay, {described(decided)}"
     ends = yield from recorded_ends(job.sink, settings, state)
     raise BatchDiffers(
         job.sink,
         job.query,
         job.batch,
-        differs=f"{told(decided, ends, state.decided_ms)}, and comes now with "
-        f"{told(came, job.plan.text)}",
+        differs=f"{described(decided, ends, state.decided_ms)}, and now has "
+        f"{described(came, job.plan.text)}",
         may_be_rows=is_repeated is None,
     )
 
@@ -354,9 +355,9 @@ def open_besides(sink: str, winners: Sequence[Winner], run: str = "") -> Steps[t
         each
         for each in found
         if each not in kept
-        and (told := names.parse_task_id(each)) is not None
-        and told.sink == sink
-        and told.run == (run or told.run)
+        and (task := names.parse_task_id(each)) is not None
+        and task.sink == sink
+        and task.run == (run or task.run)
     )
 
 
@@ -397,8 +398,8 @@ def write(
         DecisionUnknown: whether it was written shows only later.
     """
     topic = settings.decision_topic
-    is_told_by_note = settings.is_for_once and not state.note.has_more
-    value = None if is_told_by_note else state.encode(sink)
+    is_in_note = settings.is_for_once and not state.note.has_more
+    value = None if is_in_note else state.encode(sink)
     offset = yield Append(driver, topic, sink, value)
     place = {(topic, 0): (offset, state.note.encode())}
     yield SendOffsets(driver, names.group_of(sink), place)

@@ -1,4 +1,4 @@
-"""One batch as the tasks of one job report it to the driver. Asks the cluster nothing."""
+"""One batch as the tasks of one job report it to the driver. Sends no requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drumlin.spark.writing.protocol.messages import SinkSettings, TaskMessage, t
 from drumlin.spark.writing.protocol.state import SinkState
 from drumlin.spark.writing.protocol.transactions import Opened, Winner
 
-#: How long a transaction that no message and no hint of Spark's reveals may hold up readers.
+#: How long an open transaction that neither messages nor Spark reveal may hold up readers.
 _LOOK_AGAIN_MS: Final = 10_000
 
 
@@ -30,16 +30,19 @@ class Job:
 
     @classmethod
     def of(cls, messages: Sequence[TaskMessage], batch: int, plan: Plan = NO_PLAN) -> Job:
-        """
+        """Combine the messages of a job.
+
         Raises:
             ValueError: these are not the messages of one job for this batch.
         """
-        told = {(m.identity.sink, m.identity.query, m.identity.run) for m in messages}
+        sources = {(m.identity.sink, m.identity.query, m.identity.run) for m in messages}
         batches = {message.identity.batch for message in messages}
         keys = {message.identity.key for message in messages}
-        if len(told) != 1 or batches != {batch} or len(keys) != len(messages):
-            raise ValueError(f"messages of several jobs: {sorted(told)}, batches {sorted(batches)}")
-        sink, query, run = told.pop()
+        if len(sources) != 1 or batches != {batch} or len(keys) != len(messages):
+            raise ValueError(
+                f"messages of several jobs: {sorted(sources)}, batches {sorted(batches)}"
+            )
+        sink, query, run = sources.pop()
         found = tuple(each for message in messages if (each := message.winner) is not None)
         return cls(sink, query, batch, names.run_name(run), tuple(messages), found, plan)
 
@@ -53,7 +56,7 @@ class Job:
 
     @property
     def content(self) -> Content:
-        """What the batch is, as it comes now."""
+        """The content of the batch in this job."""
         return Content.of(((each.rows, each.checksum) for each in self.messages), self.plan)
 
     def besides(self, winners: Sequence[Winner]) -> tuple[str, ...]:

@@ -24,13 +24,13 @@ class SinkSettings(Portable):
     Attributes:
         decision_topic: where decisions are written; created, compacted, if it is missing.
         transaction_timeout_ms: of tasks' transactions; None: the longest that the broker allows.
-        may_begin_late: a batch other than 0 may be the first that the cluster knows of. Without
-            it such a batch is refused, as an earlier decision may have been lost.
+        may_begin_late: the sink's first batch may be other than 0. Otherwise such a batch is
+            refused, as an earlier decision may have been lost.
         speculation: look for losers with each batch, whatever Spark says about twins.
-        is_for_once: the sink's name was made up for one write and is never used again: without an
+        is_for_once: the sink's name was generated for one write and is never used again: without an
             offset in its group nothing was decided, and a finished write leaves no record.
-        rows_may_differ: a batch of a plan that is not known stays as it was decided, even if it
-            comes with other rows now.
+        rows_may_differ: a batch with an unknown plan stays as it was decided, even if a new run has
+            other rows.
     """
 
     decision_topic: str = names.DECISION_TOPIC
@@ -43,15 +43,15 @@ class SinkSettings(Portable):
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity(Portable):
-    """Which task attempt this is, and of which batch.
+    """The identity of a task attempt and its batch.
 
     Attributes:
         sink: the sink's name: the query's id and the topic, unless an option gives another.
         query: the id of the query whose batches are counted; "" if batches are not counted.
         batch: Spark's number of the micro-batch; 0 for a single batch write.
         run: new at every start of the query (`spark.jobGroup.id`), or of the write.
-        partition, attempt: as TaskContext has them.
-        part: tells several writes of one batch apart, if one decision is made for all.
+        partition, attempt: those of TaskContext.
+        part: distinguishes several writes of one batch that share one decision.
         task_id: Spark's number of the attempt in the application; -1: not known.
         has_twins: Spark may run another attempt at the same time (`spark.speculation`).
     """
@@ -105,7 +105,7 @@ class TaskMessage(Portable):
 class SourceOffsets(Portable):
     """Offsets of the source, committed to a group together with the decision; "": to none.
 
-    `plan`: how far the batch goes in its sources, if anything but their rows tells.
+    `plan`: the batch's end offsets in its sources, if known.
     """
 
     group: str = ""
@@ -124,7 +124,7 @@ class CommitReport(NamedTuple):
         open_ms: how long the oldest winner was open; 0: not known.
         timeout_ms: after how long it would have been aborted.
         driver_epoch: saves the sink's next commit from fencing and reading.
-        doubt: what a person should know of a batch that was found decided; "": it is the same.
+        doubt: a warning about a batch that was found decided; "": it is the same.
     """
 
     batch: int

@@ -1,4 +1,4 @@
-"""The transactional ids that a process has made up for itself, and when it reuses one.
+"""The transactional ids that a process has generated for itself, and when it reuses one.
 
 No other process initialises them while their transaction may win. An id is reused only after its
 last transaction was *seen committed* and its batch done. The id of a loser is not: a driver that
@@ -37,7 +37,7 @@ class OwnIds:
     def __init__(self, process: str | None = None) -> None:
         self._process = process or secrets.token_hex(6)
         self._of: dict[tuple[str, str], _Of] = {}  # the last used is the last
-        self._made_for_forgotten = 0  # no run that is forgotten has an id above
+        self._made_for_forgotten = 0  # the highest id of runs that were dropped
 
     def choose(self, sink: str, run: str, state: SinkState | None) -> Steps[str]:
         """An id without an open transaction that may still win."""
@@ -85,4 +85,4 @@ def _forget() -> None:
     _owned = None
 
 
-os.register_at_fork(after_in_child=_forget)  # a process id would not do: ids are reused
+os.register_at_fork(after_in_child=_forget)  # comparing process ids is not enough: they are reused

@@ -1,7 +1,8 @@
-"""What must not be decided any more: the entries of a sink's state that say so, and who they mean.
+"""Refusals: entries of a sink's state that name transactions which must not be decided any more.
 
-Whoever aborts what may still win writes an entry first, under the fence. An entry begins with a
-batch, and is dropped once that batch is done: none that it means can be decided from then on.
+A process that aborts a transaction which may still win first writes an entry, under the fence. An
+entry begins with a batch, and is dropped once that batch is done: no transaction that it names can
+be decided from then on.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from drumlin.spark.writing.protocol.job import Job
 
 
 def of_run(batch: int | str, run: str) -> str:
-    """A whole run, from a batch on."""
+    """The entry for a whole run, from a batch on."""
     return f"{batch}:run:{run}"
 
 
 def of_runs(transactional_ids: Iterable[str], batch: int) -> list[str]:
-    """The runs of these tasks, from `batch` on."""
-    told = map(names.parse_task_id, transactional_ids)
-    return sorted({of_run(batch, each.run) for each in told if each is not None})
+    """The entries for the runs of these tasks, from `batch` on."""
+    ids = map(names.parse_task_id, transactional_ids)
+    return sorted({of_run(batch, each.run) for each in ids if each is not None})
 
 
 def of_open(batch: int, run: str, tasks: Iterable[names.TaskId]) -> str:
-    """Open transactions of a run, none of which belongs to a batch after `batch`.
+    """The entry for open transactions of a run, none of which belongs to a batch after `batch`.
 
-    Their ids are enough: a process does not use the id of a transaction again that was aborted. Its
-    numbers mostly follow one another, so this stays short whatever the number of tasks.
+    Their ids are enough: a process never reuses the id of an aborted transaction. Its numbers are
+    mostly consecutive, so the entry stays short for any number of tasks.
     """
     numbers: dict[str, set[int]] = {}
     for each in tasks:
         numbers.setdefault(each.process, set()).add(each.number)
-    told = (f"{process}.{','.join(_spans(found))}" for process, found in sorted(numbers.items()))
-    return f"{batch}:open:{run}:{' '.join(told)}"
+    spans = (f"{process}.{','.join(_spans(found))}" for process, found in sorted(numbers.items()))
+    return f"{batch}:open:{run}:{' '.join(spans)}"
 
 
 def is_refused(job: Job, refused: Sequence[str]) -> bool:
@@ -44,8 +45,8 @@ def is_refused(job: Job, refused: Sequence[str]) -> bool:
         return True
     spans: dict[str, list[tuple[int, int]]] = {}
     for entry in refused:
-        _, is_ours, told = entry.partition(is_open)
-        for each in told.split() if is_ours else ():
+        _, is_ours, listed = entry.partition(is_open)
+        for each in listed.split() if is_ours else ():
             process, _, numbers = each.partition(".")
             spans.setdefault(process, []).extend(map(_span, numbers.split(",")))
     own = [names.parse_task_id(each.transactional_id) for each in job.winners]

@@ -1,4 +1,4 @@
-"""What the protocol asks of a cluster: one value per request.
+"""The protocol's requests to a cluster: one value per request.
 
 The protocol consists of generators that yield these and are sent the answers. A failure is thrown
 into them as `RequestFailed`. So the same code runs against a cluster and against a model of one,

@@ -1,4 +1,4 @@
-"""Why a batch of the sink was not written. Each error says what a restart of the query does."""
+"""Errors of the sink about a batch that was not written. Each says what a restart does."""
 
 from __future__ import annotations
 
@@ -71,30 +71,30 @@ class NotRepairable(SinkError):
 
 
 class BatchDiffers(SinkError):
-    """The batch is decided, and now another one comes under its number.
+    """The batch is decided, and another one now has its number.
 
-    Its checkpoint is older than the sink, or a copy, or the query is not repeatable. Nothing of
-    what came is written: leaving it out would lose rows, and writing it would double others. The
-    query has to stop until an operator says which is right.
+    The query's checkpoint is older than the sink, or a copy, or the query is not repeatable. None
+    of the new rows is written: dropping them would lose rows, and writing them would duplicate
+    others. The query has to stop until an operator decides.
     """
 
     def __init__(
         self, sink: str, query: str, batch: int, *, differs: str, may_be_rows: bool
     ) -> None:
-        """`may_be_rows`: nothing tells whether the input is another one, or only the rows are."""
+        """`may_be_rows`: it is unknown whether the input differs, or only the rows do."""
         whose = f"batch {batch} of query {query}" if query else "this write"
         what_to_do = (
-            "Its checkpoint is older than its last batch, as a backup that was put back is, or a "
-            "copy beside the original. Put the newest checkpoint back, or begin with a new one "
-            "where the decided batch ends."
+            "Its checkpoint is older than its last batch (a restored backup, or a copy used beside "
+            "the original). Restore the newest checkpoint, or begin with a new one where the "
+            "decided batch ends."
             if query
             else "Its name is taken: give it another writeId."
         )
-        rows = "If the same input makes other rows, rowsMayDiffer=true keeps what was decided. "
+        rows = "If the same input gives other rows, rowsMayDiffer=true keeps the decided ones. "
         super().__init__(
             f"sink {sink!r}: {whose} was decided with {differs}, which was not written. "
-            f"{what_to_do} {rows if may_be_rows else ''}Or `drumlin sinks forget {sink}` has "
-            "all that comes written, and what was decided is there besides"
+            f"{what_to_do} {rows if may_be_rows else ''}Or run `drumlin sinks forget {sink}`: "
+            "then this batch is written in addition to the decided one"
         )
         self.batch = batch
 

@@ -1,4 +1,4 @@
-"""A sink's last decision: the record in the decision topic, and the note beside its offset.
+"""A sink's last decision: the record in the decision topic, and the note with its offset.
 
 The record is versioned JSON, with the sink's name as its key, so that any consumer can show it.
 The note is the metadata of the group's committed offset: enough for a task to know that its
@@ -22,7 +22,7 @@ _REFUSED_MAX: Final = 64
 
 
 class Anchor(NamedTuple):
-    """What the group has committed: the offset of the last record, and the note."""
+    """The group's committed offset, which is that of the last record, and the note."""
 
     offset: int
     metadata: str
@@ -31,7 +31,7 @@ class Anchor(NamedTuple):
 class Note(NamedTuple):
     """The last decision in short. `batch` is None before the first one.
 
-    `has_more`: the record holds more that counts. Its `ends` don't: they only explain.
+    `has_more`: the record holds more than the note, apart from `ends`, which are informative.
     """
 
     query: str
@@ -79,20 +79,20 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SinkState:
-    """What is known of a sink.
+    """The state of a sink.
 
     Attributes:
         batch: the last batch that was decided; None before the first decision.
         is_done: all its winners are committed; they are forgotten then.
-        refused: what must not be decided any more, see refusals.py: jobs aborted after their commit
-            had been requested, runs that an operator has aborted, what a failed job has left open.
+        refused: refusals, see refusals.py: of jobs aborted after their commit had been requested,
+            of runs that an operator has aborted, of transactions that a failed job has left open.
             Each entry begins with its batch. It is dropped once that batch is done, which can then
             neither be decided nor repaired.
         repairs: how often winners of the batch were replaced.
         is_forgotten: an operator has declared the next batch, whichever it is, to be the first.
         looked_ms: when a driver last looked for transactions that no message names.
-        content: what the batch was; None: an earlier version of drumlin has decided it.
-        ends: how far it went in its sources, for people; "" where that is not known.
+        content: the batch's content; None: an earlier version of drumlin has decided it.
+        ends: its end offsets in its sources, for messages; "" if unknown.
     """
 
     query: str
@@ -203,7 +203,7 @@ class SinkState:
 
 
 class DriverEpoch(NamedTuple):
-    """What a commit leaves to the next one in its process: it has written `state` as `driver`.
+    """The result of a commit for the next one in its process: it has written `state` as `driver`.
 
     Until another process initialises the driver's transactional id, `state` is the last decision,
     and the next write as `driver` goes through.
@@ -214,7 +214,7 @@ class DriverEpoch(NamedTuple):
 
 
 def _content(found: dict[str, Any]) -> Content | None:
-    """What the batch was; earlier versions did not write it down."""
+    """The batch's content; earlier versions did not record it."""
     told = found.get("content")
     return None if told is None else Content(*told)
 

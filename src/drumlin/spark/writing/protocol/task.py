@@ -1,4 +1,4 @@
-"""The task's side: asks whether the batch is decided, writes in its own transaction, lets go.
+"""The task's side: checks whether the batch is decided, writes a transaction, leaves it open.
 
 A task must never commit what it writes: the driver does so after the decision.
 """
@@ -19,8 +19,8 @@ from drumlin.spark.writing.protocol.transactions import Opened
 def begin(identity: TaskIdentity, settings: SinkSettings) -> Steps[SinkState | TaskMessage | None]:
     """The sink's state before writing; a message instead if there is nothing to write.
 
-    The message lacks the rows that the task has: they are counted all the same, so that the driver
-    can tell whether they are those that were decided.
+    The message lacks the task's rows: they are counted by the caller, so that the driver can
+    compare them with the decided ones.
 
     Raises:
         Superseded: a later batch is decided, or the sink belongs to another query.

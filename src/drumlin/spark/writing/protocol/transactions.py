@@ -1,4 +1,4 @@
-"""The transactions of a sink: how one is named, and what is in one that counts. Plain values."""
+"""The transactions of a sink: their identity, and the content of winners. Plain values."""
 
 from __future__ import annotations
 

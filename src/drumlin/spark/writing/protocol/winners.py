@@ -1,4 +1,4 @@
-"""Finds out what has become of the transactions that a decision names, and commits them.
+"""Determines the outcome of the transactions that a decision names, and commits them.
 
 Any task or driver may commit a winner that is open: the commit can be repeated. This module must
 never abort one.
@@ -46,14 +46,14 @@ def finish(sink: str, batch: int, winners: tuple[Winner, ...]) -> Steps[Fates]:
     if waiting:
         raise Unfinished(
             f"sink {sink!r}: batch {batch} is decided, and {len(waiting)} of its {len(winners)} "
-            "transactions could not be committed in time. Run the batch again: that continues"
+            "transactions could not be committed in time. Run the batch again to commit them"
         )
     unknown = [each for each, outcome in found.items() if outcome == "unknown"]
     if unknown:
         why = (
             "may be in the topics or not: their transactional ids have expired, or another client "
-            "has initialised them, or their coordinator has lost what it knew of them, so nothing "
-            "tells whether they were committed"
+            "has initialised them, or their coordinator has lost its state of them, so it is "
+            "unknown whether they were committed"
         )
         raise NotRepairable(sink, batch, unknown, why)
     return Fates(
