@@ -88,10 +88,10 @@ class TransactionCalls(Calls):
     def list_transactions(
         self, *, states: Collection[str] = (), producer_ids: Collection[int] = ()
     ) -> list[TransactionListing]:
-        """The transactional ids of the cluster, all or only those in these states or of these producers.
+        """The transactional ids of the cluster, optionally only those in a state or of a producer.
 
         Args:
-            states: "Ongoing", "PrepareCommit", "CompleteAbort", "Empty", ... as named by the brokers.
+            states: "Ongoing", "PrepareCommit", "CompleteAbort", "Empty", ... as brokers name them.
             producer_ids: the ids of producers.
 
         Returns:

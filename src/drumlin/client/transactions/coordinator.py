@@ -40,7 +40,7 @@ class TransactionCoordinator:
         read: Callable[[Any], T],
         version_max: int | None = None,
     ) -> T:
-        """Send the request, and retry after retriable errors. `read` raises the error in a response.
+        """Send the request, and retry on retriable errors. `read` raises the error in a response.
 
         Raises:
             KafkaError: refused; or, after the timeout, the last retriable error.

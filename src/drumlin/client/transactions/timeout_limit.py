@@ -58,7 +58,7 @@ class TimeoutLimit:
         return await begin(coordinator, transactional_id, tries[-1]), tries[-1]
 
     async def _limit_of(self, node_id: int) -> int:
-        """The broker's limit; 0 if the broker does not show it, e.g. to a user without permission."""
+        """The broker's limit; 0 if the broker does not show it, as to a user without permission."""
         resource = DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE,
             resource_name=str(node_id),

@@ -1,7 +1,7 @@
 """One transaction from its beginning to its end, as a program uses it.
 
-Once it is committed, read_committed readers see all of it; before, nothing.
-An object is used once: the next transaction is another `Transaction`, in the same epoch or a new one.
+Once it is committed, read_committed readers see all of it; before, nothing. An object is used once:
+the next transaction is another `Transaction`, in the same epoch or a new one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Transaction(WritesRecords):
     ) -> None:
         self._thread = thread
         self._session = session
-        self._host = host  # the client's producer: when it is closed, that of this transaction fails
+        self._host = host  # the client's: when it is closed, the session's producer fails
         thread.call_soon(host.attach, session.producer.fail)
         self._writers: list[Writer] = []
         self._appenders: list[StreamAppender] = []
@@ -104,7 +104,7 @@ class Transaction(WritesRecords):
         return f"<Transaction {self.transactional_id!r} {self._state}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Transaction belongs to its client: to end it in another process, detach it")
+        raise TypeError("a Transaction belongs to its client: detach it to end it elsewhere")
 
     # -- writing -------------------------------------------------------------------------
 
@@ -355,7 +355,7 @@ class Transaction(WritesRecords):
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Fail the transaction on a broker or delivery error, and raise the error that explains it."""
+        """Fail the transaction on a broker or delivery error, and raise what explains it."""
         try:
             yield
         except ClientError as error:
@@ -368,7 +368,7 @@ class Transaction(WritesRecords):
 
     @contextlib.contextmanager
     def _running_whole(self) -> Iterator[None]:
-        """Fail the transaction if the block is interrupted: a partial write must not be committed."""
+        """Fail the transaction if the block is interrupted: no partial write may be committed."""
         producer = self._session.producer
         with self._lock:
             self._check_open()

@@ -88,7 +88,7 @@ class _EndRequest:
 
     @property
     def may_be_done(self) -> bool:
-        """Whether an attempt is unanswered, and so may have succeeded even if others were refused."""
+        """Whether an attempt is unanswered: it may have succeeded even if others were refused."""
         return self._unanswered > 0
 
     def send(self, _: int) -> Message:
