@@ -18,7 +18,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 RECORD_OVERHEAD: Final = 24  # about the bytes of a record besides its key, value and headers
 HEADER_OVERHEAD: Final = 4
-_FIXED_FIELDS_MAX: Final = 64  # the most that these bytes can be, including a share of the batch header
+_FIXED_FIELDS_MAX: Final = 64  # the maximum of these bytes, with a share of the batch header
 _COLUMNS_FROM: Final = 16  # fewer records are encoded faster one by one
 
 
@@ -146,7 +146,7 @@ class Delivery:
         try:
             produced = self._batch.done.result(None if timeout_ms is None else timeout_ms / 1000)
         except FutureTimeout:
-            raise RequestTimedOut(f"the record is neither written nor failed after {timeout_ms:g} ms") from None
+            raise RequestTimedOut(f"the record is not settled after {timeout_ms:g} ms") from None
         return self._batch.delivered(self._index, produced)
 
 

@@ -13,11 +13,11 @@ error nothing new is sent until everything in flight has been answered. Then
 
 If the topic does not have the partition (any more), batches fail after a few seconds.
 
-Without idempotence a retry may duplicate or reorder batches; without retries a batch is sent at most
-once.
+Without idempotence a retry may duplicate or reorder batches; without retries a batch is sent at
+most once.
 
-In a transaction there is no next epoch: after a failed batch nothing more is sent. Batches in flight
-are still awaited, so that none is left when the transaction ends.
+In a transaction there is no next epoch: after a failed batch nothing more is sent. Batches in
+flight are still awaited, so that none is left when the transaction ends.
 
 Used in the loop only. All changes of state are plain functions; only recovery awaits.
 """
@@ -124,7 +124,7 @@ class PartitionSender:
         self._identify = identify
         self._is_idempotent = is_idempotent
         self._transactional_id = transactional_id
-        self._ended_by: Exception | None = None  # only in a transaction: the error after which nothing is sent
+        self._ended_by: Exception | None = None  # only in a transaction; nothing is sent after it
         self._identity: ProducerIdentity | None = None
         self._spent_identity: ProducerIdentity | None = None
         self._next_ordinal = 0
@@ -135,12 +135,12 @@ class PartitionSender:
         self._gap_ordinal: int | None = None
         self._connection: BrokerConnection | None = None
         self._trouble: Exception | None = None  # the error to recover from before more is sent
-        self._missing_since: float | None = None  # the loop's time since which the topic lacks the partition
+        self._missing_since: float | None = None  # the loop's time; since then the topic lacks it
         self._queue: deque[Batch] = deque()
         self._in_flight: list[Batch] = []
         self._failed: list[tuple[Batch, Exception]] = []
         self._recovery: asyncio.Task[None] | None = None
-        self._largest_bytes: int | None = None  # the topic's limit, looked up after a batch was refused
+        self._largest_bytes: int | None = None  # the topic's limit, once a batch was refused
 
     @property
     def next_sequence(self) -> int:
@@ -221,7 +221,7 @@ class PartitionSender:
                 timeout_ms=self._connections.options.request_timeout_ms,
                 transactional_id=self._transactional_id,
             )
-        except Exception as error:  # noqa: BLE001 - it was not sent; the batch's future gets the error
+        except Exception as error:  # noqa: BLE001 - not sent; the batch's future gets the error
             self._in_flight.remove(batch)
             self._failed.append((batch, error))
         else:
@@ -324,7 +324,7 @@ class PartitionSender:
         self._send_what_may_go()
 
     async def _explain_failed(self) -> None:
-        """Add the limit to the error of batches that are too large. Nothing is in flight meanwhile."""
+        """Add the limit to the errors of batches that are too large. Nothing is in flight now."""
         for place, (batch, error) in enumerate(self._failed):
             if isinstance(error, KafkaError) and is_too_large(error):
                 size = len(batch.buffer)

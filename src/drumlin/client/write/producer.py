@@ -120,7 +120,7 @@ class Producer:
         return list(self._connections.view.topics[topic].partitions)
 
     async def _identify(self, spent: ProducerIdentity | None) -> ProducerIdentity:
-        """The identity with which all senders start; a new one if the epochs of `spent` are used up."""
+        """The identity with which senders start; a new one if the epochs of `spent` are used up."""
         task = self._identity
         if task is not None and task.done():
             failed = task.cancelled() or task.exception() is not None

@@ -94,7 +94,7 @@ class StreamAppender:
         self._rows_before = 0  # before those that are being encoded
         self._sum = RowSum(topic)
         self._partitions: dict[str, list[int]] = {}
-        self._places: dict[str, Rows] = {}  # by topic: the place of each partition among the open batches
+        self._places: dict[str, Rows] = {}  # by topic: of each partition, among the open batches
         self._place_names: list[TopicPartition] = []
         self._turns: dict[str, StickyTurns] = {}
 

@@ -6,9 +6,9 @@ open or in flight count against `buffer_bytes`: when that is used up, `send` wai
 limit the memory and latency that a writer trades for throughput.
 
 One lock guards the open batches. Callers hold it while they add a record or close a batch, and so
-does a thread of the loop's pool when `linger_ms` is over; both hand closed batches to the loop under
-the lock, so that they arrive in order. No user code runs under it. Every record that `send` accepts
-completes: if it cannot be encoded or sent, it fails, so that no caller waits for ever.
+does a thread of the loop's pool when `linger_ms` is over; both hand closed batches to the loop
+under the lock, so that they arrive in order. No user code runs under it. Every record that `send`
+accepts completes: if it cannot be encoded or sent, it fails, so that no caller waits for ever.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class Writer:
         return partition
 
     def _is_there(self, partition: int) -> bool:
-        """Whether the partition exists; looked up at the brokers, except in a callback of the loop."""
+        """Whether the partition exists; asks the brokers, except in a callback of the loop."""
         if self._thread.may_wait:
             with translated():
                 self._partitions = self._thread.run(

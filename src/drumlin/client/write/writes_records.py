@@ -86,7 +86,7 @@ class WritesRecords(ABC):
                 With 0 a record is written at most once.
 
         Returns:
-            A report of what was written: `topic`, `record_count`, `size_bytes` of the encoded batches, and
+            A report: `topic`, `record_count`, `size_bytes` of the encoded batches, and
             `partitions`, for each partition its `first_offset`, `end_offset` and `record_count`.
 
         Raises:
