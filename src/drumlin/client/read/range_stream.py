@@ -112,7 +112,7 @@ class RangeStream:
                 self._check_empty(fetched, offset, patience)
                 continue
             if end_offset <= offset:
-                raise InvalidResponse(f"{self._where}: fetched {offset}, got only records before it")
+                raise InvalidResponse(f"{self._where}: got only records before offset {offset}")
             await self._ready.put(fetched)
             offset, fetch_bytes, patience = end_offset, self._fetch_bytes, None
 

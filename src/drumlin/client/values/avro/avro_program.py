@@ -220,7 +220,7 @@ class _Making:
     def _chosen(self, written: Any, part: Part, path: str) -> Part:
         kind = kind_of(written)
         same = [each for each in part.children if kind_of(each.form) == kind]
-        same.sort(key=lambda each: _name(each.form) != _name(written))  # those with another name last
+        same.sort(key=lambda each: _name(each.form) != _name(written))  # other names last
         for each in same:
             if _have_same_name(written, each.form):
                 return each

@@ -121,7 +121,7 @@ class AvroSchema:
         except MemoryError:
             raise
         except Exception as error:
-            raise SchemaError(f"the default {value!r} is not of the field's type: {error!r}") from error
+            raise SchemaError(f"the default {value!r} has another type: {error!r}") from error
         return target.getvalue()
 
     def of_branch(self, branches: list[Any], value: Any) -> tuple[int, Any]:
