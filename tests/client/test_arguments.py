@@ -160,7 +160,7 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Client], object]]] = [
           lambda client, wrong=wrong: client.snapshot("t", partitions=wrong),
           lambda client, wrong=wrong: client.delete_records("t", wrong, before=0))],
     (TypeError, "partition '0': expected a whole number", lambda client: client.read("t", ["0"])),
-    *[(TypeError, f"data['value'] {wrong!r}: expected a column; one row is a list of one",
+    *[(TypeError, f"data['value'] {wrong!r}: expected a column (a list)",
        lambda client, wrong=wrong: client.append({"value": wrong}, "t"))
       for wrong in ("a", b"a", 1)],
     (TypeError, "create_topic() has no option 'num_partitions': it is called 'partitions' here",

@@ -352,5 +352,5 @@ def test_a_single_name_is_no_list_of_names(client: Client) -> None:
         client.abort_transactions("abc")
     with pytest.raises(TypeError, match="expected a list"):
         client.list_transactions(states="Ongoing")
-    with pytest.raises(drumlin.client.errors.RequestRefused, match="no such state"):
+    with pytest.raises(drumlin.client.errors.RequestRefused, match="unknown transaction state"):
         client.list_transactions(states=["ongoing"])

@@ -1,4 +1,4 @@
-"""Lookups of the coordinator of a group or a transactional id, and the errors after which to repeat one.
+"""Lookups of the coordinator of a group or transactional id, and the errors after a move.
 
 `find_...` sends a request. `known_...` uses cached results if there are any: it is for attempts
 within `BrokerConnections.retrying`, which clears that cache when an attempt fails.
@@ -98,7 +98,7 @@ async def known_transaction_coordinators(
 async def find_transaction_coordinators(
     connections: BrokerConnections, transactional_ids: Collection[str]
 ) -> dict[str, int]:
-    """The coordinators of many ids, in one request if the broker supports that (KIP-699, Kafka 3.0).
+    """The coordinators of many ids, in one request if the broker allows that (KIP-699, Kafka 3.0).
 
     Ids without a coordinator at the moment are left out.
 

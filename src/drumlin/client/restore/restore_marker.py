@@ -1,11 +1,11 @@
 """The request of a restore, and the marker of its completion.
 
-The marker is what a consumer group has committed, in the transaction of the restored records: for
-each partition of the source the offset up to which it was read, and as metadata the request and
-the id of the topic that was written. So it can be there only as a whole, with all records.
+The marker is the committed offsets of a consumer group, in the transaction of the restored records:
+for each source partition the end offset of reading, with the request and the id of the target topic
+as metadata. So it exists only as a whole, together with all records.
 
-A restore of many transactions leaves such a marker before it writes as well: one that says "begun".
-A restore that finds it must go on with the same request and offsets, or leave the topic alone.
+A restore of many transactions also commits a marker "begun" before it writes. A restore that finds
+one must continue with the same request and offsets, or leave the topic alone.
 """
 
 from __future__ import annotations

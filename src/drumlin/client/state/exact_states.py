@@ -98,7 +98,7 @@ async def log_facts(
 ) -> dict[TopicPartition, LogFacts]:
     """The facts about these logs: before reading all, afterwards those that `claims` need.
 
-    After reading this usually takes one request to each leader, as every reducer of a query does it.
+    After reading, this usually takes one request to each leader, as every reducer of a query asks.
     """
     isolation: Isolation = "read_uncommitted"
     starts_of = places if claims is None else ()
@@ -117,7 +117,9 @@ async def log_facts(
             end = last[place]
             facts[place] = LogFacts(start_offset, end.offset, None, end.leader_epoch)
     unclear = {
-        place.topic for place in places if not _is_clear(reported.get(place), (claims or {}).get(place))
+        place.topic
+        for place in places
+        if not _is_clear(reported.get(place), (claims or {}).get(place))
     }
     found = await asyncio.gather(*(topic_configs(connections, topic) for topic in unclear))
     for topic, configs in zip(unclear, found, strict=True):

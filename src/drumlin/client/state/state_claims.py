@@ -52,7 +52,7 @@ class LogFacts(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """The reason why the state at an offset can be read exactly, unless the log changes meanwhile."""
+    """The reason why a state can be read exactly, unless the log changes meanwhile."""
 
     end_offset: int
     basis: Basis
@@ -154,7 +154,7 @@ def _why_not_now(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
     if facts.has_append_times and facts.min_compaction_lag_ms >= read_ms + _CLOCKS_DIFFER_MS:
         return None
     return (
-        "this broker does not report up to where it has cleaned, and the log has grown while it was "
+        "this broker does not report how far it has cleaned, and the log has grown while it was "
         "read. It can be read exactly while nobody writes, or with message.timestamp.type="
         f"LogAppendTime and a min.compaction.lag.ms of {read_ms + _CLOCKS_DIFFER_MS} or more"
     )

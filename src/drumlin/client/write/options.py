@@ -33,7 +33,7 @@ class AppendOptions:
     """The columns of the records, and the options of delivery.
 
     Raises:
-        TypeError, ValueError: an option cannot have this value.
+        TypeError, ValueError: an option is invalid.
     """
 
     key: str | None
@@ -72,7 +72,7 @@ class WriterOptions:
     """The limits of a writer, and its callbacks.
 
     Raises:
-        TypeError, ValueError: an option cannot have this value.
+        TypeError, ValueError: an option is invalid.
     """
 
     batch_bytes: int

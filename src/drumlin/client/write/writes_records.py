@@ -164,7 +164,7 @@ class WritesRecords(ABC):
         Raises:
             UnknownTopic: there is no such topic, and the broker does not create it.
             TransactionOver: in a transaction that has been ended.
-            TypeError, ValueError: an option cannot have this value.
+            TypeError, ValueError: an option is invalid.
         """
         arguments.text("topic", topic)
         options = WriterOptions(
