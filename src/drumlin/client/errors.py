@@ -228,7 +228,7 @@ def as_client_error(error: KafkaError | PeerError) -> ClientError:
             return NotAuthorized(str(error), error.code)
         if kind is NotAuthorized:
             what = error.message or "the request"
-            return kind(f"{what}: this user is not authorized ({error.code.name})", error.code)
+            return kind(f"{what}: this user has no right to it ({error.code.name})", error.code)
         return kind(str(error), error.code)
     if isinstance(error, NotAuthentic):
         return AuthenticationFailed(str(error))

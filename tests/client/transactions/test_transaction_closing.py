@@ -135,7 +135,7 @@ def test_a_batch_without_an_answer_holds_nobody_up(
         client.transaction(ID).writer("t").send("x")
         wait_until(lambda: broker.asked("produce"), "the record to be sent")
     assert commits(broker) == []
-    assert "left to its time-out" in caplog.text
+    assert "left to its timeout" in caplog.text
 
 
 def test_an_abort_that_is_refused(broker: ScriptedBroker, caplog: pytest.LogCaptureFixture) -> None:

@@ -180,7 +180,7 @@ def test_it_is_not_used_after_its_end(
         lambda: transaction.writer(topic),
         lambda: transaction.send_offsets({(topic, 0): 1}, "g"),
     ):
-        with pytest.raises(TransactionOver, match="it is over"):
+        with pytest.raises(TransactionOver, match="it has ended"):
             use()
     if end is lowlevel.detach:
         lowlevel.end_transaction(

@@ -311,7 +311,7 @@ def doubled(times: int) -> Any:
         (nested(100_000), "nested too deeply"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 39}, "decimal"),
         ("no such type", "not an Avro schema"),
-        (record({"name": "a", "type": "int"}, {"name": "a", "type": "int"}), "one name"),
+        (record({"name": "a", "type": "int"}, {"name": "a", "type": "int"}), "same name"),
         (record({"name": "a", "type": "int", "aliases": [[]]}), "not an Avro schema"),
         (record({"name": "\ud800", "type": "int"}), "not an Avro schema"),
         ({"type": "enum", "name": "E", "symbols": [{}]}, "not an Avro schema"),

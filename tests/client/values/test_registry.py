@@ -312,7 +312,7 @@ def test_a_registry_that_is_away_is_no_fault_of_the_record() -> None:
     [
         ((200, b"<html>"), "not JSON"),
         ((200, b"[]"), "no JSON object"),
-        ((200, b'{"schema": 5}'), "without a schema"),
+        ((200, b'{"schema": 5}'), "has no schema"),
         ((200, b"[" * 100_000), "not JSON"),
         ((302, b""), "302"),
         ((422, b'{"message": "invalid"}'), "422 invalid"),
