@@ -160,7 +160,7 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Client], object]]] = [
           lambda client, wrong=wrong: client.snapshot("t", partitions=wrong),
           lambda client, wrong=wrong: client.delete_records("t", wrong, before=0))],
     (TypeError, "partition '0': expected a whole number", lambda client: client.read("t", ["0"])),
-    *[(TypeError, f"data['value'] {wrong!r}: expected a column; one row is a list of one",
+    *[(TypeError, f"data['value'] {wrong!r}: expected a column (a list)",
        lambda client, wrong=wrong: client.append({"value": wrong}, "t"))
       for wrong in ("a", b"a", 1)],
     (TypeError, "create_topic() has no option 'num_partitions': it is called 'partitions' here",
@@ -179,9 +179,9 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Client], object]]] = [
      lambda client: client.read("t", start="max_timestamp")),
     (TypeError, "end[1] 1.5: expected 'earliest'",
      lambda client: client.read("t", end={0: 0, 1: 1.5})),
-    (ValueError, "start names partitions [0]: [0, 1] are read",
+    (ValueError, "start has partitions [0], but [0, 1] are read",
      lambda client: client.read("t", start={0: 0})),
-    (ValueError, "end names partitions [0, 1, 7]: [0, 1] are read",
+    (ValueError, "end has partitions [0, 1, 7], but [0, 1] are read",
      lambda client: client.read("t", end={0: 0, 1: 0, 7: 0})),
     (TypeError, "at 3: an int is an offset, and no time: expected",
      lambda client: client.offsets("t", 3)),
@@ -265,7 +265,7 @@ def test_objects_say_what_they_are(log: FlakyLog, lone_client: Client) -> None:
     with lone_client.writer("t") as writer:
         assert repr(writer) == "<drumlin.Writer to 't'>"
         delivery = writer.send(b"x", partition=1)
-        assert repr(delivery) == "<drumlin.Delivery to topic 't' partition 1, on its way>"
+        assert repr(delivery) == "<drumlin.Delivery to topic 't' partition 1, in flight>"
     assert repr(writer) == "<drumlin.Writer to 't', closed>"
     assert repr(delivery) == "<drumlin.Delivery to topic 't' partition 1, offset 0>"
     consumer = lone_client.consumer(assign=[("t", 0)])

@@ -138,7 +138,7 @@ def test_what_is_not_as_decode_says(client: Client, topic: str) -> None:
 def test_values_of_different_kinds(client: Client, topic: str) -> None:
     client.append({"value": ['{"a": 1}', "[1]"]}, topic, partition=lambda _, __: [0, 0])
     with pytest.raises(
-        drumlin.Undecodable, match=r'make no column .* read them with decode="utf8"'
+        drumlin.Undecodable, match=r'fit into no column .* read them with decode="utf8"'
     ):
         client.read(topic, decode="json")
 

@@ -1,7 +1,7 @@
-"""Arguments, checked at the call. Each error names the argument and its value.
+"""Checks of arguments, at the call. Each error names the argument and its value.
 
-A value of the wrong type is a `TypeError`, one that is not among the possible ones a `ValueError`.
-Nothing here asks a broker.
+A value of the wrong type raises a `TypeError`, one that is not allowed a `ValueError`. Sends no
+requests.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Final, Literal
 
 from drumlin.peer.options import ISOLATION_LEVELS
 
-#: What must have a record before it counts as written: all in-sync replicas, the leader, nothing.
+#: The acknowledgements for a record: from all in-sync replicas, from the leader, or none.
 Acks = Literal["all", "leader", "none", "-1", "1", "0", -1, 1, 0]
 
-#: What reading makes of the bytes of keys and values.
+#: The decoding of keys and values.
 Decode = Literal["utf8", "json"]
-#: How `append` makes bytes of columns that are neither bytes nor strings.
+#: The encoding of columns that are neither bytes nor strings.
 Encode = Literal["json"]
 
 ACKS_ALL: Final = -1
@@ -35,9 +35,9 @@ _ACKS: Final[dict[Acks, int]] = {
     1: 1,
     0: 0,
 }
-#: What the state of one partition may take in memory, unless a call says otherwise.
+#: The default memory limit of one partition's state.
 STATE_BYTES: Final = 1 << 30
-#: What configuration keys may be set to.
+#: The types of configuration values.
 ConfigValue = str | int | float | bool
 
 _SHOWN_MAX: Final = 80
@@ -47,7 +47,7 @@ _TIMESTAMP_MAX_MS: Final = 2**62 - 1
 
 
 def shown(value: object) -> str:
-    """A value as errors show it: shortened, and even if its `repr` raises."""
+    """A value for an error message: shortened, and safe if its `repr` raises."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - user code
@@ -65,14 +65,14 @@ def acks_number(acks: object) -> int:
 
 
 def one_of(name: str, value: object, possible: Iterable[str], others: str = "") -> None:
-    """`value` is one of a few names; `others` says what it could have been beside a name."""
+    """Check that `value` is a possible name; `others` describes what else was possible."""
     if not isinstance(value, str) or value not in possible:
         expected = ", ".join(map(repr, possible)) + (f"; or {others}" if others else "")
         raise ValueError(f"{name} {shown(value)}: expected one of {expected}")
 
 
 def some_of(name: str, values: Iterable[object], possible: Collection[str]) -> None:
-    """`values` are among a few names, in any case."""
+    """Check that `values` are possible names, ignoring case."""
     no_text(name, values)
     known = {each.lower() for each in possible}
     for value in values:
@@ -82,31 +82,31 @@ def some_of(name: str, values: Iterable[object], possible: Collection[str]) -> N
 
 
 def compression_name(compression: object) -> None:
-    """`compression` is a codec."""
-    from drumlin.records.compression.compression import CODECS  # what offsets need loads no codec
+    """Check that `compression` is a codec."""
+    from drumlin.records.compression.compression import CODECS  # only here: slow to load
 
     one_of("compression", compression, CODECS)
 
 
 def isolation_level(isolation: object) -> None:
-    """`isolation` is a level."""
+    """Check that `isolation` is an isolation level."""
     one_of("isolation", isolation, ISOLATION_LEVELS)
 
 
 def decoding(decode: object) -> None:
-    """`decode` is a way of decoding, or None."""
+    """Check that `decode` is a decoding, or None."""
     if decode is not None:
         one_of("decode", decode, _DECODINGS)
 
 
 def encoding(encode: object) -> None:
-    """`encode` is a way of encoding, or None."""
+    """Check that `encode` is an encoding, or None."""
     if encode is not None:
         one_of("encode", encode, _ENCODINGS)
 
 
 def whole_number(name: str, value: object, low: int, high: int) -> int:
-    """`value` as an int that is in the range, both ends included; also one of NumPy's."""
+    """`value` as an int within low <= value <= high; accepts NumPy's integers."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -117,7 +117,7 @@ def whole_number(name: str, value: object, low: int, high: int) -> int:
 
 
 def numbers_at_least(values: Mapping[str, Any], low: int) -> None:
-    """All are numbers (None is left out) of at least `low`."""
+    """Check that all values but None are numbers of at least `low`."""
     for name, value in values.items():
         if value is None:
             continue
@@ -128,30 +128,30 @@ def numbers_at_least(values: Mapping[str, Any], low: int) -> None:
 
 
 def batch_bytes(size_bytes: object) -> None:
-    """The size of a batch is possible: a record batch must be below 2 GiB."""
+    """Check the size of a batch: a record batch must be smaller than 2 GiB."""
     whole_number("batch_bytes", size_bytes, 1, _BATCH_BYTES_MAX)
 
 
 def retries(count: object) -> None:
-    """`count` is a number of retries; None: as often as there is time."""
+    """Check a number of retries; None: no limit."""
     if count is not None:
         whole_number("retries", count, 0, _RETRIES_MAX)
 
 
 def text(name: str, value: object) -> None:
-    """`value` is a string."""
+    """Check that `value` is a string."""
     if not isinstance(value, str):
         raise TypeError(f"{name} {shown(value)}: expected a string")
 
 
 def no_text(name: str, value: object) -> None:
-    """`value` holds strings; a single one would be taken for its letters."""
+    """Check that `value` is not a single string, which would count as its letters."""
     if isinstance(value, str):
         raise TypeError(f"{name} {shown(value)}: expected a list of strings, or a set")
 
 
 def partition_numbers(partitions: object) -> list[int] | None:
-    """`partitions` are numbers, or None: all of them."""
+    """`partitions` as a list of numbers; None: all."""
     if partitions is None:
         return None
     if isinstance(partitions, str | bytes) or not isinstance(partitions, Iterable):
@@ -160,7 +160,7 @@ def partition_numbers(partitions: object) -> list[int] | None:
 
 
 def config_values(name: str, values: Mapping[str, object]) -> dict[str, str]:
-    """Configuration values as brokers have them: 5 as "5", True as "true".
+    """Configuration values as strings for brokers: 5 as "5", True as "true".
 
     Raises:
         TypeError: a key is no string, or a value is neither a string nor a number nor a bool.
@@ -179,7 +179,7 @@ def config_values(name: str, values: Mapping[str, object]) -> dict[str, str]:
 
 
 def as_bytes(name: str, value: object) -> bytes | None:
-    """A key or a value as it is written. What could change later is copied."""
+    """A key or a value as bytes. Mutable buffers are copied."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, str):
@@ -193,7 +193,7 @@ def as_bytes(name: str, value: object) -> bytes | None:
 
 
 def as_headers(headers: Any) -> list[tuple[str, bytes | None]]:
-    """Headers of a record as they are written, from a mapping or from pairs."""
+    """Headers of a record as pairs with bytes, from a mapping or from pairs."""
     given = headers.items() if isinstance(headers, Mapping) else headers
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise TypeError(f"headers {shown(headers)}: expected a mapping, or pairs")
@@ -213,11 +213,11 @@ def as_headers(headers: Any) -> list[tuple[str, bytes | None]]:
 
 
 def timestamp_ms(timestamp: object) -> int:
-    """Milliseconds, small enough that the difference of any two fits into 64 bits."""
+    """A timestamp in milliseconds, limited so that the difference of any two fits into 64 bits."""
     return whole_number("timestamp", timestamp, -_TIMESTAMP_MAX_MS, _TIMESTAMP_MAX_MS)
 
 
 def callable_or_none(name: str, value: object) -> None:
-    """`value` can be called, if it is there."""
+    """Check that `value` is callable, or None."""
     if value is not None and not callable(value):
         raise TypeError(f"{name} {shown(value)}: expected a function")

@@ -1,6 +1,6 @@
-"""The base of all calls of a `Client`: its thread, its connections and its producer.
+"""The base class of all calls of a `Client`: its thread, its connections and its producer.
 
-Each group of calls (reading, writing, transactions) is a class of its own on top of this one.
+Each group of calls (reading, writing, transactions) is a subclass.
 Nothing here may be used in the client's own thread, where waiting would never end.
 """
 

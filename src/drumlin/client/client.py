@@ -1,6 +1,6 @@
-"""The synchronous client: what a Python program or a Spark task talks to.
+"""The synchronous client, for Python programs and Spark tasks.
 
-A `Client` owns one thread with an event loop, in which all its connections live; a call hands a
+A `Client` owns one thread with an event loop, which runs all its connections; a call hands a
 coroutine to that thread and waits for it, unless its name ends in `_async`. Decoding and encoding
 run in the caller's thread, so that network and kernels overlap. A client may be used from several
 threads. It must not cross a fork, and it refuses to be pickled: a worker process opens its own
@@ -65,24 +65,23 @@ def connect(
 
     Args:
         bootstrap: "host:port[,host:port...]"; one reachable broker is enough.
-        client_id: how brokers name this client in logs and quotas.
-        request_timeout_ms: what a broker has for one answer.
-        call_timeout_ms: how long one call may take, retries included; by default as long as one
-            answer. If it is longer, a broker that hangs does not cost a call all of its time.
-        connect_timeout_ms: how long one broker may take to accept a connection.
-        retry_backoff_ms, retry_backoff_max_ms: how long to wait before something is tried again,
-            at first and at most.
-        check: ask the cluster once before this returns, so that a wrong address shows here and at
+        client_id: the name of this client in brokers' logs and quotas.
+        request_timeout_ms: the timeout of one request.
+        call_timeout_ms: the timeout of one call, including retries; by default that of one
+            request. With a longer one, a call survives a broker that hangs.
+        connect_timeout_ms: the timeout of a connection to one broker.
+        retry_backoff_ms, retry_backoff_max_ms: the first and the longest pause before a retry.
+        check: send a request before this returns, so that a wrong address fails here and at
             once. Without it the first call connects, and waits for a broker as every call does.
-        client_rack: the rack (zone) of this machine, as brokers call it. Where the leader of a
+        client_rack: the rack (zone) of this machine, as named by the brokers. If the leader of a
             partition knows a replica there, ranges are read from that one (KIP-392).
-        security: TLS and login, as `drumlin.security` has them or as Kafka's properties
+        security: TLS and login, as a `drumlin.security.Security` or as Kafka's properties
             ("security.protocol", "sasl.mechanism", ...). Without it nothing is encrypted.
 
     Raises:
         BrokerUnreachable: none of the brokers answers.
-        AuthenticationFailed: a broker is not to be trusted, or refuses the login.
-        TypeError, ValueError: an option cannot have this value.
+        AuthenticationFailed: a broker's certificate is not trusted, or it refuses the login.
+        TypeError, ValueError: an option is invalid.
     """
     arguments.text("bootstrap", bootstrap)
     options = PeerOptions(
@@ -107,21 +106,21 @@ def connect(
 
 
 class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, DeprecatedCalls):
-    """One cluster, seen from one process. Use it as a context manager, or `close` it.
+    """A client of one cluster, in one process. Use it as a context manager, or `close` it.
 
-    `connect` makes it, checks its options and asks the cluster at once.
+    `connect` creates it, checks its options and sends a first request.
 
-    Any call that asks the cluster may raise `BrokerUnreachable`, `RequestTimedOut`,
+    Any call that sends a request may raise `BrokerUnreachable`, `RequestTimedOut`,
     `AuthenticationFailed` and `NotAuthorized`, and a `ClientError` once the client is closed.
-    "Raises" tells what a call raises beside these.
+    "Raises" lists the other errors of a call.
     """
 
     def __init__(self, bootstrap: str, options: PeerOptions | None = None) -> None:
         options = options or PeerOptions()
         self.bootstrap = bootstrap
         self.options = options
-        #: One thread aborts what is open and stops the loop; another would stop it meanwhile.
-        #: Reentrant: a signal's handler may close what its own thread closes.
+        #: Held while one thread closes the client, so that no other stops the loop meanwhile.
+        #: Reentrant, as a signal handler may close the client while its thread does.
         self._closing = threading.RLock()
         addresses = parse_bootstrap(bootstrap)
         connections = BrokerConnections(addresses, options)
@@ -133,11 +132,11 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
     def close(self) -> None:
         """Close all connections and stop the thread. Closing twice does nothing.
 
-        A transaction that is open is aborted, if that takes no more than a few seconds, and tables
-        that are open are closed. Where several threads close it, each returns once it is closed.
+        Open transactions are aborted, if that takes only a few seconds, and open tables are closed.
+        If several threads close the client, each returns once it is closed.
 
         Raises:
-            ClientError: in a callback, which would wait for itself. Nothing that brokers say.
+            ClientError: in a callback, which would wait for itself. Broker errors are not raised.
         """
         if not self._thread.is_running:
             return
@@ -173,10 +172,10 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
         raise TypeError("a Client holds sockets and a thread: connect again in the other process")
 
     def refresh(self) -> None:
-        """Ask the cluster again which brokers it has, and so whether it is there.
+        """Refresh the list of brokers, which also checks that the cluster can be reached.
 
         Raises:
-            BrokerUnreachable: at once if no broker answers; it is not tried again.
+            BrokerUnreachable: no broker answers. There is no retry.
         """
         self._run(self._connections.refresh(()))
 
@@ -189,7 +188,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Args:
             pattern: must match the whole name, as in Spark and Kafka.
-            internal: those of the cluster itself as well, such as `__consumer_offsets`.
+            internal: include internal topics, such as `__consumer_offsets`.
 
         Returns:
             The names, sorted.
@@ -242,14 +241,14 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
             topic: its name.
             partitions: how many; -1: the broker's default (`num.partitions`).
             replication_factor: -1: the broker's default (`default.replication.factor`).
-            configs: Kafka's keys, as in {"cleanup.policy": "compact", "retention.ms": 60_000}.
-            if_not_exists: leave a topic of this name as it is, whatever it is like.
+            configs: Kafka's keys, e.g. {"cleanup.policy": "compact", "retention.ms": 60_000}.
+            if_not_exists: leave an existing topic of this name unchanged.
 
         Returns:
             Whether the topic was created.
 
         Raises:
-            TopicExists: it is there already.
+            TopicExists: the topic already exists.
             RequestRefused: the broker does not accept the name, a number or a key.
         """
         arguments.text("topic", topic)
@@ -276,7 +275,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Raises:
             UnknownTopic: there is no such topic.
-            RequestRefused: INVALID_PARTITIONS: it has as many already, or more.
+            RequestRefused: INVALID_PARTITIONS: it already has as many, or more.
         """
         self._run(admin.add_partitions(self._connections, topic, count))
 
@@ -292,11 +291,11 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
         return self._run(admin.topic_configs(self._connections, topic))
 
     def set_topic_configs(self, topic: str, changes: Mapping[str, ConfigValue | None]) -> None:
-        """Set configuration keys of a topic; None returns a key to its default.
+        """Set configuration keys of a topic; None resets a key to its default.
 
         Raises:
             UnknownTopic: there is no such topic.
-            RequestRefused: INVALID_CONFIG: no such key, or a value that it cannot have.
+            RequestRefused: INVALID_CONFIG: unknown key or invalid value.
             TypeError: a value is no string, number or bool.
         """
         cleared = {key: None for key, value in changes.items() if value is None}
@@ -312,7 +311,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
         *,
         isolation: Isolation = "read_uncommitted",
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Look up a place in each of many partitions at once, one request a broker.
+        """Look up offsets in many partitions at once, with one request per broker.
 
         Args:
             wanted: by (topic, partition): "earliest", "latest", "max_timestamp", or a time (an
@@ -321,11 +320,11 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Returns:
             For each partition its `offset` and `leader_epoch`, and the `timestamp` of the record
-            that was found; offset -1 where no record is as young.
+            that was found; offset -1 if all records are older.
 
         Raises:
             UnknownTopic: a topic, or a partition of it, does not exist.
-            TypeError, ValueError: what names no place.
+            TypeError, ValueError: a key is no partition, or a value is none of these.
         """
         arguments.isolation_level(isolation)
         places = by_partition(wanted)
@@ -342,8 +341,8 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Args:
             topic: the topic's name.
-            at: as in `list_offsets`. A time gives the offset to start reading from: where no record
-                is that young, the end.
+            at: as in `list_offsets`. If all records are older than a time, the result is the end
+                offset.
             isolation: as in `list_offsets`.
 
         Returns:
@@ -351,7 +350,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Raises:
             UnknownTopic: there is no such topic.
-            TypeError, ValueError: what names no place.
+            TypeError, ValueError: `at` is none of these.
         """
         arguments.isolation_level(isolation)
         return self._run(offsets.offsets_of_topic(self._connections, topic, at, isolation))
@@ -363,23 +362,23 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
         *,
         before: End | Mapping[int, End],
     ) -> dict[int, int]:
-        """Delete the records before an offset: the logs start there then, or later.
+        """Delete the records before an offset, which becomes the log start offset if it was lower.
 
         Args:
             topic: the topic's name.
             partitions: their numbers; all by default.
-            before: the first offset to be kept, or "latest": nothing is kept; or a dict with one of
+            before: the first offset to keep, or "latest" to keep nothing; or a dict with one of
                 these for each partition.
 
         Returns:
-            Where each partition starts afterwards.
+            The new log start offset, by partition.
 
         Raises:
             UnknownTopic: there is no such topic or partition.
-            RequestRefused: OFFSET_OUT_OF_RANGE: an offset beyond the end; POLICY_VIOLATION: the
-                topic is compacted only. What was deleted in other partitions is gone; a note says
-                where.
-            TypeError, ValueError: an argument cannot have this value.
+            RequestRefused: OFFSET_OUT_OF_RANGE: an offset is beyond the end; POLICY_VIOLATION: the
+                cleanup policy is "compact" only. The records of other partitions may be deleted;
+                a note lists these.
+            TypeError, ValueError: an argument is invalid.
         """
         arguments.text("topic", topic)
         partitions = arguments.partition_numbers(partitions)
@@ -393,16 +392,16 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
     def list_groups(
         self, *, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[GroupListing]:
-        """The groups of the cluster, by name; those in these states, of these types.
+        """The groups of the cluster, sorted by name, optionally filtered by state and type.
 
         Args:
-            states: "Stable", "Empty", "PreparingRebalance", ... as brokers call them.
+            states: "Stable", "Empty", "PreparingRebalance", ... as brokers name them.
             types: "classic", "consumer", "share" or "streams".
 
         Returns:
-            For each `group` its `state`, `type`, `protocol`, and the broker that is its
-            `coordinator`. Brokers before Kafka 2.6 tell no state, those before 3.8 no type: None,
-            which is among no states and no types.
+            For each `group` its `state`, `type`, `protocol`, and the id of its `coordinator`.
+            Before Kafka 2.6 brokers return no state, before 3.8 no type: it is None then, and
+            matches no filter.
 
         Raises:
             ValueError: no such state, or no such type.
@@ -419,7 +418,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
             `host`, `instance_id` and `partitions`.
 
         Raises:
-            RequestRefused: the broker does not describe a group of this type.
+            RequestRefused: the broker cannot describe a group of this type.
         """
         return self._run(share_group_admin.describe_group_of_any_kind(self._connections, group))
 
@@ -433,10 +432,10 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
         self._run(group_admin.delete_group(self._connections, group))
 
     def delete_offsets(self, group: str, partitions: Collection[tuple[str, int]]) -> None:
-        """Forget what a group has committed for these partitions.
+        """Delete a group's committed offsets for these partitions.
 
         Raises:
-            RequestRefused: GROUP_SUBSCRIBED_TO_TOPIC: members read such a topic;
+            RequestRefused: GROUP_SUBSCRIBED_TO_TOPIC: a member is subscribed to the topic;
                 GROUP_ID_NOT_FOUND: the group does not exist.
         """
         arguments.text("group", group)
@@ -446,19 +445,19 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
     def committed_offsets(
         self, group: str, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Every offset that a group has committed.
+        """All committed offsets of a group.
 
         Args:
             group: its name.
-            require_stable: wait while a transaction may be about to change one; without it they
-                are those before that transaction.
+            require_stable: wait while an open transaction has offsets of the group; without it,
+                offsets are those before that transaction.
 
         Returns:
-            By (topic, partition): `offset`, `metadata` and `leader_epoch`. Nothing, of a group that
+            By (topic, partition): `offset`, `metadata` and `leader_epoch`. Empty for a group that
             does not exist.
 
         Raises:
-            RequestRefused: UNSTABLE_OFFSET_COMMIT: the transaction was not ended in time.
+            RequestRefused: UNSTABLE_OFFSET_COMMIT: the transaction did not end in time.
         """
         return self._run(
             group_admin.fetch_committed(self._connections, group, require_stable=require_stable)
@@ -467,11 +466,11 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
     def commit_offsets(
         self, group: str, offsets: Mapping[AnyPartition, int | OffsetAndMetadata]
     ) -> None:
-        """Commit offsets to a group from outside, as no member of it.
+        """Commit offsets to a group without being a member.
 
         Raises:
-            CommitFailed: the broker refuses them, as it does while the group has members.
-            TypeError, ValueError: what is no group, no partition, or no offset.
+            CommitFailed: the broker refuses them, for example because the group has members.
+            TypeError, ValueError: `group` is no name, a key no partition, or a value no offset.
         """
         arguments.text("group", group)
         self._run(group_admin.commit_all(self._connections, group, to_commit(offsets)))
@@ -486,7 +485,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Raises:
             ClientError: the client is closed.
-            TypeError, ValueError: what is no group, no partition, or no offset.
+            TypeError, ValueError: `group` is no name, a key no partition, or a value no offset.
         """
         arguments.text("group", group)
         committing = group_admin.commit_all(self._connections, group, to_commit(offsets))

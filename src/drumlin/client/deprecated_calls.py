@@ -1,6 +1,6 @@
-"""Calls of a `Client` that have another name now, or are behind the door `drumlin.lowlevel`.
+"""Deprecated calls of a `Client`, which were renamed or moved to `drumlin.lowlevel`.
 
-They warn, and are to go with the version after the next. Nothing else may call them.
+They warn, and will be removed in the version after the next. Nothing else may call them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from drumlin.client.transactions.requests import OpenTransaction
 
 
 class DeprecatedCalls(Calls):
-    """Names of version 0.1."""
+    """The names of version 0.1."""
 
     def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicDescription]:
         """`describe_topics`."""

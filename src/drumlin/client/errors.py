@@ -1,6 +1,6 @@
-"""The errors that the client raises, in terms of its own calls.
+"""The errors that the client raises.
 
-Everything derives from `ClientError`, and from the built-in exception that fits, so that
+All derive from `ClientError`, and from a built-in exception if one fits, so that
 `except ConnectionError` and `except TimeoutError` work as expected.
 """
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class ClientError(Exception):
-    """Base of all that this client raises."""
+    """Base class of all errors of the client."""
 
 
 class BrokerUnreachable(ClientError, ConnectionError):
@@ -28,7 +28,7 @@ class BrokerUnreachable(ClientError, ConnectionError):
 
 
 class AuthenticationFailed(ClientError, PermissionError):
-    """A broker is not trusted, or refuses the login. Trying again does not help."""
+    """A broker is not trusted, or refuses the login. A retry does not help."""
 
 
 class RequestTimedOut(ClientError, TimeoutError):
@@ -48,15 +48,15 @@ class UnknownTopic(RequestRefused, LookupError):
 
 
 class TopicExists(RequestRefused):
-    """A topic of that name is there already."""
+    """A topic of that name already exists."""
 
 
 class NotAuthorized(RequestRefused, PermissionError):
-    """The user that the client logged in as has no right to do that."""
+    """The client's user is not authorized for the request."""
 
 
 class OffsetOutOfRange(ClientError, LookupError):
-    """The log does not hold the offset that reading was to start from."""
+    """The log does not have the offset from which to read."""
 
     def __init__(
         self, topic: str, partition: int, offset: int, log_start_offset: int, end_offset: int
@@ -73,26 +73,26 @@ class OffsetOutOfRange(ClientError, LookupError):
 
 
 class LogTruncated(OffsetOutOfRange):
-    """The log lost its end, with records that this consumer has read (an unclean failover).
+    """The log was truncated, with records that this consumer has read (unclean leader election).
 
-    `end_offset` is how far it agrees with what was read; -1 where the leader cannot tell.
+    `end_offset` is the end of the common log; -1 if the leader does not know it.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, end_offset: int) -> None:
         super().__init__(topic, partition, offset, -1, end_offset)
         where = f"topic {topic!r} partition {partition}"
-        gone = f"the log was truncated, records before offset {offset} were read and are gone"
-        self.args = (f"{where}: {gone}; it agrees up to {end_offset}",)
+        gone = f"the log was truncated, and lost records before offset {offset} that were read"
+        self.args = (f"{where}: {gone}; the log is unchanged up to {end_offset}",)
 
 
 class NoCommittedOffset(ClientError, LookupError):
-    """The group has no offset to begin at, and `start="committed"` forbids another."""
+    """The group has no committed offset, which `start="committed"` requires."""
 
 
 class CommitFailed(ClientError):
-    """Offsets were not committed: the consumer is no longer a member, or a rebalance is under way.
+    """Offsets were not committed: the consumer is no longer a member, or a rebalance goes on.
 
-    What it read since the last commit is read again, by the members that get the partitions.
+    Records since the last commit are read again, by the members that get the partitions.
     """
 
     def __init__(self, message: str, code: ErrorCode | None = None) -> None:
@@ -101,9 +101,9 @@ class CommitFailed(ClientError):
 
 
 class OffsetStoreFailed(ClientError):
-    """ZooKeeper, where the group's offsets are, refuses, or has what is no offset.
+    """ZooKeeper, which stores the group's offsets, refuses a request, or has an invalid offset.
 
-    `may_pass`: the same may succeed later. The text names ZooKeeper and the node.
+    `may_pass`: a retry may succeed. The message names ZooKeeper and the node.
     """
 
     def __init__(self, message: str, *, may_pass: bool = False) -> None:
@@ -112,22 +112,22 @@ class OffsetStoreFailed(ClientError):
 
 
 class OffsetStoreUnreachable(OffsetStoreFailed, ConnectionError):
-    """ZooKeeper does not answer. What was to be committed may be there, or not."""
+    """ZooKeeper does not answer. The offsets may be committed or not."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, may_pass=True)
 
 
 class MembershipEnded(RequestRefused):
-    """The group refuses this consumer for good, for example as another has its instance id."""
+    """The group refuses this consumer permanently, e.g. as another one has its instance id."""
 
 
 class LogEndsEarly(ClientError):
-    """The log ends before the offset up to which it was to be read."""
+    """The log ends before the end offset of the range to read."""
 
 
 class RecordsMissing(ClientError, LookupError):
-    """A range was to be read without gaps, and records of it are gone; compaction may do that."""
+    """A range that must be read without gaps has some, for example after compaction."""
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         super().__init__(
@@ -139,9 +139,9 @@ class RecordsMissing(ClientError, LookupError):
 
 
 class StateNotExact(ClientError, LookupError):
-    """The log no longer tells the state that it had at an offset.
+    """The log no longer has the exact state at an offset.
 
-    `exact_from` is the first end offset whose state it tells; None where nobody knows that.
+    `exact_from` is the first end offset with an exact state; None if it is unknown.
     """
 
     def __init__(
@@ -149,10 +149,10 @@ class StateNotExact(ClientError, LookupError):
     ) -> None:
         if exact_from == UNKNOWN_YET:
             exact_from = None
-        told = "" if exact_from is None else f"; the earliest exact state is that at {exact_from}"
+        hint = "" if exact_from is None else f"; the earliest exact state is at {exact_from}"
         super().__init__(
             f"topic {topic!r} partition {partition}: the state at offset {end_offset} can't be "
-            f"read exactly: {why}{told}. To read what is left of it, allow an inexact state"
+            f"read exactly: {why}{hint}. To read what is left of it, allow an inexact state"
         )
         self.topic = topic
         self.partition = partition
@@ -161,37 +161,37 @@ class StateNotExact(ClientError, LookupError):
 
 
 class EqualKeys(ClientError, LookupError):
-    """Two partitions have a value for the same key, so that a mapping does not have one value."""
+    """Two partitions have a value for the same key, so that it has no unique value in a mapping."""
 
     def __init__(self, topic: str, key: bytes) -> None:
         super().__init__(
-            f"topic {topic!r}: two partitions have a value for the key {key[:100]!r}. A table may "
-            "be had of partitions that share no key: say which"
+            f"topic {topic!r}: two partitions have a value for the key {key[:100]!r}. A mapping "
+            "needs partitions that share no key: name these"
         )
         self.key = key
 
 
 class TableTooLarge(ClientError, MemoryError):
-    """A table takes more memory than it may, and is not to go to the disk."""
+    """A table exceeds its memory limit, and may not use the disk."""
 
 
 class FollowingEnded(ClientError):
-    """A table is no longer followed, as a callback has raised an exception: its cause."""
+    """A table is no longer updated, as a callback has raised an exception (the cause)."""
 
 
 class CorruptData(ClientError):
-    """A fetched record batch is damaged: on its way, or in the log."""
+    """A fetched record batch is damaged, in transit or in the log."""
 
 
 class Undecodable(ClientError, ValueError):
-    """A key or a value is not what `decode` says: not UTF-8, or no JSON. It names the record."""
+    """A key or a value cannot be decoded: it is not UTF-8, or no JSON. Names the record."""
 
 
 class DeliveryFailed(ClientError):
-    """Records could not be written. `acknowledged` counts those of the same call that were.
+    """Records could not be written. `acknowledged` is the number of those in the call that were.
 
-    `may_be_written`: the records were sent, and no broker said what became of them, so that they
-    may be in the log, once. If it is False they are not there.
+    `may_be_written`: the records were sent and not acknowledged, so that they may be in the log,
+    once. If it is False, they are not in the log.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class DeliveryFailed(ClientError):
 
 
 class NotRestored(ClientError):
-    """A topic was not restored, as the topic to be written is not such as can be written."""
+    """A topic was not restored, as the target topic is not suitable."""
 
 
 class BufferFull(ClientError, TimeoutError):
@@ -221,7 +221,7 @@ _REFUSALS: dict[ErrorCode, type[RequestRefused]] = {
 
 
 def as_client_error(error: KafkaError | PeerError) -> ClientError:
-    """The same failure in this module's terms."""
+    """The client's error for an error of the layers below."""
     if isinstance(error, KafkaError):
         kind = _REFUSALS.get(error.code, RequestRefused)
         if isinstance(error, Denied):
@@ -242,7 +242,7 @@ def as_client_error(error: KafkaError | PeerError) -> ClientError:
 def as_delivery_failed(
     topic: str, partition: int, error: BaseException, *, may_be_written: bool = False
 ) -> DeliveryFailed:
-    """`error` is why records of this partition were not written."""
+    """The error for records of a partition that were not written because of `error`."""
     where = f"topic {topic!r} partition {partition}"
     if type(error) is KafkaError:
         reason = (error.message or "").removeprefix(where).removeprefix(": ")
@@ -257,10 +257,10 @@ def as_delivery_failed(
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Turns errors of the layers below into errors of the client.
+    """Translate errors of the layers below into errors of the client.
 
-    A traceback shows one error, not the same one twice; the original is its `__context__`. What was
-    noted with it, such as what was done before, stays with it.
+    A traceback shows one error, not the same one twice; the original is its `__context__`. Its
+    notes are kept.
     """
     try:
         yield
@@ -272,6 +272,6 @@ def translated() -> Iterator[None]:
 
 
 def translating(items: Iterable[T]) -> Iterator[T]:
-    """The same items; what is raised between them is `translated`."""
+    """The same items; errors raised by the iteration are `translated`."""
     with translated():
         yield from items

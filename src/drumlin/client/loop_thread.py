@@ -1,7 +1,7 @@
 """An event loop in a thread of its own, for synchronous callers.
 
-Connections, retries and lingering batches are served there while the caller decodes, encodes or
-does something else. The thread is a daemon: a program that forgets to close its client can end.
+Connections, retries and lingering batches run there while the caller decodes, encodes or does
+something else. The thread is a daemon: a program that forgets to close its client can exit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ClosedMeanwhile(ClientError):
 
 
 class LoopThread:
-    """Starts at once; `stop` ends it and cancels what still runs in it."""
+    """The thread, which starts at once; `stop` ends it and cancels its coroutines."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -39,11 +39,12 @@ class LoopThread:
 
     @property
     def may_wait(self) -> bool:
-        """False in a callback, which runs in this thread and would wait for itself."""
+        """Whether the caller may wait: not in a callback, which would wait for itself."""
         return threading.current_thread() is not self._thread
 
     def check_may_wait(self) -> None:
-        """
+        """Check that the caller may wait.
+
         Raises:
             ClientError: in a callback.
         """
@@ -65,7 +66,7 @@ class LoopThread:
             raise
 
     def submit(self, coroutine: Coroutine[Any, Any, T], *, waits: bool = False) -> Future[T]:
-        """Run a coroutine in the loop, without waiting; `waits` says that the caller will."""
+        """Run a coroutine in the loop, without waiting; with `waits`, the caller waits later."""
         try:
             self._check_process()
             if waits:
@@ -78,14 +79,14 @@ class LoopThread:
             raise
 
     def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call a plain function in the loop, without waiting for it. What is taken is called."""
+        """Call a plain function in the loop, without waiting. Called even if `stop` follows."""
         self._check_process()
         with self._lock:
             self._check()
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def stop(self) -> None:
-        """Cancel what runs in the loop, and end the thread."""
+        """Cancel the coroutines in the loop, and end the thread."""
         self.check_may_wait()
         with self._lock:
             if self._is_stopping:

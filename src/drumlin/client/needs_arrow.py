@@ -1,8 +1,8 @@
-"""The error where Arrow is needed and not installed.
+"""The error if Arrow is needed, but not installed.
 
-Arrow is four fifths of an installation, and most of what a client does goes without it: topics,
-offsets, groups, transactions and records one by one. So it is imported by what needs it, when that
-is called, and this explains why it cannot be. Must import neither Arrow nor numpy.
+Arrow is four fifths of an installation, and most of a client works without it: topics, offsets,
+groups, transactions and single records. So it is imported only in calls that need it, and this
+explains a failed import. Must import neither Arrow nor numpy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_ARROW: Final = "tables of records need pyarrow and numpy: pip install pyarrow
 
 
 def has_arrow() -> bool:
-    """Whether it can be used. This loads it: the caller is about to use it."""
+    """Whether Arrow can be used. Imports it, as the caller is about to use it."""
     try:
         for each in PACKAGES:
             importlib.import_module(each)
@@ -30,10 +30,10 @@ def has_arrow() -> bool:
 
 @contextlib.contextmanager
 def needing_arrow() -> Iterator[None]:
-    """Around imports.
+    """Explain failed imports of Arrow.
 
     Raises:
-        ModuleNotFoundError: pyarrow or numpy is not installed; the message says what to do.
+        ModuleNotFoundError: pyarrow or numpy is not installed; the message has the remedy.
     """
     try:
         yield

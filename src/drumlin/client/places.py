@@ -1,8 +1,8 @@
-"""Places in a log as users name them, and what is refused at the call.
+"""Places in a log as users name them (offsets, times, words), and their checks.
 
-An int is an offset, in every call: never a time, which is an aware `datetime`, or `Milliseconds`
-where it is a number. A time means the first record at or after it; as the point of a state, records
-of that very millisecond count too. Nothing here asks a broker.
+An int is always an offset, never a time: a time is an aware `datetime`, or as a number,
+`Milliseconds`. A time means the first record at or after it; as the point of a state, it includes
+records of its millisecond. Sends no requests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias, TypeGuard
 from drumlin.client import arguments
 
 OFFSET_MAX: Final = 2**63 - 1
-#: The last time after which there can be a record.
+#: The largest time before which a record's timestamp can still be after it.
 _MILLISECONDS_MAX: Final = OFFSET_MAX - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -25,10 +25,10 @@ _ENDS_OF_A_LOG: Final = ("earliest", "latest")
 
 @dataclass(frozen=True, order=True, slots=True)
 class Milliseconds:
-    """A time as a number, where it would be taken for an offset: milliseconds since 1970, UTC.
+    """A time as a number, as an int would be an offset: milliseconds since 1970, UTC.
 
     Raises:
-        TypeError, ValueError: no whole number, or a negative one.
+        TypeError, ValueError: not a whole number, or negative.
     """
 
     since_epoch: int
@@ -38,15 +38,15 @@ class Milliseconds:
         object.__setattr__(self, "since_epoch", number)
 
 
-#: The first record at or after it.
+#: A time, which means the first record at or after it.
 Time: TypeAlias = datetime | Milliseconds
-#: Where to start or to end reading: a word, an offset, or a time.
+#: The start or end of reading: a word, an offset, or a time.
 Place: TypeAlias = Literal["earliest", "latest"] | int | Time
-#: Up to where: an offset, or the end of the log.
+#: An end: an offset, or the end of the log.
 End: TypeAlias = Literal["latest"] | int
-#: What has an offset that a broker can look up. "latest" is the end: one past the last record.
+#: A place whose offset a broker can look up. "latest" is the end offset, after the last record.
 OffsetSpec: TypeAlias = Literal["earliest", "latest", "max_timestamp"] | Time
-#: A point in a topic's history: a time whose records count too, or an end offset by partition.
+#: A point in a topic's history: a time, including its records, or an end offset by partition.
 Point: TypeAlias = Time | Mapping[int, int]
 
 
@@ -58,7 +58,7 @@ def first_ms(time: Time) -> int:
     """The first millisecond since 1970 that is not before `time`.
 
     Raises:
-        ValueError: a time without a time zone.
+        ValueError: the time has no time zone.
     """
     if isinstance(time, Milliseconds):
         return time.since_epoch
@@ -69,7 +69,7 @@ def last_ms(time: Time) -> int:
     """The last millisecond since 1970 that is not after `time`.
 
     Raises:
-        ValueError: a time without a time zone.
+        ValueError: the time has no time zone.
     """
     if isinstance(time, Milliseconds):
         return time.since_epoch
@@ -83,11 +83,11 @@ def _with_zone(time: datetime) -> datetime:
 
 
 def timestamp_of(spec: OffsetSpec, name: str = "at") -> int:
-    """The number that stands for `spec` in the protocol.
+    """The timestamp of `spec` in ListOffsets.
 
     Raises:
-        TypeError: an int, or nothing that names a place.
-        ValueError: no such name, a time before 1970, or a datetime without a time zone.
+        TypeError: an int, or another type.
+        ValueError: an unknown name, a time before 1970, or a datetime without a time zone.
     """
     if isinstance(spec, str):
         arguments.one_of(name, spec, _NAMED, "a datetime or Milliseconds")
@@ -100,7 +100,7 @@ def timestamp_of(spec: OffsetSpec, name: str = "at") -> int:
 
 
 def check_place(name: str, place: object) -> None:
-    """A `Place`.
+    """Check a `Place`.
 
     Raises:
         TypeError, ValueError: it is none.
@@ -114,7 +114,7 @@ def check_place(name: str, place: object) -> None:
 
 
 def check_places(name: str, given: object) -> None:
-    """A `Place`, or one for each partition.
+    """Check a `Place`, or one for each partition.
 
     Raises:
         TypeError, ValueError: it is none.
@@ -128,7 +128,7 @@ def check_places(name: str, given: object) -> None:
 
 
 def check_ends(name: str, given: object) -> None:
-    """An `End`, or one for each partition.
+    """Check an `End`, or one for each partition.
 
     Raises:
         TypeError, ValueError: it is none.
@@ -140,20 +140,21 @@ def check_ends(name: str, given: object) -> None:
 
 
 def check_partitions(name: str, named: Collection[int], read: Iterable[int]) -> None:
-    """A mapping has a place for each partition that is read, and for no other.
+    """Check that a mapping has a place for each partition that is read, and for no other.
 
     Raises:
-        ValueError: it has not.
+        ValueError: it does not.
     """
     wanted = set(read)
     if set(named) != wanted:
-        raise ValueError(f"{name} names partitions {sorted(named)}: {sorted(wanted)} are read")
+        raise ValueError(f"{name} has partitions {sorted(named)}, but {sorted(wanted)} are read")
 
 
 def check_point(name: str, at: object) -> None:
-    """
+    """Check a `Point`, or None.
+
     Raises:
-        TypeError, ValueError: neither a `Point` nor None.
+        TypeError, ValueError: it is neither.
     """
     if isinstance(at, Mapping):
         for partition, offset in at.items():

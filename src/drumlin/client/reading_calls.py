@@ -1,6 +1,6 @@
 """The calls of a `Client` that read records: tables, batches, ranges and consumers.
 
-They check what the caller hands in before a broker is asked.
+They check their arguments before any request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ReadingCalls(Calls):
-    """From the log to the caller."""
+    """The calls that read records."""
 
     @knows_kafkas_names
     def read(
@@ -63,32 +63,31 @@ class ReadingCalls(Calls):
             topic: the topic's name.
             partitions: their numbers; all by default.
             start, end: "earliest", "latest", an offset, or an aware datetime; or a dict with one
-                of these for each partition. An `end` beyond the last record reads what is there;
-                one that is a time is that of a record, never of a transaction's marker.
-            decode: "utf8" makes strings of keys and values. "json" parses values, and the column
-                gets the type that they have (a struct, for objects); keys become strings. None:
-                both are bytes.
-            columns: the columns wanted; None: all.
+                of these for each partition. An `end` beyond the last record is the end of the
+                log; a time as `end` refers to records, never to transaction markers.
+            decode: "utf8" decodes keys and values to strings. "json" parses values, and the column
+                gets their type (a struct for objects); keys become strings. None: both are bytes.
+            columns: the columns to return; None: all.
             headers: add the column `headers`, lists of (key, value).
-            isolation: "read_uncommitted" reads what is in the log; "read_committed" leaves out
-                records of aborted transactions, and all from the first open transaction on.
-                `snapshot` reads committed records unless it is told otherwise: a table is to have
-                no rows that are taken back.
-            max_bytes_per_batch: how many bytes are fetched at a time.
-            without_gaps: raise `RecordsMissing` where the log has neither a record nor a marker
-                at an offset, as a cleaner leaves it.
+            isolation: "read_uncommitted" reads all records in the log; "read_committed" leaves out
+                records of aborted transactions, and all from the first open transaction.
+                `snapshot` reads committed records by default, as no row of a table may be
+                withdrawn later.
+            max_bytes_per_batch: the maximum of bytes per fetch.
+            without_gaps: raise `RecordsMissing` if the log has neither a record nor a marker at
+                an offset, for example after compaction.
 
         Returns:
             Records in offset order, partition after partition. Columns are `partition` (int32),
             `offset` (int64), `timestamp` (UTC, milliseconds), `timestamp_type` (int32: 0 is the
             producer's, 1 the broker's), `key` and `value` (binary, unless `decode` says otherwise)
-            and, if asked for, `headers` (lists of structs of `key` and `value`).
+            and, on request, `headers` (lists of structs of `key` and `value`).
 
         Raises:
             UnknownTopic: there is no such topic or partition.
-            OffsetOutOfRange: `start` is a number that the log does not hold (any more).
-            Undecodable: a key or a value is not what `decode` says; it names the record.
-            TypeError, ValueError: an argument cannot have this value.
+            OffsetOutOfRange: `start` is an offset that the log does not have (any more).
+            Undecodable: a key or a value cannot be decoded; names the record.
+            TypeError, ValueError: an argument is invalid.
         """
         options = _read_options(
             decode=decode,
@@ -108,7 +107,7 @@ class ReadingCalls(Calls):
         undecoded = dataclasses.replace(options, decode=None)
         batches = list(self._read(topic, partitions, start, end, undecoded))
         table = pa.Table.from_batches(batches, reader.schema_of(options))
-        # All values together: they make one column.
+        # All values at once, as they make one column.
         return tables.decoded(table, decode, topic)
 
     @knows_kafkas_names
@@ -126,11 +125,11 @@ class ReadingCalls(Calls):
         max_bytes_per_batch: int = FETCH_BYTES,
         without_gaps: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Like `read`, piece by piece: only a few fetches are in memory at a time.
+        """Like `read`, in batches: only a few fetches are in memory at a time.
 
         Args:
             topic, partitions, start, end: as in `read`.
-            decode: as in `read`; with "json" each batch has the type that its own values have.
+            decode: as in `read`; with "json" the type of a batch depends on its values.
             columns, headers, isolation, max_bytes_per_batch, without_gaps: as in `read`.
 
         Returns:
@@ -138,7 +137,7 @@ class ReadingCalls(Calls):
 
         Raises:
             UnknownTopic, OffsetOutOfRange, Undecodable, TypeError, ValueError: as from `read`.
-            RecordsMissing: as `without_gaps` says.
+            RecordsMissing: with `without_gaps`.
         """
         options = _read_options(
             decode=decode,
@@ -166,7 +165,7 @@ class ReadingCalls(Calls):
 
         Args:
             topic, partitions, start, isolation: as in `read`.
-            end: an offset for each partition; by default their ends.
+            end: an end offset for each partition; by default the end of the log.
 
         Returns:
             Lists of records of one partition, each with `partition`, `offset`, `timestamp`
@@ -229,12 +228,12 @@ class ReadingCalls(Calls):
     ) -> Iterator[pa.RecordBatch]:
         """The records of one partition with start_offset <= offset < end_offset.
 
-        The low-level way: offsets are taken at their word, nothing is looked up first. Offsets
-        that hold no record (compacted away, markers of transactions) are passed over.
+        Low-level: no offset is looked up or checked first. Offsets without a record (compacted
+        away, transaction markers) are skipped.
 
         Args:
             topic, partition: the topic's name, and the number of one of its partitions.
-            start_offset, end_offset: where to begin, and where to end, not including it.
+            start_offset, end_offset: the first offset, and the end (exclusive).
             decode, columns, headers, isolation, max_bytes_per_batch, without_gaps: as in `read`.
 
         Returns:
@@ -242,8 +241,8 @@ class ReadingCalls(Calls):
 
         Raises:
             UnknownTopic: there is no such topic or partition.
-            OffsetOutOfRange: start_offset is not in the log; names the range that is.
-            LogEndsEarly: the log ends (or, read_committed, is stable only) before end_offset.
+            OffsetOutOfRange: start_offset is not in the log; has the range of the log.
+            LogEndsEarly: the log (with read_committed, its stable part) ends before end_offset.
         """
         options = _read_options(
             decode=decode,
@@ -294,11 +293,11 @@ class ReadingCalls(Calls):
         on_lost: OnPartitions | None = None,
         on_reset: OnReset | None = None,
     ) -> Consumer:
-        """A consumer that gives what is there and what comes, batch by batch.
+        """A consumer of existing and new records, batch by batch.
 
         With `topics` and `group` it shares their partitions with the group's other members.
-        Without a group it reads all partitions that the topics have now. With `assign` it
-        reads just these; its offsets are kept in `group`, if that is given.
+        Without a group it reads all current partitions of the topics. With `assign` it reads
+        only these; its offsets are committed to `group`, if there is one.
 
         Args:
             topics: names, or a compiled pattern that must match the whole name.
@@ -307,42 +306,46 @@ class ReadingCalls(Calls):
             protocol: "classic", or "consumer" for assignment by the broker (KIP-848).
             assignors: classic only: "range" and "cooperative-sticky", in order of preference.
             server_assignor: "consumer" only: "uniform" or "range"; None: the broker's choice.
-            group_instance_id: a static member, which keeps its partitions over a restart.
-            rack: where this consumer is, for assignors that look at racks.
-            session_timeout_ms: classic only: how long the group waits for a member that is silent.
-            heartbeat_interval_ms: classic only: how often a member shows that it is there.
-            max_poll_interval_ms: a consumer that does not poll for so long loses its partitions;
-                a rebalance waits as long for a member.
-            delivery: "at_least_once" commits a batch when the next one is asked for;
-                "at_most_once" commits it before it is returned.
-            commit_interval_ms: how often, and on `close`; None: only `commit` does.
-            offsets_storage: where offsets are kept: "kafka", or "zookeeper" as high-level
-                consumers had it.
-            dual_commit: keep offsets in both, and begin at the greater.
-            zookeeper: where ZooKeeper is, as "host:port,.../chroot".
+            group_instance_id: the id of a static member, which keeps its partitions over a restart.
+            rack: the rack of this consumer, for rack-aware assignors.
+            session_timeout_ms: classic only: the time without heartbeats after which the group
+                removes a member.
+            heartbeat_interval_ms: classic only: the interval of heartbeats.
+            max_poll_interval_ms: the time without polls after which a consumer loses its
+                partitions; a rebalance also waits this long for a member.
+            delivery: "at_least_once" marks a batch for commit at the next poll; "at_most_once"
+                commits it before it is returned.
+            commit_interval_ms: the interval of commits, besides that on `close`; None: only
+                `commit` commits.
+            offsets_storage: the store of offsets: "kafka", or "zookeeper" as in Kafka's old
+                high-level consumer.
+            dual_commit: store offsets in both, and start at the greater one.
+            zookeeper: the address of ZooKeeper, as "host:port,.../chroot".
             zookeeper_config: properties of TLS and digest.
-            start: without a committed offset: "earliest", "latest", an aware datetime, or
-                "committed": then `poll` raises `NoCommittedOffset`.
-            out_of_range: where the log does not hold the position: "raise", "earliest", "latest".
+            start: the start without a committed offset: "earliest", "latest", an aware datetime,
+                or "committed": then `poll` raises `NoCommittedOffset`.
+            out_of_range: the reset if the log does not have the position: "raise", "earliest" or
+                "latest".
             isolation: as in `read`.
-            columns, headers, decode: as in `read`; by decode="json" each batch has its own type.
-            max_records: the most rows in a batch; None: as many as there are.
-            max_bytes_per_batch: fetched of a partition at a time.
-            buffer_bytes: fetched ahead at most, or a single larger record batch.
-            max_wait_ms: how long a broker may hold a fetch while there is nothing.
-            idle_timeout_ms: iteration ends when nothing came for so long; None: never.
-            metadata_refresh_ms: how often to look for new topics and partitions.
+            columns, headers, decode: as in `read`; with decode="json" each batch has its own type.
+            max_records: the maximum of rows in a batch; None: no limit.
+            max_bytes_per_batch: the maximum of bytes per fetch of a partition.
+            buffer_bytes: the maximum of bytes fetched ahead, or a single larger record batch.
+            max_wait_ms: the time that a broker may hold a fetch while there are no records.
+            idle_timeout_ms: iteration ends after this time without records; None: never.
+            metadata_refresh_ms: the interval at which new topics and partitions are looked for.
             on_assigned, on_revoked, on_lost: called with a set of (topic, partition), in the
-                polling thread. What is lost others may read already; by default `on_revoked`.
-            on_reset: called with (topic, partition), old and new position, by `out_of_range`.
+                polling thread. Other members may already read lost partitions; by default
+                `on_revoked` is called for these, too.
+            on_reset: called with (topic, partition), old and new position, after a reset.
 
         Returns:
-            A consumer, to be closed before its client: it is a context manager, and iterates over
-            batches with the columns of `read`.
+            A consumer, which must be closed before its client: a context manager that iterates
+            over batches with the columns of `read`.
 
         Raises:
             UnknownTopic: without a group, a topic does not exist. A group waits for it.
-            TypeError, ValueError: an argument cannot have this value.
+            TypeError, ValueError: an argument is invalid.
         """
         options = ConsumerOptions(
             protocol=protocol,
@@ -377,7 +380,7 @@ class ReadingCalls(Calls):
             on_reset=on_reset,
         )
         if (topics is None) == (assign is None):
-            raise ValueError("either topics or assign says what to read")
+            raise ValueError("either topics or assign is required, and not both")
         subscription = None if topics is None else Subscription.of(topics)
         options.check_group(group)
         with translated():
@@ -400,10 +403,11 @@ def _read_options(
     max_bytes_per_batch: int,
     without_gaps: bool,
 ) -> ReadOptions:
-    """
+    """Check and collect the options of reading.
+
     Raises:
-        TypeError, ValueError: an option cannot have this value.
-        ModuleNotFoundError: there is no Arrow to read into.
+        TypeError, ValueError: an option is invalid.
+        ModuleNotFoundError: Arrow is not installed.
     """
     options = ReadOptions(
         decode=decode,

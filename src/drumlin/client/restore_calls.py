@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RestoreCalls(TransactionCalls):
-    """From a topic's history to a new topic."""
+    """The calls that restore topics."""
 
     def restore(
         self,
@@ -37,38 +37,39 @@ class RestoreCalls(TransactionCalls):
     ) -> RestoreReport:
         """Write a topic's state, or its records up to a point, into a new topic: all or nothing.
 
-        The new topic has as many partitions and replicas as the old one, and the configuration
-        that was set for it; records keep partition, order, timestamp and headers. It is one
-        transaction, which brokers abort if it takes longer than they allow
-        (`transaction.max.timeout.ms`, 15 minutes by default); until it is committed read_committed
-        readers see nothing. If it fails or its process dies, call it again: what was written is
-        aborted, and written anew. Once it is complete, the same call finds that out and does
-        nothing, for as long as brokers keep the offsets of the group `drumlin-restore-TOPIC`.
+        The new topic has as many partitions and replicas as the old one, and its configuration;
+        records keep partition, order, timestamp and headers. A restore is one transaction, which
+        brokers abort if it takes longer than their maximum (`transaction.max.timeout.ms`, 15
+        minutes by default); until it is committed, read_committed readers see nothing. If it fails
+        or its process dies, call it again: written records are aborted, and written again. After
+        a complete restore the same call does nothing, for as long as the brokers keep the offsets
+        of the group `drumlin-restore-TOPIC`.
 
         Args:
             topic: the topic to read. Only leaders are read, and only committed records.
-            to: the topic to write. It is created, or is there and has no records.
+            to: the topic to write. It is created, or must have no records.
             at: the point, as in `snapshot`; None: now.
-            records: write the records themselves, tombstones included, and not the state.
-            first: the same, and of each partition at most so many, from the log's start on.
-            configs: configuration keys of the new topic, before those of the old one.
+            records: write the records themselves, including tombstones, instead of the state.
+            first: like `records`, with at most this many of each partition, from the log's start.
+            configs: configuration keys of the new topic, which override those of the old one.
             compression: "none", "gzip", "snappy", "lz4" or "zstd".
-            timeout_ms: how long the transaction may take; None: as long as brokers allow.
-            memory_bytes: what the state of one partition may take, as in `snapshot_batches`.
-            allow_inexact: write what the log still tells of a state that it does not tell exactly,
-                or what is left of the records.
-            on_progress: called with the number of records of each batch that was written.
+            timeout_ms: the timeout of the transaction; None: the brokers' maximum.
+            memory_bytes: the memory limit of one partition's state, as in `snapshot_batches`.
+            allow_inexact: write the rest of a state, or of the records, even if the cleaner has
+                removed some.
+            on_progress: called after each batch with the number of its records.
 
         Returns:
-            `source`, `target`, `end_offsets` (up to where each partition was read), `record_count`,
-            and `was_there`: an earlier call had done it.
+            `source`, `target`, `end_offsets` (the end of reading in each partition),
+            `record_count`, and `was_there`: an earlier call had already restored the topic.
 
         Raises:
-            NotRestored: `to` has records, other partitions, or was restored from something else.
-            TransactionTimedOut: it took too long; nothing of it is visible.
+            NotRestored: `to` has records, another number of partitions, or is the target of
+                another restore.
+            TransactionTimedOut: the restore took too long; no record is visible.
             ProducerFenced: another restore into this topic has begun meanwhile.
             StateNotExact, UnknownTopic, OffsetOutOfRange: as from `snapshot`.
-            TypeError, ValueError: an argument cannot have this value.
+            TypeError, ValueError: an argument is invalid.
         """
         with needing_arrow():
             from drumlin.client.restore.restoring import RestoreOptions, Restorer

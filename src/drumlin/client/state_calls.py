@@ -1,4 +1,4 @@
-"""The calls of a `Client` about the state that a log tells: the last value of every key."""
+"""The calls of a `Client` for the state of a log: the last value of every key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class StateCalls(Calls):
-    """From a log to the table that was written as it."""
+    """The calls that read states."""
 
     def snapshot(
         self,
@@ -37,38 +37,38 @@ class StateCalls(Calls):
         isolation: Isolation = "read_committed",
         allow_inexact: bool = False,
     ) -> pa.Table:
-        """The table that a compacted topic is: the last record of every key, without tombstones.
+        """A compacted topic as a table: the last record of every key, without tombstones.
 
         Equal keys in two partitions are two keys. Records without a key are left out. Only
         leaders are read.
 
         Args:
             topic: the topic's name.
-            at: the state at a time (an aware datetime, or `Milliseconds`): as the log
-                is before the first record that is younger; or at these end offsets, one for each
-                partition that is read. None: now, which is one point for all partitions.
-            columns: the columns wanted, in this order; all by default.
+            at: the state at a time (an aware datetime, or `Milliseconds`): that of the log
+                before the first later record; or at these end offsets, one for each partition
+                that is read. None: now, which is one point for all partitions.
+            columns: the columns to return, in this order; all by default.
             partitions: their numbers; all by default.
             headers: add the column `headers`, lists of (key, value).
             decode: "utf8" or "json", as in `read`.
-            isolation: "read_committed" leaves out records of transactions that are aborted, and
-                everything from the first open transaction on; "read_uncommitted" takes all records,
-                as `read` does unless it is told otherwise: what is in the log.
-            allow_inexact: give what the log still tells of a state that it does not tell exactly.
+            isolation: "read_committed" leaves out records of aborted transactions, and all from
+                the first open transaction; "read_uncommitted", the default of `read`, reads all
+                records in the log.
+            allow_inexact: return the rest of a state even if the cleaner has removed some of it.
 
         Returns:
             A row for each key, in offset order, partition after partition. Columns are `key` and
             `value` (binary, unless `decode` says otherwise), `headers` (lists of structs of `key`
-            and `value`, if asked for), `partition` (int32), `offset` (int64) and `timestamp` (UTC,
+            and `value`, on request), `partition` (int32), `offset` (int64) and `timestamp` (UTC,
             milliseconds).
 
         Raises:
             StateNotExact: a cleaner has removed, or may have removed, records of that state
                 which later ones have replaced.
             UnknownTopic: there is no such topic or partition.
-            OffsetOutOfRange: an offset of `at` is not in the log, or not yet.
-            Undecodable: a key or a value is not what `decode` says; it names the record.
-            TypeError, ValueError: an argument cannot have this value.
+            OffsetOutOfRange: an offset in `at` is not in the log (yet).
+            Undecodable: a key or a value cannot be decoded; names the record.
+            TypeError, ValueError: an argument is invalid.
         """
         with needing_arrow():
             import pyarrow as pa
@@ -96,22 +96,22 @@ class StateCalls(Calls):
         memory_bytes: int = STATE_BYTES,
         allow_inexact: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Like `snapshot`, piece by piece, for states that are larger than memory.
+        """Like `snapshot`, in batches, for states larger than memory.
 
-        Each partition is read when its rows are asked for.
+        Each partition is read when the iteration reaches it.
 
         Args:
             topic, at, columns, partitions, headers, isolation, allow_inexact: as in `snapshot`.
-            decode: as in `snapshot`; with "json" each batch has a type of its own.
-            memory_bytes: what the state of one partition may take. A larger one is read several
-                times, each time for a part of its keys; then its rows come in no particular order.
+            decode: as in `snapshot`; with "json" each batch has its own type.
+            memory_bytes: the memory limit of one partition's state. A larger one is read several
+                times, each time for a part of its keys, and then its rows are in no order.
 
         Returns:
             Batches with the columns of `snapshot`.
 
         Raises:
-            OffsetOutOfRange: an offset of `at` is not in the log, or not yet; or the log's start
-                moves past what is still to be read.
+            OffsetOutOfRange: an offset in `at` is not in the log (yet); or the log start offset
+                moves past the current position.
             StateNotExact, UnknownTopic, Undecodable, TypeError, ValueError: as with `snapshot`.
         """
         with needing_arrow():
@@ -134,7 +134,7 @@ class StateCalls(Calls):
         *,
         allow_inexact: bool,
     ) -> Iterator[pa.RecordBatch]:
-        """The point is found at once, not when the first batch is asked for."""
+        """Read a snapshot; its point is looked up at once, not with the first batch."""
         from drumlin.client.state.snapshots import StateReader
 
         partitions = arguments.partition_numbers(partitions)

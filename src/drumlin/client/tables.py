@@ -1,8 +1,8 @@
-"""Tables of records from any data with columns, and their conversion to readable columns.
+"""Converts data with columns to tables of records, and decodes the columns of records.
 
-Owns what `append` accepts, the JSON of a row or a value, and what `decode` makes of bytes: one rule
-each, for the client and the commands. It must never import pandas, Polars or DuckDB: it recognizes
-their tables by Arrow's stream interface, or by the module of their class.
+Owns the types of data that `append` accepts, the JSON of a row or a value, and the rules of
+`decode`, for the client and the commands alike. Must never import pandas, Polars or DuckDB: it
+recognizes their tables by Arrow's stream interface, or by the module of their class.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def as_table(data: object) -> pa.Table:
 
     Raises:
         TypeError: `data` has no columns.
-        ValueError: rows or columns that do not fit together.
+        ValueError: rows or columns do not fit together.
     """
     try:
         if isinstance(data, pa.Table):
@@ -72,10 +72,10 @@ def _is_pandas(data: object) -> bool:
 
 def _of_columns(columns: Mapping[str, Any]) -> pa.Table:
     for name, column in columns.items():
-        # The letters of a string would be values.
+        # The characters of a string would become values.
         if isinstance(column, str | bytes) or not isinstance(column, Iterable):
             shown = arguments.shown(column)
-            raise TypeError(f"data[{name!r}] {shown}: expected a column; one row is a list of one")
+            raise TypeError(f"data[{name!r}] {shown}: expected a column (a list)")
     return pa.table(columns)
 
 
@@ -91,7 +91,7 @@ def _of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 def as_json(table: pa.Table, values: pa.ChunkedArray | None = None) -> pa.ChunkedArray:
     """Each row as a JSON object in UTF-8, or each of `values` as JSON, by `json_bytes`.
 
-    A null among `values` stays null, which deletes a key in a compacted topic.
+    A null among `values` stays null, a tombstone in a compacted topic.
     """
     if values is None:
         rows = (rows_as_json(each) for each in table.to_batches(max_chunksize=_ROWS_AT_A_TIME))
@@ -150,9 +150,10 @@ def as_text(column: Column) -> Column:
 
 
 def check_writable(role: str, name: str, column: pa.ChunkedArray) -> None:
-    """
+    """Check a column of keys or values.
+
     Raises:
-        TypeError: a column for keys or values is neither of bytes nor of strings.
+        TypeError: it is neither bytes nor strings.
     """
     if not _is_bytes_or_text(column.type):
         raise TypeError(
@@ -185,10 +186,10 @@ def _is_bytes_or_text(kind: pa.DataType) -> bool:
 def decoded(rows: Rows, decode: Decode | None, topic: str) -> Rows:
     """`rows` with keys and values decoded; keys become strings with every `decode`.
 
-    With "json" the column `value` gets the type that its values have.
+    With "json" the column `value` gets the type of its values.
 
     Raises:
-        Undecodable: a key or a value is not what `decode` says. The error names the record.
+        Undecodable: a key or a value cannot be decoded. The error names the record.
     """
     if decode is None:
         return rows
@@ -234,7 +235,7 @@ def _json_column(column: Column, where: _Where) -> Column:
         return pa.array(parsed)
     except (pa.ArrowException, OverflowError) as error:
         raise Undecodable(
-            f"{where.of(0)} and after: values of different kinds make no column ({error}); "
+            f"{where.of(0)} and after: values of different types fit into no column ({error}); "
             'read them with decode="utf8"'
         ) from error
 

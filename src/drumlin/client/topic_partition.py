@@ -1,4 +1,4 @@
-"""The name of one partition of one topic."""
+"""The identity of a partition: its topic and its number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic. The client gives these, and takes plain tuples as well."""
+    """One partition of one topic. The client returns these, and accepts plain tuples as well."""
 
     topic: str
     partition: int
@@ -20,24 +20,24 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-#: What names a partition, as callers have it: one of the above, or a tuple of the two.
+#: A partition as an argument: a `TopicPartition`, or a tuple (topic, partition).
 AnyPartition = TypeVar("AnyPartition", bound=tuple[str, int])
 
 
 def as_partitions(places: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-    """The same partitions by their names.
+    """The partitions as `TopicPartition`s.
 
     Raises:
-        TypeError: one is no topic and a number.
+        TypeError: one is not (topic, number).
     """
     return [_partition(place) for place in places]
 
 
 def by_partition(values: Mapping[AnyPartition, T]) -> dict[TopicPartition, T]:
-    """The same values, with partitions by their names as keys.
+    """The same values, with `TopicPartition`s as keys.
 
     Raises:
-        TypeError: a key is no topic and a number.
+        TypeError: a key is not (topic, number).
     """
     return {_partition(place): value for place, value in values.items()}
 

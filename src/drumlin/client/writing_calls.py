@@ -1,4 +1,4 @@
-"""The calls of a `Client` that write records: tables, rows in pieces, and records one by one."""
+"""The calls of a `Client` that write records: whole tables, rows in pieces, or single records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class WritingCalls(WritesRecords, Calls):
-    """From the caller to the log."""
+    """The calls that write records."""
 
     def _append(self, data: TableLike, topic: str, options: AppendOptions) -> AppendReport:
         from drumlin.client.write.appender import append

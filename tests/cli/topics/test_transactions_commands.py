@@ -117,7 +117,7 @@ def test_an_abort_of_nothing_in_particular(
 def test_a_state_that_there_is_not_is_no_empty_list(run: Run, cluster: DrumlinServer) -> None:
     result = run("transactions", "list", "--state", "ongoing")
     assert (result.code, result.out) == (1, "")
-    assert "no such state of a transaction: 'ongoing'" in result.err
+    assert "unknown transaction state: 'ongoing'" in result.err
 
 
 def test_a_filter_that_topics_do_not_have(run: Run, cluster: DrumlinServer) -> None:

@@ -160,7 +160,7 @@ def test_records_that_cannot_be_deleted(client: Client, topic: str) -> None:
     assert refused.value.__notes__ == ["other partitions start here now: {0: 1}"]
     with pytest.raises(UnknownTopic):
         client.delete_records(topic, [7], before=0)
-    with pytest.raises(ValueError, match=r"before names partitions \[0\]: \[0, 1\] are read"):
+    with pytest.raises(ValueError, match=r"before has partitions \[0\], but \[0, 1\] are read"):
         client.delete_records(topic, [0, 1], before={0: 1})
     with pytest.raises(TypeError, match="before 'earliest': expected 'latest' or an offset"):
         client.delete_records(topic, before="earliest")  # type: ignore[arg-type]

@@ -212,7 +212,7 @@ def test_the_time_of_a_slow_reader_is_not_taken_from_the_logs(
 
 def test_a_log_that_is_shorter_than_it_was(broker: ScriptedBroker, client: Client) -> None:
     Log(broker, [batch(0, 4, [0, 4])], 10)
-    with pytest.raises(LogEndsEarly, match="nothing readable at offset 5, wanted up to 10"):
+    with pytest.raises(LogEndsEarly, match="nothing readable at offset 5, expected up to 10"):
         offsets(client)
 
 

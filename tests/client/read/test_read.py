@@ -152,7 +152,7 @@ def test_a_range_is_over_when_the_next_is_asked_for(client: Client, topic: str) 
     append(client, topic, 0, records(10))
     ranges = [OffsetRange(topic, 0, 0, 5), OffsetRange(topic, 0, 5, 10)]
     for _, batches in list(lowlevel.read_ranges(client, ranges)):
-        with pytest.raises(ClientError, match=f"'{topic}' partition 0: read no more"):
+        with pytest.raises(ClientError, match=f"'{topic}' partition 0: no longer readable"):
             next(batches)
 
 

@@ -61,7 +61,7 @@ def test_a_log_that_was_cleaned(broker: DrumlinServer, states_client: Client) ->
     assert early[place].needs_all
     with pytest.raises(drumlin.RecordsMissing, match=f"{topic}.* partition 0"):
         list(client.read_range(topic, 0, 0, exact_from - 1, without_gaps=True))
-    with pytest.raises(drumlin.StateNotExact, match=f"exact state is that at {exact_from}"):
+    with pytest.raises(drumlin.StateNotExact, match=f"exact state is at {exact_from}"):
         client.snapshot(topic, at={0: exact_from - 1})
     assert client.snapshot(topic, at={0: exact_from - 1}, allow_inexact=True).num_rows < KEYS
     for at in (exact_from, end_offset - 1, end_offset):

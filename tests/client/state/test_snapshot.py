@@ -104,7 +104,7 @@ def test_points_that_are_none(client: Client, topic: str) -> None:
     write(client, topic, history(30, 5))
     with pytest.raises(OffsetOutOfRange, match="11"):
         client.snapshot(topic, at={0: 11}, partitions=[0])
-    with pytest.raises(ValueError, match=r"at names partitions \[0\]: \[0, 1, 2\] are read"):
+    with pytest.raises(ValueError, match=r"at has partitions \[0\], but \[0, 1, 2\] are read"):
         client.snapshot(topic, at={0: 1})
     with pytest.raises(ValueError, match="no time zone"):
         client.snapshot(topic, at=datetime(2020, 1, 1))

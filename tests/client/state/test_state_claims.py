@@ -33,7 +33,7 @@ def test_before_that_something_is_missing() -> None:
 
 def test_before_that_where_records_are_deleted() -> None:
     facts = TOLD._replace(log_start_offset=2)
-    with pytest.raises(StateNotExact, match="the earliest exact state is that at 10") as caught:
+    with pytest.raises(StateNotExact, match="the earliest exact state is at 10") as caught:
         claim(PLACE, 9, facts, 0, is_now=False)
     assert caught.value.exact_from == 10
     claimed = claim(PLACE, 9, facts, 0, is_now=False, allow_inexact=True)
@@ -61,12 +61,12 @@ def test_tombstones_that_go_while_it_is_read() -> None:
     later = TOLD._replace(deletion_drops=1, delete_retention_ms=65_000)
     check(PLACE, claimed, later, 5000)
     check(PLACE, claimed, later._replace(deletion_drops=0), 5001)
-    with pytest.raises(StateNotExact, match=r"delete.retention.ms of 65001 or more"):
+    with pytest.raises(StateNotExact, match=r"delete.retention.ms must be 65001 or more"):
         check(PLACE, claimed, later, 5001)
     claimed = claim(PLACE, 20, UNTOLD, 0, is_now=True)
     later = UNTOLD._replace(delete_retention_ms=65_000)
     check(PLACE, claimed, later, 5000)
-    with pytest.raises(StateNotExact, match=r"delete.retention.ms of 65001 or more"):
+    with pytest.raises(StateNotExact, match=r"delete.retention.ms must be 65001 or more"):
         check(PLACE, claimed, later, 5001)
 
 

@@ -158,7 +158,7 @@ def test_the_exception_of_the_block_is_what_is_seen(broker: ScriptedBroker, clie
         transaction.writer("t").send("x")
         wait_until(lambda: broker.asked("produce"), "the record to be sent")
         1 / 0  # noqa: B018
-    assert any("was not aborted" in note for note in error.value.__notes__)
+    assert any("could not be aborted" in note for note in error.value.__notes__)
     assert transaction.state == "unknown"
 
 

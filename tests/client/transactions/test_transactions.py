@@ -180,7 +180,7 @@ def test_it_is_not_used_after_its_end(
         lambda: transaction.writer(topic),
         lambda: transaction.send_offsets({(topic, 0): 1}, "g"),
     ):
-        with pytest.raises(TransactionOver, match="it is over"):
+        with pytest.raises(TransactionOver, match="it has ended"):
             use()
     if end is lowlevel.detach:
         lowlevel.end_transaction(
@@ -352,5 +352,5 @@ def test_a_single_name_is_no_list_of_names(client: Client) -> None:
         client.abort_transactions("abc")
     with pytest.raises(TypeError, match="expected a list"):
         client.list_transactions(states="Ongoing")
-    with pytest.raises(drumlin.client.errors.RequestRefused, match="no such state"):
+    with pytest.raises(drumlin.client.errors.RequestRefused, match="unknown transaction state"):
         client.list_transactions(states=["ongoing"])

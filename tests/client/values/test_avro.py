@@ -172,7 +172,7 @@ def test_a_default_that_is_no_value_of_its_type_matters_where_it_is_needed(
         record({"name": "a", "type": "int"}, field),
         record({"name": "a", "type": "int"}),
     )
-    with pytest.raises(SchemaError, match="is not of its type"):
+    with pytest.raises(SchemaError, match="has another type"):
         decoded(reader, [zigzag(7)], older)
     row = {"a": 7, "b": {"long": 5, "int": 5, "boolean": True, "string": "x"}.get(str(kind))}
     value = written(record({"name": "a", "type": "int"}, {"name": "b", "type": kind}), row)
@@ -241,11 +241,11 @@ HUGE = 2**60
 @pytest.mark.parametrize(
     ("form", "value", "reason"),
     [
-        (LONGS, zigzag(HUGE), "more items than bytes"),
-        (LONGS, zigzag(-HUGE) + zigzag(1), "more items than bytes"),
-        (LONGS, zigzag(-(2**63)) + zigzag(1), "more items than bytes"),
-        (LONGS, zigzag(1), "more items than bytes"),
-        ({"type": "map", "values": "null"}, zigzag(HUGE), "more items than bytes"),
+        (LONGS, zigzag(HUGE), "more items than there are bytes"),
+        (LONGS, zigzag(-HUGE) + zigzag(1), "more items than there are bytes"),
+        (LONGS, zigzag(-(2**63)) + zigzag(1), "more items than there are bytes"),
+        (LONGS, zigzag(1), "more items than there are bytes"),
+        ({"type": "map", "values": "null"}, zigzag(HUGE), "more items than there are bytes"),
         ("string", zigzag(-1), "length"),
         ("string", zigzag(HUGE) + b"abc", "length"),
         ("string", zigzag(2) + b"\xc0\x80", "UTF-8"),
@@ -304,14 +304,14 @@ def doubled(times: int) -> Any:
 @pytest.mark.parametrize(
     ("form", "reason"),
     [
-        ({"type": "array", "items": "null"}, "no bound"),
-        ({"type": "array", "items": record(name="Empty")}, "no bound"),
+        ({"type": "array", "items": "null"}, "take no bytes"),
+        ({"type": "array", "items": record(name="Empty")}, "take no bytes"),
         (record({"name": "next", "type": ["null", "R"]}), "contains itself"),
         (doubled(40), "more than 10000 parts"),
         (nested(100_000), "nested too deeply"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 39}, "decimal"),
         ("no such type", "not an Avro schema"),
-        (record({"name": "a", "type": "int"}, {"name": "a", "type": "int"}), "one name"),
+        (record({"name": "a", "type": "int"}, {"name": "a", "type": "int"}), "same name"),
         (record({"name": "a", "type": "int", "aliases": [[]]}), "not an Avro schema"),
         (record({"name": "\ud800", "type": "int"}), "not an Avro schema"),
         ({"type": "enum", "name": "E", "symbols": [{}]}, "not an Avro schema"),
@@ -340,7 +340,7 @@ def test_empty_records_in_each_other_are_looked_at_once() -> None:
     for number in range(1, 60):
         fields = ({"name": "a", "type": empty}, {"name": "b", "type": f"R{number - 1}"})
         empty = record(*fields, name=f"R{number}")
-    with pytest.raises(SchemaError, match="no bound"):
+    with pytest.raises(SchemaError, match="take no bytes"):
         ValueDecoder(json.dumps({"type": "array", "items": empty}), format="avro")
     kept = {"name": "a", "type": "long"}
     writer = record({"name": "gone", "type": empty}, kept)
@@ -394,7 +394,7 @@ def test_a_value_without_an_end_is_refused() -> None:
     kept = {"name": "a", "type": "int"}
     endless = record({"name": "one", "type": record({"name": "two", "type": "R"}, name="S")})
     writer = record(kept, {"name": "gone", "type": ["null", endless]}, name="W")
-    with pytest.raises(SchemaError, match="without an end"):
+    with pytest.raises(SchemaError, match="in every value"):
         decoded(record(kept, name="W"), [zigzag(5) + b"\0"], writer)
 
 

@@ -82,7 +82,7 @@ def test_values_that_do_not_fit() -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(SchemaError, match=r"Value_a.*map"):
         AvroEncoder(pa.struct([("a", pa.map_(pa.int32(), pa.int32()))]))
-    with pytest.raises(SchemaError, match="no name for a field"):
+    with pytest.raises(SchemaError, match="not a valid Avro field name"):
         AvroEncoder(pa.struct([("not a name", pa.int32())]))
     with pytest.raises(SchemaError, match="not an Avro schema"):
         AvroEncoder(pa.struct([("a", pa.int32())]), "no such type")

@@ -65,7 +65,7 @@ def test_records_are_good_whatever_has_become_of_the_compiler_once(python: Path)
 def test_a_failure_is_no_verdict_and_is_not_remembered(python: Path, fault: str) -> None:
     schema = RegisteredSchema(1, "PROTOBUF", f"{IMPORTING} // {fault}")
     run(python, fault)
-    with pytest.raises(DecoderUnavailable, match=r"was ended by signal 9|failed \([01]\)"):
+    with pytest.raises(DecoderUnavailable, match=r"was killed by signal 9|failed \([01]\)"):
         files_of(schema)
     run(python, "")
     assert files_of(schema).file[-1].message_type[0].name == "M"

@@ -210,7 +210,7 @@ def test_in_a_transaction(client: Client, topic: str, other_topic: str) -> None:
         getattr(transaction, ends_by)()
         # Kafka answers before the markers are written.
         wait_until(lambda wanted=expected: committed() == wanted, f"what the {ends_by} leaves")
-    with pytest.raises(ClientError, match="it is over"):
+    with pytest.raises(ClientError, match="it has ended"):
         lowlevel.stream_appender(transaction, topic)
 
 

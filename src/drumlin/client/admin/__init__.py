@@ -1,1 +1,1 @@
-"""Topics and groups as an administrator sees them, and the coordinators that are asked for them."""
+"""Administration of topics and groups, and lookups of coordinators."""

@@ -1,4 +1,4 @@
-"""Topics and their configuration, as commands and data frames need them."""
+"""Requests that create, delete, describe and configure topics."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ _SET: Final = 0
 _DELETE: Final = 1
 _METADATA_BY_ID_FROM_VERSION: Final = 12
 _WITNESSES: Final = 3
-_TOPIC_CONFIG: Final = 1  # where a value comes from: set for this very topic
+_TOPIC_CONFIG: Final = 1  # the source of a config: set for the topic itself
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be created; -1 leaves a number to the broker."""
+    """A topic to be created; -1 means the broker's default."""
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
     assignments: Sequence[Sequence[int]] = ()
-    """The brokers of each partition, in place of the two numbers."""
+    """The brokers of each partition, instead of the two numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class TopicDescription:
 
 
 class TopicLookup(NamedTuple):
-    """Topics that were found, and why the others were not."""
+    """The topics that were found, and the errors of the others."""
 
     found: dict[str, TopicDescription]
-    refused: dict[str, ErrorCode]  # why the others could not be described
+    refused: dict[str, ErrorCode]  # the errors of topics that could not be described
 
 
 class ConfigEntry(NamedTuple):
-    """One configuration key of a topic. `value` is None where it is secret."""
+    """One configuration key of a topic. `value` is None if it is secret."""
 
     value: str | None
     is_default: bool
@@ -79,7 +79,7 @@ class ConfigEntry(NamedTuple):
 
 
 async def list_topics(connections: BrokerConnections, internal: bool) -> list[str]:
-    """The names of all topics, sorted; internal ones only if asked for."""
+    """The names of all topics, sorted; internal ones only with `internal`."""
     await connections.retrying(lambda: connections.refresh(None))
     known = connections.view.topics.values()
     return sorted(each.name for each in known if internal or not each.is_internal)
@@ -101,7 +101,7 @@ async def look_up_topics(
     async def attempt() -> dict[str, ErrorCode]:
         refused = await connections.look_up(names)
         for name, code in refused.items() if names is not None else ():
-            # "Unknown" is an answer; other retriable errors are waited for, as by every call.
+            # "Unknown" is a valid result; other retriable errors are retried, as in every call.
             if code is not ErrorCode.unknown_topic_or_partition and code.retriable:
                 raise KafkaError(code, f"topic {name!r}")
         return refused
@@ -112,10 +112,10 @@ async def look_up_topics(
 
 
 async def is_topic_id_unknown(connections: BrokerConnections, topic_id: UUID) -> bool:
-    """Whether brokers say that they know no topic of this id (KIP-516): it was deleted.
+    """Whether the brokers do not know the topic id (KIP-516), as the topic was deleted.
 
-    A broker that has just started may not know it yet, so several are asked. False also if one
-    of them does not answer, or is too old to be asked by id.
+    A broker that has just started may not know it yet, so several are asked. Also False if one of
+    them does not answer, or is too old for requests by id.
     """
     request = MetadataRequest(
         topics=(MetadataRequestTopic(topic_id=topic_id, name=None),),
@@ -182,7 +182,7 @@ async def create_topic(connections: BrokerConnections, topic: NewTopic) -> None:
 
 @contextmanager
 def _noting(what_is_done: str) -> Iterator[None]:
-    """Note with an error what was done before it."""
+    """Add a note to an error about what has already been done."""
     try:
         yield
     except Exception as error:
@@ -193,9 +193,9 @@ def _noting(what_is_done: str) -> Iterator[None]:
 async def _await_leaders(
     connections: BrokerConnections, topic: str, first: int, partition_count: int, deadline: Deadline
 ) -> None:
-    """Wait until a broker knows `partition_count` partitions, with leaders from `first` on.
+    """Wait until a broker knows `partition_count` partitions, and leaders of those from `first`.
 
-    Brokers hear of a change from the controller some time after it was confirmed.
+    Brokers learn of a change from the controller some time after it was confirmed.
     """
 
     async def leaders() -> None:
@@ -222,7 +222,7 @@ async def delete_topic(connections: BrokerConnections, topic: str) -> None:
 async def add_partitions(connections: BrokerConnections, topic: str, count: int) -> None:
     """Raise the number of partitions to `count`, and wait until the last one has a leader.
 
-    Brokers learn of all new ones at once. Older ones may be without a leader, as before.
+    Brokers learn of all new ones at once. Existing ones may have no leader meanwhile.
     """
     deadline = Deadline(connections.options.patience_ms)
     wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
@@ -238,7 +238,7 @@ async def add_partitions(connections: BrokerConnections, topic: str, count: int)
 
 
 async def topic_configs(connections: BrokerConnections, topic: str) -> dict[str, ConfigEntry]:
-    """Every key that the broker knows for topics."""
+    """All configuration keys of a topic."""
     resource = DescribeConfigsResource(
         resource_type=_TOPIC_RESOURCE,
         resource_name=topic,
@@ -266,7 +266,7 @@ async def topic_configs(connections: BrokerConnections, topic: str) -> dict[str,
 async def set_topic_configs(
     connections: BrokerConnections, topic: str, changes: Mapping[str, str | None]
 ) -> None:
-    """Set keys; None returns one to its default."""
+    """Set configuration keys of a topic; None resets a key to its default."""
     configs = [
         AlterableConfig(
             name=key,
@@ -295,7 +295,7 @@ async def _ask_controller(
     request: Request,
     deadline: Deadline | None = None,
 ) -> Any:
-    # A change whose answer was lost is sent again: it may then turn out to be done already.
+    # A change whose response was lost is sent again, and may then fail as already done.
 
     async def attempt() -> Any:
         connection = await connections.controller()

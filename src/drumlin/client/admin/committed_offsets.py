@@ -1,7 +1,7 @@
-"""Committed offsets: OffsetCommit and OffsetFetch requests, and how their answers are read.
+"""Committed offsets: OffsetCommit and OffsetFetch requests, and the parsing of their responses.
 
-Nothing here sends: callers, members of groups and administrators alike, ask a coordinator and
-deal with its refusals.
+Sends nothing: the callers (members of groups, and administration) send requests to a coordinator
+and handle its refusals.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ T = TypeVar("T")
 NO_EPOCH: Final = -1
 NAMES_UP_TO: Final = 9  # later versions of both requests name topics by id
 
-#: Given an error code and what was asked for: raises unless the code is "none".
+#: Called with an error code and a description of the request: raises unless the code is "none".
 Check = Callable[[ErrorCode, str], None]
 
 
 class OffsetAndMetadata(NamedTuple):
-    """An offset to continue from. The epoch is that of the last record before it; -1: unknown."""
+    """An offset to continue from, and the leader epoch of the record before it; -1: unknown."""
 
     offset: int
     metadata: str = ""
@@ -47,9 +47,9 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """A member of a group; by default none, which may commit while the group has no members.
+    """A member of a group. The default is no member, which may commit while the group is empty.
 
-    A member that commits periodically must not have its offsets committed by transactions too.
+    The offsets of a member that commits periodically must not be committed by transactions too.
     """
 
     group_id: str
@@ -62,10 +62,10 @@ class GroupMetadata(NamedTuple):
 def to_commit(
     offsets: Mapping[AnyPartition, int | OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What callers give to be committed.
+    """The offsets to commit, from a caller's argument.
 
     Raises:
-        TypeError, ValueError: something is no partition, or no offset.
+        TypeError, ValueError: a key is no partition, or a value no offset.
     """
     found = {
         place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
@@ -115,7 +115,7 @@ def offset_topics(
 
 
 def refused_commits(response: Any) -> Iterator[tuple[TopicPartition, ErrorCode]]:
-    """The partitions that an OffsetCommit was refused for, and why."""
+    """The partitions for which an OffsetCommit was refused, with the error codes."""
     for topic in response.topics:
         for each in topic.partitions:
             if each.error_code is not ErrorCode.none:
@@ -128,9 +128,9 @@ def fetch_request(
     *,
     require_stable: bool = False,
 ) -> Message:
-    """OffsetFetch of `places`, or of all that the group has committed.
+    """OffsetFetch for `places`, or for all committed offsets of the group.
 
-    With `require_stable` it fails with a retriable error while a transaction may commit one.
+    With `require_stable` it fails with a retriable error while a transaction has uncommitted ones.
     """
     group = OffsetFetchRequestGroup(
         group_id=who.group_id,

@@ -1,7 +1,7 @@
-"""The coordinator of a group or a transactional id, and the errors that say it is another broker.
+"""Lookups of the coordinator of a group or transactional id, and the errors after a move.
 
-`find_...` asks a broker. `known_...` asks only if the answer is not in memory: they are for
-attempts within `BrokerConnections.retrying`, which clears that memory when an attempt fails.
+`find_...` sends a request. `known_...` uses cached results if there are any: it is for attempts
+within `BrokerConnections.retrying`, which clears that cache when an attempt fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _MANY_KEYS_FROM_VERSION: Final = 4
 _KNOWN_MAX: Final = 10_000
-#: The coordinator is another one, or this one is not ready.
+#: The coordinator has moved, or is not ready.
 LOST_COORDINATOR: Final = frozenset(
     {
         ErrorCode.not_coordinator,
@@ -42,17 +42,17 @@ async def find_coordinator(connections: BrokerConnections, group_id: str) -> int
 
 
 async def known_coordinator(connections: BrokerConnections, group_id: str) -> int:
-    """Like `find_coordinator`, from memory if it is there."""
+    """Like `find_coordinator`, but cached."""
     known = connections.view.coordinators.get((_GROUP, group_id))
     return await find_coordinator(connections, group_id) if known is None else known
 
 
 async def coordinator_connection(connections: BrokerConnections, node_id: int) -> BrokerConnection:
-    """A connection to the broker that was said to coordinate.
+    """A connection to the broker that was found as the coordinator.
 
     Raises:
-        KafkaError: COORDINATOR_NOT_AVAILABLE, which is retriable, if it is not in the cluster
-            now: it has died, and no other broker has taken over yet.
+        KafkaError: COORDINATOR_NOT_AVAILABLE, which is retriable, if the broker is not in the
+            cluster: it is down, and no other broker has taken over yet.
         PeerError: it cannot be reached.
     """
     try:
@@ -74,7 +74,7 @@ async def find_transaction_coordinator(
 async def known_transaction_coordinator(
     connections: BrokerConnections, transactional_id: str
 ) -> int:
-    """Like `find_transaction_coordinator`, from memory if it is there."""
+    """Like `find_transaction_coordinator`, but cached."""
     known = connections.view.coordinators.get((_TRANSACTION, transactional_id))
     if known is not None:
         return known
@@ -98,12 +98,12 @@ async def known_transaction_coordinators(
 async def find_transaction_coordinators(
     connections: BrokerConnections, transactional_ids: Collection[str]
 ) -> dict[str, int]:
-    """The same for many ids, with one request where the broker takes them (KIP-699, Kafka 3.0).
+    """The coordinators of many ids, in one request if the broker allows that (KIP-699, Kafka 3.0).
 
     Ids without a coordinator at the moment are left out.
 
     Raises:
-        KafkaError, PeerError: one that does not pass, or no answer.
+        KafkaError, PeerError: a permanent error, or no answer.
     """
     if not transactional_ids:
         return {}

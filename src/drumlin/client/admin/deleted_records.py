@@ -1,4 +1,4 @@
-"""Deleting a log's first records (DeleteRecords): its start moves up, and never back."""
+"""Deletes the first records of logs (DeleteRecords), which moves the log start offset up."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from drumlin.wire.protocol.delete_records import (
     DeleteRecordsTopic,
 )
 
-#: In place of an offset: the high watermark, so that nothing is left.
+#: Stands for the high watermark, so that all records are deleted.
 HIGH_WATERMARK: Final = -1
 
 
 async def delete_records(
     connections: BrokerConnections, before: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | KafkaError | PeerError]:
-    """Delete what is before an offset, in many partitions at once.
+    """Delete the records before an offset, in many partitions at once.
 
-    Gives for each partition its log start offset afterwards, or why it was not moved: what was
-    deleted elsewhere is gone all the same.
+    Returns for each partition its new log start offset, or the error: a failure in one does not
+    undo the deletion in others.
     """
 
     async def outcome(place: TopicPartition, offset: int) -> int | KafkaError | PeerError:
@@ -68,11 +68,11 @@ async def delete_in_topic(
     partitions: Sequence[int] | None,
     before: End | Mapping[int, End],
 ) -> dict[int, int]:
-    """Delete in partitions of one topic (None: all); gives where each starts afterwards.
+    """Delete in partitions of one topic (None: all); returns their new log start offsets.
 
     Raises:
-        KafkaError, PeerError: the first refusal; a note says what was deleted elsewhere.
-        ValueError: `before` names other partitions.
+        KafkaError, PeerError: the first refusal; a note lists the other partitions' new starts.
+        ValueError: `before` has other partitions.
     """
     wanted = await connections.partitions(topic) if partitions is None else list(partitions)
     if isinstance(before, Mapping):

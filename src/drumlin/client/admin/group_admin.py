@@ -1,7 +1,7 @@
-"""Groups as an administrator sees them: their names, members and committed offsets.
+"""Administration of groups: listing, describing and deleting them, and their committed offsets.
 
-Requests are sent without being a member. A broker accepts offsets from others than members only
-while a group has none. Transient errors are retried. Loads no Arrow.
+The client is no member. A broker accepts offsets from non-members only while the group is empty.
+Transient errors are retried. Loads no Arrow.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class GroupListing(NamedTuple):
     """A group as its coordinator lists it."""
 
     group: str
-    state: str | None  # None if the broker's version does not have it; so is `type`
+    state: str | None  # None if the broker's version does not return it, like `type`
     type: str | None
     protocol: str
     coordinator: int
@@ -91,7 +91,7 @@ async def ask_coordinator(
     *,
     version_max: int | None = None,
 ) -> T:
-    """Ask the coordinator of a group. `read` takes the answer, or raises the error in it."""
+    """Send a request to a group's coordinator. `read` parses the response, or raises its error."""
 
     async def attempt() -> T:
         node_id = await known_coordinator(connections, group)
@@ -109,7 +109,7 @@ async def list_groups(
     states: Collection[str] = (),
     types: Collection[str] = (),
 ) -> list[GroupListing]:
-    """The groups of every broker, by name; those in these states, of these types."""
+    """The groups of all brokers, sorted by name, optionally filtered by state and type."""
 
     async def of_broker(node_id: int) -> list[GroupListing]:
         connection = await connections.broker(node_id)
@@ -138,12 +138,12 @@ async def list_groups(
 
 
 def _is_among(value: str | None, wanted: Collection[str]) -> bool:
-    """Whether `wanted` has the value, in upper or lower case; every value is if it is empty."""
+    """Whether `wanted` is empty or has the value, ignoring case."""
     return not wanted or (value or "").lower() in {each.lower() for each in wanted}
 
 
 async def describe_group(connections: BrokerConnections, group: str) -> GroupDescription:
-    """State and members of a group of the classic protocol, or else of KIP-848's."""
+    """State and members of a classic group, or of one with KIP-848's protocol."""
     classic = DescribeGroupsRequest(groups=(group,), include_authorized_operations=False)
     consumer = ConsumerGroupDescribeRequest(group_ids=(group,), include_authorized_operations=False)
 
@@ -186,7 +186,7 @@ async def delete_group(connections: BrokerConnections, group: str) -> None:
 async def fetch_committed(
     connections: BrokerConnections, group: str, *, require_stable: bool = False
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Every offset that the group has committed; see `Client.committed_offsets`."""
+    """All committed offsets of the group; see `Client.committed_offsets`."""
 
     def read(response: Any) -> dict[TopicPartition, OffsetAndMetadata]:
         return fetched_offsets(response, group, _check)
@@ -202,7 +202,7 @@ async def commit(
     group: str,
     positions: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Commit without being a member; returns the partitions that were refused, and why.
+    """Commit without being a member; returns the refused partitions with their errors.
 
     A group with members refuses all of them with UNKNOWN_MEMBER_ID.
     """
@@ -238,9 +238,10 @@ async def commit_all(
 
 
 def check_coordinator(group: str, refused: Mapping[TopicPartition, ErrorCode]) -> None:
-    """
+    """Check that no error concerns the coordinator.
+
     Raises:
-        KafkaError: the error concerns the coordinator: ask another one, or later.
+        KafkaError: one does: the request is to be retried.
     """
     for code in refused.values():
         if code in _OF_COORDINATOR:

@@ -1,4 +1,4 @@
-"""Members of a group and the partitions they hold, whichever protocol the group speaks."""
+"""The members of a group and their partitions, for all group protocols."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Member:
     host: str
     instance_id: str | None
     partitions: list[TopicPartition]
-    epoch: int | None = None  # None: members of a classic group have none, nor a target
+    epoch: int | None = None  # None in a classic group, like `target`
     target: list[TopicPartition] | None = None
 
     def as_row(self) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def _names(partitions: Iterable[TopicPartition]) -> list[str]:
 
 
 def classic_members(members: Iterable[Any]) -> list[Member]:
-    """Members as DescribeGroups answers them."""
+    """The members in a DescribeGroups response."""
     return [
         Member(
             each.member_id,
@@ -53,7 +53,7 @@ def classic_members(members: Iterable[Any]) -> list[Member]:
 
 
 def consumer_members(members: Iterable[Any]) -> list[Member]:
-    """Members as ConsumerGroupDescribe and ShareGroupDescribe answer them."""
+    """The members in a ConsumerGroupDescribe or ShareGroupDescribe response."""
     return [
         Member(
             each.member_id,
@@ -62,7 +62,7 @@ def consumer_members(members: Iterable[Any]) -> list[Member]:
             getattr(each, "instance_id", None),
             _in_assignment(each.assignment),
             each.member_epoch,
-            # Share groups have no target: their members may have the same partitions.
+            # Share groups have no target assignment: members may share partitions.
             _in_assignment(each.target_assignment) if hasattr(each, "target_assignment") else None,
         )
         for each in members
@@ -78,7 +78,7 @@ def _in_assignment(assignment: Any) -> list[TopicPartition]:
 
 
 def _assigned(assignment: bytes) -> list[TopicPartition]:
-    """The partitions in a consumer's assignment; nothing for what other protocols put there."""
+    """The partitions in a consumer's assignment; none if it belongs to another protocol type."""
     try:
         partitions = read_assigned(assignment)
     except ValueError:

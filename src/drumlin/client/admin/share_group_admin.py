@@ -1,7 +1,7 @@
-"""Share groups as an administrator sees them: members, and where the delivery of partitions starts.
+"""Administration of share groups: their members, and the start offsets of partitions.
 
-A share group commits no offsets: of each partition it keeps a start offset, before which
-everything is done. It can be moved while the group has no members. Loads no Arrow.
+A share group commits no offsets: for each partition it keeps a start offset, before which all
+records are processed. It can be changed while the group is empty. Loads no Arrow.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SHARE: Final = "share"
 async def describe_group_of_any_kind(
     connections: BrokerConnections, group: str
 ) -> GroupDescription:
-    """State and members; a group that does not exist is "Dead"."""
+    """State and members of a group; one that does not exist is "Dead"."""
     found = await describe_group(connections, group)
     if found.type == SHARE:
         return await describe_share_group(connections, group)
@@ -90,10 +90,10 @@ async def alter_start_offsets(
     group: str,
     positions: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Move start offsets; gives the partitions that were refused, and why.
+    """Change start offsets; returns the refused partitions with their errors.
 
     Raises:
-        KafkaError: all were; NON_EMPTY_GROUP while the group has members.
+        KafkaError: all were refused; NON_EMPTY_GROUP while the group has members.
     """
     by_topic: dict[str, list[Any]] = defaultdict(list)
     for (topic, partition), position in positions.items():
@@ -124,10 +124,10 @@ async def alter_start_offsets(
 
 
 async def delete_start_offsets(connections: BrokerConnections, group: str, topic: str) -> None:
-    """Forget all about a topic: the group must have no members.
+    """Delete the start offsets of a topic: the group must have no members.
 
     Raises:
-        KafkaError: it was refused.
+        KafkaError: the request was refused.
     """
     named = DeleteShareGroupOffsetsRequestTopic(topic_name=topic)
     request = DeleteShareGroupOffsetsRequest(group_id=group, topics=(named,))

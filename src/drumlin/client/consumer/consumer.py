@@ -75,7 +75,7 @@ class Consumer:
     def poll(self, timeout_ms: float | None = None) -> pa.RecordBatch | None:
         """The next records of some partition; None if there are none within `timeout_ms`.
 
-        Polling again says that all records returned before are processed.
+        A further poll marks all records returned before as processed.
 
         Returns:
             A batch with the columns of `Client.read`; `topic_of` tells the topic.
@@ -83,7 +83,7 @@ class Consumer:
         Raises:
             OffsetOutOfRange, LogTruncated, NoCommittedOffset: a partition has no valid position;
                 `seek` gives it one.
-            Undecodable: a record is not what the option `decode` says; `seek` passes it over.
+            Undecodable: a record does not have the format in `decode`; `seek` past it skips it.
             MembershipEnded: the group refuses this consumer for good.
             CommitFailed: with delivery="at_most_once": the records were not returned, and are
                 not lost.
@@ -166,7 +166,7 @@ class Consumer:
     @contextlib.contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
         if not self._polling.acquire(blocking=False):
-            raise ClientError("another thread polls this consumer, or a callback does")
+            raise ClientError("this consumer is polled by another thread, or from a callback")
         try:
             yield
         finally:
@@ -175,14 +175,14 @@ class Consumer:
     # -- offsets -------------------------------------------------------------------------
 
     def commit(self, offsets: Offsets[AnyPartition] | None = None) -> None:
-        """Commit, and wait until that is done: by default everything returned by `poll` so far.
+        """Commit synchronously, by default everything returned by `poll` so far.
 
-        Offsets that are named are committed as they are. Without them nothing goes back behind
-        what this consumer has committed, unless its position was moved (`seek`) since.
+        Offsets passed in are committed as they are. Without them no committed offset of this
+        consumer moves back, unless its position was moved (`seek`) since.
 
         Raises:
             CommitFailed: this consumer has lost its partitions, or is about to.
-            TypeError, ValueError: what is no partition, or no offset.
+            TypeError, ValueError: a key is no partition, or a value no offset.
         """
         with translated():
             self._thread.run(self._engine.commit(_to_commit(offsets)))
@@ -238,18 +238,18 @@ class Consumer:
         return self._call(self._engine.positions.current)
 
     def group_metadata(self) -> GroupMetadata:
-        """This member's id and generation, with which a transaction commits `positions`.
+        """This member's id and generation, which a transaction needs to commit `positions`.
 
-        A transaction takes them of a consumer with `commit_interval_ms=None` only.
+        A transaction accepts them only from a consumer with `commit_interval_ms=None`.
         """
         return self._call(self._engine.group_metadata)
 
     def seek(self, topic: str, partition: int, to: SeekTo) -> None:
-        """Continue from there; `to` is an offset, a word, a time, or a value of `positions` or
-        `committed`.
+        """Continue reading at `to`: an offset, "earliest" or "latest", a time, or a value of
+        `positions` or `committed`.
 
         Raises:
-            TypeError, ValueError: it is none of these.
+            TypeError, ValueError: `to` is none of these.
         """
         if not isinstance(to, OffsetAndMetadata):
             check_place("to", to)
@@ -264,12 +264,12 @@ class Consumer:
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused: `poll` returns nothing of them."""
+        """The paused partitions: `poll` returns no records of them."""
         states = self._engine.positions
         return self._call(lambda: frozenset(each.place for each in states if each.is_paused))
 
     def pause(self, partitions: Collection[tuple[str, int]] | None = None) -> None:
-        """Return nothing of these (by default: of any) until `resume`; keep polling meanwhile."""
+        """Return no records of these (by default: of any) until `resume`; polling must go on."""
         places = self.assignment if partitions is None else as_partitions(partitions)
         self._call(lambda: self._engine.pause(places))
 
@@ -282,8 +282,8 @@ class Consumer:
         """How far this consumer is behind.
 
         Returns:
-            By (topic, partition): how many offsets there are between the position and the end, as
-            of the last fetch; partitions of which that is not known yet are left out.
+            By (topic, partition): the number of offsets between the position and the end offset
+            of the last fetch; partitions without a known lag are left out.
         """
         states = self._engine.positions
         return self._call(
@@ -300,8 +300,8 @@ class Consumer:
         """Commit what was returned, give up the partitions, leave the group.
 
         Args:
-            leave: whether it leaves for good. By default a static member does not: the group
-                keeps its partitions until its session ends, as it is expected back.
+            leave: whether the member leaves for good. By default a static member does not: it may
+                come back, so the group keeps its partitions until its session times out.
 
         Raises:
             ClientError: in a callback of the client's own thread. A commit that fails is logged.
@@ -318,7 +318,7 @@ class Consumer:
         try:
             owned = self._thread.run(engine.stop_polling())
             if is_done:
-                self._call(engine.positions.come_back)
+                self._call(engine.positions.mark_processed)
             self._thread.run(engine.commit_before_revoke(owned or self.assignment))
             if owned and options.on_revoked is not None:
                 options.on_revoked(owned)

@@ -1,4 +1,4 @@
-"""The way to a group's coordinator: found when needed, forgotten when it turns out wrong.
+"""Requests to a group's coordinator, which is looked up when needed and again when it has moved.
 
 A broker may hold JoinGroup for minutes, and answers the requests of a connection in order. So
 requests of the membership have a connection of their own, and commits do not wait for them.
@@ -22,7 +22,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 class CoordinatorLink:
-    """The coordinator of one group. Lives in the loop."""
+    """The coordinator of one group. Used in the event loop only."""
 
     def __init__(
         self, group_id: str, connections: BrokerConnections, membership: BrokerConnections
@@ -38,11 +38,11 @@ class CoordinatorLink:
         return self._connections.options
 
     def forget(self) -> None:
-        """Look for the coordinator again."""
+        """Look the coordinator up again at the next request."""
         self._node_id = None
 
     async def request(self, api_name: str, request: Request, **how: Any) -> Any:
-        """Ask the coordinator something that it answers at once.
+        """Send a request that the coordinator answers at once.
 
         Raises:
             KafkaError: there is no coordinator at the moment.
@@ -51,7 +51,7 @@ class CoordinatorLink:
         return await self._request(self._connections, api_name, request, how)
 
     async def membership_request(self, api_name: str, request: Request, **how: Any) -> Any:
-        """The same for requests of the membership. Raises as `request` does."""
+        """Send a membership request, which may take minutes. Raises as `request` does."""
         return await self._request(self._membership, api_name, request, how)
 
     async def _request(

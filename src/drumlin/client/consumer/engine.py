@@ -1,4 +1,4 @@
-"""The part of a consumer in the loop: membership, fetching, commits, and what they share.
+"""The part of a consumer in the event loop: membership, fetching, commits, and their shared state.
 
 The user's thread calls `next` and gets one thing to do: a duty, a piece to read, or a reset to
 report. All mutable state lives here, in one thread.
@@ -47,14 +47,14 @@ _MISSING_TOPIC_S: Final = 1.0  # how soon to look again for a missing topic
 
 
 class Readable(NamedTuple):
-    """A piece, to be read from `position` on."""
+    """A piece of fetched records, to be read from `position`."""
 
     piece: Piece
     position: int
 
 
 class ConsumerEngine:
-    """Made and used in the loop. `assigned` makes it a consumer without membership."""
+    """Made and used in the loop. With `assigned` it is no member of a group."""
 
     def __init__(
         self,
@@ -127,22 +127,24 @@ class ConsumerEngine:
         )
 
     def topic_id(self, topic: str) -> str | None:
-        """The id of a topic as the last metadata tell it; from any thread."""
+        """The id of a topic in the latest metadata; may be called from any thread."""
         known = self._prompt.view.topics.get(topic)
         return None if known is None or known.topic_id is None else str(known.topic_id)
 
-    # -- what the user's thread asks for -------------------------------------------------
+    # -- calls of the user's thread ------------------------------------------------------
 
     async def next(
         self, deadline: Deadline | None, *, comes_back: bool
     ) -> Duty | Readable | Reset | None:
-        """The next thing to do for the polling thread; None when nothing came in time.
+        """The next thing to do for the polling thread; None if there is none before the deadline.
+
+        With `comes_back` a new poll begins: the records returned before it are processed.
 
         Raises:
             ClientError: this consumer, or one of its partitions, has failed for good.
         """
         if comes_back:
-            self.positions.come_back()
+            self.positions.mark_processed()
             if self._protocol is not None:
                 self._protocol.membership.polled(_now())
             self._wake()
@@ -170,7 +172,7 @@ class ConsumerEngine:
         return Readable(piece, self.positions.of(piece.place).position)
 
     def _raise_end(self) -> None:
-        """Raise the reason why no partition can be served, if there is one."""
+        """Raise the error that stops all partitions, if there is one."""
         if self.is_closed:
             raise ClientError("this consumer is closed")
         for error in (self._error, None if self._driver is None else self._driver.error):
@@ -189,13 +191,13 @@ class ConsumerEngine:
                 raise state.failure
 
     def poll_ended(self) -> None:
-        """The user's thread has left `poll`."""
+        """Note that the user's thread has left `poll`."""
         if self._protocol is not None:
             self._protocol.membership.poll_ended(_now())
         self._wake()
 
     def given(self, piece: Piece, end_offset: int, *, is_last: bool) -> None:
-        """Note that the user gets the records of `piece` before `end_offset`."""
+        """Note that `poll` returns the records of `piece` up to `end_offset` (exclusive)."""
         state = self.positions.get(piece.place, piece.version)
         if state is None:
             return
@@ -214,7 +216,7 @@ class ConsumerEngine:
             self._begin(duty.partitions)
 
     async def commit_before_revoke(self, places: Collection[TopicPartition]) -> None:
-        """Commit what was read of these, if that is done automatically; or log why not."""
+        """Commit the progress in these if auto-commit is on; a failure is logged."""
         if self._committer is None or not self._committer.is_automatic:
             return
         try:
@@ -245,7 +247,7 @@ class ConsumerEngine:
     # -- offsets -------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
-        """Raises as `Committer.commit` does; ClientError without a group."""
+        """Commit. Raises as `Committer.commit` does; ClientError without a group."""
         self._check_not_shut()
         committer = self._group_committer()
         await (committer.commit_returned() if offsets is None else committer.commit(offsets))
@@ -258,7 +260,7 @@ class ConsumerEngine:
         return dict(await self._insist(lambda: storage.fetch(self._reader(), places)))
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """`ask` until there is an answer, or the request's time is up."""
+        """Call `ask` until it succeeds or the request times out."""
         self._check_not_shut()
         deadline = Deadline(self._prompt.options.request_timeout_ms)
         for pause_s in backoff_s(self._prompt.options):
@@ -292,8 +294,8 @@ class ConsumerEngine:
         """The offset of the next record of a partition that poll returns.
 
         Raises:
-            ClientError: not assigned; or the failure that the partition has, or the consumer.
-            RequestTimedOut: it is not known in time.
+            ClientError: not assigned; or the failure of the partition or the consumer.
+            RequestTimedOut: the offset is not known in time.
         """
         while True:
             self._raise_end()
@@ -307,7 +309,7 @@ class ConsumerEngine:
             await self._wait_for_change(deadline)
 
     def seek(self, place: TopicPartition, to: Place | OffsetAndMetadata) -> None:
-        """Continue from there; a plain number is an offset."""
+        """Continue reading at `to`; a plain number is an offset."""
         state = self.positions.of(place)
         if isinstance(to, OffsetAndMetadata):
             state.go_to(to.offset, to.leader_epoch)
@@ -319,7 +321,7 @@ class ConsumerEngine:
         self._fetcher.pump()
 
     def pause(self, places: Iterable[TopicPartition]) -> None:
-        """Return nothing of these until they are resumed; what was fetched ahead is dropped."""
+        """Return no records of these until `resume`; drop what was fetched ahead."""
         for state in [self.positions.of(each) for each in places]:
             state.pause()
         self._buffer.drop_unwanted(self.positions)
@@ -332,11 +334,11 @@ class ConsumerEngine:
         self._something_changed()
 
     def group_metadata(self) -> GroupMetadata:
-        """This member's ids and generation; generation -1 while it is no member."""
+        """This member's ids and generation; the generation is -1 while it is no member."""
         if self._group_id is None:
             raise ClientError("this consumer has no group")
         if self._options.offsets_storage == "zookeeper" and not self._options.dual_commit:
-            raise ClientError("a transaction commits at the brokers; offsets are in ZooKeeper only")
+            raise ClientError("a transaction cannot commit offsets that are only in ZooKeeper")
         member = self._credentials() or GroupMetadata(self._group_id)
         return member._replace(commits_periodically=self._group_committer().is_automatic)
 
@@ -365,7 +367,7 @@ class ConsumerEngine:
     # -- the end -------------------------------------------------------------------------
 
     async def stop_polling(self) -> frozenset[TopicPartition]:
-        """Return nothing more to the user; returns the partitions that must be given up."""
+        """End all polling; returns the partitions that must be given up."""
         self.is_closed = True
         self._notify()
         self._fetcher.stop()
@@ -430,7 +432,7 @@ class ConsumerEngine:
             _log.warning("topic %r does not exist; group %r waits for it", topic, self._group_id)
 
     async def _take_all(self) -> None:
-        """Read all partitions that the topics have now: for a consumer without a group."""
+        """Assign all current partitions of the topics to a consumer without a group."""
         assert self._subscription is not None
         wanted = await wanted_topics(self._prompt, self._subscription)
         await self._prompt.retrying(lambda: self._prompt.refresh(wanted))
@@ -447,7 +449,7 @@ class ConsumerEngine:
         self._notify()
 
     def _notify(self) -> None:
-        """There may be something for the user's thread."""
+        """Wake the user's thread: there may be something for it to do."""
         for each in self._waiters:
             each.set()
 
@@ -463,7 +465,7 @@ class ConsumerEngine:
             self._waiters.discard(changed)
 
     def _wake(self) -> None:
-        """There may be something for the membership to send."""
+        """Wake the driver: the membership may have a request to send."""
         if self._driver is not None:
             self._driver.wake()
 
@@ -476,7 +478,7 @@ _STALE: Final = frozenset({ErrorCode.stale_member_epoch, ErrorCode.unknown_membe
 
 
 def _is_stale(error: BaseException) -> bool:
-    """Whether the group has moved on since this member learnt its generation."""
+    """Whether this member's generation or epoch is out of date."""
     return isinstance(error, KafkaError) and error.code in _STALE
 
 

@@ -1,9 +1,9 @@
 """The options of a consumer, and their checks.
 
-Defaults stand in the signature of `Client.consumer`, which says what each option means. They are
-those of Kafka's consumer if it has the same option, with five exceptions: `start` and
+The defaults and meanings are in `Client.consumer`. Where Kafka's consumer has the same option, its
+default is used, with five exceptions: `start` and
 `out_of_range` ("latest" in Kafka), `max_records` (500), `max_bytes_per_batch` (1 MiB) and
-`metadata_refresh_ms` (five minutes). Units come last in names.
+`metadata_refresh_ms` (five minutes).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ GroupProtocol = Literal["classic", "consumer"]
 #: "ads" is the name in Arenadata Streaming's old consumers for "kafka".
 OffsetsStorage = Literal["kafka", "zookeeper", "ads"]
 ConsumerDelivery = Literal["at_least_once", "at_most_once"]
-#: Where reading starts without a committed offset. "committed": `poll` raises.
+#: The start of a partition without a committed offset. "committed": `poll` raises.
 Start = Literal["earliest", "latest", "committed"] | Time
-#: Where reading goes on when the log no longer has the position. "raise": `poll` raises.
+#: The next position once the log no longer has the current one. "raise": `poll` raises.
 OutOfRange = Literal["raise", "earliest", "latest"]
 OnPartitions = Callable[[frozenset[TopicPartition]], object]
 #: Called with the partition, its old position and its new one.
@@ -44,7 +44,7 @@ class ConsumerOptions:
     """All options of a consumer except its group.
 
     Raises:
-        TypeError, ValueError: a value is not allowed, or not together with another option's.
+        TypeError, ValueError: a value is not allowed, or conflicts with another option.
     """
 
     protocol: GroupProtocol
@@ -110,32 +110,32 @@ class ConsumerOptions:
         if not isinstance(self.dual_commit, bool):
             raise TypeError(f"dual_commit {self.dual_commit!r}: expected True or False")
         if self.uses_zookeeper and not self.zookeeper:
-            raise ValueError("offsets in ZooKeeper: zookeeper='host:port/chroot' says where it is")
+            raise ValueError("offsets in ZooKeeper need its address: zookeeper='host:port/chroot'")
 
     @property
     def uses_zookeeper(self) -> bool:
-        """Whether offsets are stored in ZooKeeper, or there as well."""
+        """Whether offsets are stored in ZooKeeper, alone or as well."""
         return self.dual_commit or self.offsets_storage == "zookeeper"
 
     def check_group(self, group: str | None) -> None:
         """
         Raises:
-            ValueError: offsets are to be stored in ZooKeeper, which cannot have this group.
+            ValueError: ZooKeeper is to store offsets, and `group` is no valid node name there.
         """
         if not self.uses_zookeeper:
             return
         if group is None or not can_have_group(group):
-            raise ValueError(f"offsets in ZooKeeper: group {group!r} can have none there")
+            raise ValueError(f"offsets in ZooKeeper: {group!r} is no valid group there")
 
     @property
     def read_options(self) -> ReadOptions:
-        """The part that decoding needs."""
+        """The options that decoding needs."""
         return ReadOptions(columns=self.columns, headers=self.headers)
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The topics wanted: by name, or all whose whole name the pattern matches."""
+    """The subscribed topics: by name, or all whose full name matches the pattern."""
 
     names: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None

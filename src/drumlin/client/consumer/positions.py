@@ -1,6 +1,6 @@
 """A consumer's position in each of its partitions. Plain state, changed in the loop only.
 
-Three offsets, no further apart than what is buffered and what the user is processing:
+Three offsets, which differ by the records buffered and those that the user is processing:
 
     committable <= position <= fetch_offset
 
@@ -28,16 +28,16 @@ _VERSIONS = itertools.count()
 class Stage(Enum):
     """A stage on a partition's way to being fetched."""
 
-    STARTING = auto()  # where to begin is being asked for
-    CHECKING = auto()  # a new leader is asked whether its log holds what was read
+    STARTING = auto()  # the start offset is being looked up
+    CHECKING = auto()  # a new leader is asked whether its log still has the position (KIP-320)
     FETCHING = auto()
-    WAITING = auto()  # after an error that may pass
+    WAITING = auto()  # after a retriable error
     FAILED = auto()  # poll raises `failure`, until the user seeks
 
 
 @dataclass(slots=True)
 class PartitionState:
-    """One partition. It gets another `version` whenever what is buffered becomes stale.
+    """One partition. It gets a new `version` whenever its buffered records become stale.
 
     Versions are never reused, even if a partition is lost and assigned again.
     """
@@ -49,42 +49,42 @@ class PartitionState:
     position_epoch: int = NO_EPOCH
     committable: int = NO_OFFSET
     committable_epoch: int = NO_EPOCH
-    moved: int = field(default_factory=lambda: next(_VERSIONS))  # another at each `go_to`
+    moved: int = field(default_factory=lambda: next(_VERSIONS))  # a new one at each `go_to`
     fetch_offset: int = NO_OFFSET
     leader_epoch: int = NO_EPOCH  # of the leader that has been checked against the position
     high_watermark: int = NO_OFFSET
     end_offset: int = NO_OFFSET  # the end that the last fetch reported
     ended_s: float = (
         -inf
-    )  # the last time when there was nothing behind `fetch_offset`, or before it
+    )  # the last time at which the log was known to end at `fetch_offset` or before
     is_paused: bool = False
-    is_on_way: bool = False  # in a fetch that is not answered
+    is_in_flight: bool = False  # a fetch is in flight
     buffered: int = 0  # pieces
-    last_fetch: int = 0  # a count, so that partitions take turns
+    last_fetch: int = 0  # the number of the last fetch, so that partitions take turns
     failure: ClientError | None = None
 
     @property
     def is_at_end(self) -> bool:
-        """Whether there was nothing more to read when it was fetched last."""
+        """Whether the last fetch reached the end of the log."""
         return self.end_offset != NO_OFFSET and self.fetch_offset >= self.end_offset
 
     def drop_buffered(self) -> None:
-        """Drop what is buffered or in flight, and fetch from the position again."""
+        """Drop records that are buffered or in flight, and fetch from the position again."""
         self.version = next(_VERSIONS)
         self.buffered = 0
-        self.is_on_way = False
+        self.is_in_flight = False
         self.ended_s = -inf
         self.fetch_offset = self.position
 
     def go_to(self, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Continue from `offset`: progress counts from there, and alone from now on may go back."""
+        """Continue at `offset`, which may be before the committed one: only this may move back."""
         self.position = self.committable = offset
         self.position_epoch = self.committable_epoch = epoch
         self.moved = next(_VERSIONS)
         self.fetch_again()
 
     def fetch_again(self) -> None:
-        """Fetch from the position, once its leader is known to have what was read before."""
+        """Fetch from the position, once its leader is known to have the log up to there."""
         self.end_offset = NO_OFFSET
         self.leader_epoch = NO_EPOCH
         self.failure = None
@@ -105,14 +105,14 @@ class PartitionState:
             self.stage = Stage.CHECKING
 
     def fail(self, failure: ClientError) -> None:
-        """Have poll raise this until the user seeks."""
+        """Make `poll` raise `failure` until the user seeks."""
         self.failure = failure
         self.stage = Stage.FAILED
         self.drop_buffered()
 
 
 class Positions:
-    """The partitions that the user has."""
+    """The positions of the assigned partitions."""
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, PartitionState] = {}
@@ -155,8 +155,8 @@ class Positions:
             if state is not None:
                 state.drop_buffered()
 
-    def come_back(self) -> None:
-        """The user polls again: what was returned before is processed."""
+    def mark_processed(self) -> None:
+        """Mark the returned records as processed, as the user polls again."""
         for state in self._states.values():
             state.committable = state.position
             state.committable_epoch = state.position_epoch

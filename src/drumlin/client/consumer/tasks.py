@@ -1,4 +1,4 @@
-"""Background tasks in the loop, and what is done if one fails unexpectedly."""
+"""Background tasks in the event loop. An unexpected failure of one is never lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Tasks:
         self._running: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let it run."""
+        """Run `work` in the background."""
         task = asyncio.ensure_future(work)
         self._running.add(task)
         task.add_done_callback(self._ended)
@@ -27,7 +27,7 @@ class Tasks:
             self._on_crash(error)
 
     async def stop(self) -> None:
-        """End all that runs, and wait for it."""
+        """Cancel all running tasks, and wait for their end."""
         running = list(self._running)
         for task in running:
             task.cancel()

@@ -10,7 +10,7 @@ from drumlin.client.consumer.options import Subscription
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: A topic with such an error counts as missing until it turns up.
+#: A topic with such an error counts as missing until it is created.
 _MISSING: Final = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
@@ -23,10 +23,10 @@ _MISSING: Final = frozenset(
 async def partition_counts(
     connections: BrokerConnections, topics: Collection[str]
 ) -> dict[str, int]:
-    """The numbers of partitions of those topics that exist.
+    """The partition counts of those topics that exist.
 
     Raises:
-        KafkaError: one may not be seen, or has no valid name.
+        KafkaError: access to a topic is denied, or its name is invalid.
         PeerError: no answer.
     """
     if not topics:
@@ -43,7 +43,7 @@ async def partition_counts(
 async def wanted_topics(
     connections: BrokerConnections, subscription: Subscription
 ) -> frozenset[str]:
-    """The topics that are subscribed to: those that match, or those that are named."""
+    """The subscribed topics: those that match the pattern, or those named."""
     if subscription.pattern is None:
         return frozenset(subscription.names)
     await connections.refresh(None)

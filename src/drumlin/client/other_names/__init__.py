@@ -1,1 +1,1 @@
-"""Other names for what the client has: those of earlier versions, and those of Kafka's clients."""
+"""Names of calls and options in earlier versions and in Kafka's clients."""

@@ -1,4 +1,4 @@
-"""The warning that names of earlier versions give, beside doing the same as before."""
+"""The warning of deprecated names, which otherwise work as before."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import warnings
 
 
 def was_called(old: str, new: str) -> None:
-    """Tell the caller of the calling function that `old` is now spelled `new`."""
+    """Warn the caller of the calling function that `old` is now `new`."""
     warnings.warn(f"{old} is now {new}", DeprecationWarning, stacklevel=3)

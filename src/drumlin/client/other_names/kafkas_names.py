@@ -1,6 +1,6 @@
-"""Options by the names of Kafka's clients, each refused with the name that it has here.
+"""Refuses options with the names of Kafka's clients, with a hint to the names here.
 
-Owns the list of these names. Any other unknown option is Python's own `TypeError`.
+Owns the list of these names. Any other unknown option raises Python's own `TypeError`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, ParamSpec, TypeVar
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
-#: For each name of theirs, what it is called here.
+#: The name here, by the name in Kafka's clients.
 _HERE: Final = {
     "auto_commit_interval_ms": "commit_interval_ms",
     "auto_offset_reset": "start",
@@ -47,7 +47,7 @@ _HERE: Final = {
 def knows_kafkas_names(
     function: Callable[_Arguments, _Result],
 ) -> Callable[_Arguments, _Result]:
-    """The function, which says what an option is called here."""
+    """The function, with a hint in the error for a Kafka name of one of its options."""
     own = function.__annotations__.keys()
 
     @functools.wraps(function)

@@ -1,1 +1,1 @@
-"""Reading ranges of logs into Arrow, and where logs begin, end and reached."""
+"""Reading ranges of logs into Arrow, and looking up offsets: of bounds, times and samples."""

@@ -1,7 +1,7 @@
-"""The memory that the streams of one reader share, fetched or in flight. Lives in the loop.
+"""The memory that the streams of one reader share, fetched or in flight. Used in the loop only.
 
-A record batch comes whole, however small a fetch was asked for: where batches are large, less is
-fetched ahead. What the reader waits for is fetched in any case.
+A fetch returns whole record batches, even if they exceed its limit: if batches are large, less is
+fetched ahead. The piece that the reader waits for is always fetched.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import asyncio
 from typing import Final
 
 _LIMIT_BYTES: Final = 48 << 20
-_PIECES_AT_LEAST: Final = 3  # one that is decoded, one that is ready, one on its way
+_PIECES_AT_LEAST: Final = 3  # one being decoded, one ready, one in flight
 
 
 class FetchMemory:
-    """Memory that the streams of one reader share."""
+    """The shared memory and its limit."""
 
     def __init__(self, fetch_bytes: int) -> None:
         self._limit_bytes = max(_LIMIT_BYTES, _PIECES_AT_LEAST * fetch_bytes)
@@ -23,11 +23,11 @@ class FetchMemory:
         self._changed = asyncio.Event()
 
     def share(self) -> Share:
-        """The part of one stream."""
+        """A new stream's share."""
         return Share(self)
 
     async def wait(self, share: Share, size: int) -> int:
-        """Take memory for about that size: wait for it, unless the reader waits for the piece."""
+        """Reserve about `size` bytes, and wait for them unless the reader waits for the piece."""
         while True:
             size = max(size, self._largest)
             if share.is_waited_for or self._taken_bytes + size <= self._limit_bytes:
@@ -37,16 +37,16 @@ class FetchMemory:
             await self._changed.wait()
 
     def note(self, size: int) -> None:
-        """Note how large a piece was: others may be as large."""
+        """Note the size of a piece: others may be as large."""
         self._largest = max(self._largest, size)
 
     def change(self, by_bytes: int) -> None:
-        """Take memory, or give it back."""
+        """Reserve memory, or release it (below 0)."""
         self._taken_bytes += by_bytes
         self.wake()
 
     def wake(self) -> None:
-        """Have all waiting streams look again."""
+        """Wake all waiting streams."""
         self._changed.set()
 
 
@@ -66,34 +66,34 @@ class Share:
         return self._is_asked and not self._ready
 
     async def wait_to_fetch(self, size: int) -> None:
-        """Before a fetch."""
+        """Wait for memory before a fetch."""
         self._on_its_way = await self._memory.wait(self, size)
 
     def fetched(self, size: int) -> None:
-        """After a fetch: how large it was."""
+        """Note the size of a fetched piece."""
         self._memory.note(size)
         self._memory.change(size - self._on_its_way)
         self._on_its_way = 0
         self._ready.append(size)
 
     def leave_out(self) -> None:
-        """The last fetch brought nothing for the reader."""
+        """Release the last piece, which had no batch for the reader."""
         self._memory.change(-self._ready.pop())
 
     def ask(self) -> None:
-        """The reader is done with its last piece, and waits for the next."""
+        """Release the reader's last piece, as it waits for the next."""
         self._is_asked = True
         self._memory.change(-self._in_use)
         self._in_use = 0
 
     def answer(self) -> None:
-        """The reader has the next piece, if there is one."""
+        """Note that the reader gets the next piece, if there is one."""
         self._is_asked = False
         if self._ready:
             self._in_use = self._ready.pop(0)
 
     def give_up(self) -> None:
-        """The stream is given up."""
+        """Release everything, as the stream is closed."""
         self._memory.change(-self._on_its_way - sum(self._ready) - self._in_use)
         self._on_its_way = self._in_use = 0
         self._ready.clear()

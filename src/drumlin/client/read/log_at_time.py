@@ -1,8 +1,8 @@
-"""The end of a log at a time in the past: the offset of the first record that is younger.
+"""The end of a log at a time in the past: the offset of the first later record.
 
-Brokers look for the first record *or marker* that is not older than a time, and a marker has the
-time at which its transaction ended, whatever its records say. Here records alone count: the log is
-read on from what a broker has found, until there is one.
+Brokers return the first record *or marker* with at least a given timestamp, and a marker has the
+time at which its transaction ended, independent of its records. Here only records count: the log is
+read from the broker's offset up to the first such record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from drumlin.peer.options import Isolation
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Of the first fetch where a broker has found an offset: mostly a record is there.
+#: The size of the first fetch at the broker's offset, where there usually is a record.
 _FIRST_FETCH_BYTES: Final = 64 << 10
 
 
@@ -34,10 +34,10 @@ def ends_at(
     at_ms: int,
     isolation: Isolation,
 ) -> dict[TopicPartition, int]:
-    """The offset of the first record that is younger than `at_ms`; the end where there is none.
+    """The offset of the first record later than `at_ms`; the end offset if there is none.
 
-    Records of aborted transactions are none for a reader of committed ones. `end_offsets` are those
-    of now.
+    With read_committed, records of aborted transactions do not count. `end_offsets` are the current
+    ones.
     """
     times = dict.fromkeys(end_offsets, at_ms + 1)
     found = thread.run(look_up(connections, times, isolation))
@@ -58,7 +58,7 @@ def ends_at(
 
 
 def without_times(end: Place | Mapping[int, Place]) -> Place | Mapping[int, Place]:
-    """Ends to read to, the end of the log in place of times: `cut_at_times` does the rest."""
+    """`end` with "latest" in place of times, which `cut_at_times` then applies."""
     if isinstance(end, Mapping):
         return {partition: _without_time(each) for partition, each in end.items()}
     return _without_time(end)
@@ -75,7 +75,7 @@ def cut_at_times(
     end: Place | Mapping[int, Place],
     isolation: Isolation,
 ) -> list[OffsetRange]:
-    """Ranges whose end is a time, up to their first record at or after it; empty ones left out."""
+    """Cut ranges that end at a time at the first record from then on; omit empty ones."""
     ends = {each.place: each.end_offset for each in ranges}
     by_time: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
     for place, offset in ends.items():

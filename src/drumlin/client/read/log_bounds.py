@@ -1,4 +1,4 @@
-"""The start and the end of partitions' logs: the bounds of what can be read and committed."""
+"""The start and end offsets of logs, between which offsets can be read and committed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from drumlin.peer.options import Isolation
 
 
 class LogBounds(NamedTuple):
-    """The offsets that can be committed with sense: start_offset <= offset <= end_offset."""
+    """The offsets that it makes sense to commit: start_offset <= offset <= end_offset."""
 
     start_offset: int
     end_offset: int
 
     def clamp(self, offset: int) -> int:
-        """The nearest offset within."""
+        """The nearest offset within the bounds."""
         return min(max(offset, self.start_offset), self.end_offset)
 
 
@@ -28,7 +28,7 @@ async def log_bounds(
 ) -> dict[TopicPartition, LogBounds]:
     """The bounds of these partitions; those that do not exist (any more) are left out.
 
-    `led_only`: those without a leader too, in place of waiting for one.
+    `led_only`: also leave out partitions without a leader, instead of waiting for one.
     """
     existing = await existing_partitions(connections, places)
     return await bounds_of(connections, existing, "read_uncommitted", led_only=led_only)
@@ -41,9 +41,9 @@ async def bounds_of(
     *,
     led_only: bool = False,
 ) -> dict[TopicPartition, LogBounds]:
-    """The bounds of partitions that exist: both ends are asked for at the same time.
+    """The bounds of existing partitions, with concurrent requests for start and end.
 
-    A log whose start moves meanwhile is empty: its end is never before its start.
+    If the start moves past the end meanwhile, the log counts as empty: end = start.
     """
     starts, ends = await asyncio.gather(
         list_offsets(connections, dict.fromkeys(places, "earliest"), isolation, led_only=led_only),

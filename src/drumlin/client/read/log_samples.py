@@ -1,4 +1,4 @@
-"""Small samples of logs: how many bytes the offsets at a place take. Spark plans tasks by them."""
+"""Small samples of logs: the bytes per offset at a place. Spark plans tasks by them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from drumlin.peer.peer_error import PeerError
 from drumlin.records.batch.batch import Buffer, parse_header, parse_offset_and_length
 from drumlin.wire.error_codes import KafkaError
 
-#: A broker sends the first batch whole, however large it is.
+#: The size of a fetch. A broker always returns the first batch whole.
 _PIECE_BYTES: Final = 16 << 10
 _AT_A_TIME: Final = 16
-#: Markers of transactions tell nothing of the records; there may be some in a row.
+#: Offsets to go back if a sample is only transaction markers, which say nothing about records.
 _STEPS_BACK: Final = (0, 1, 8)
-#: A limit for all of them together: plans wait for them, and can do without.
+#: The time limit for all samples: plans wait for them, but can do without.
 _PATIENCE_S: Final = 5.0
 
 
@@ -30,7 +30,7 @@ class LogPlace(NamedTuple):
 
 
 class LogSample(NamedTuple):
-    """The bytes that the offsets from `start_offset` up to `end_offset` take, gaps included."""
+    """The bytes of the offsets from `start_offset` to `end_offset` (exclusive), gaps included."""
 
     start_offset: int
     end_offset: int
@@ -44,7 +44,7 @@ class LogSample(NamedTuple):
 async def log_samples(
     connections: BrokerConnections, places: Iterable[LogPlace]
 ) -> dict[LogPlace, LogSample]:
-    """Samples at these places. Places where nothing can be read soon are left out."""
+    """Samples at these places. Places that cannot be read quickly are left out."""
     turn = asyncio.Semaphore(_AT_A_TIME)
 
     async def sample(place: LogPlace) -> LogSample | None:
@@ -67,7 +67,7 @@ async def log_samples(
 
 
 async def _sample(connections: BrokerConnections, place: LogPlace) -> LogSample | None:
-    """The sample at a place. At the end of a transaction, with what is before it."""
+    """The sample at a place; at a transaction marker, with the records before it."""
     found = None
     for step in _STEPS_BACK:
         offset = max(0, place.offset - step)
@@ -92,7 +92,7 @@ async def _sample(connections: BrokerConnections, place: LogPlace) -> LogSample 
 
 
 def _whole_bytes(records: Buffer) -> int:
-    """The size of the whole batches among the bytes; there is one at least."""
+    """The size of the whole batches in `records`, which has at least one."""
     position = 0
     while position + 12 <= len(records):
         _, size = parse_offset_and_length(records, position)

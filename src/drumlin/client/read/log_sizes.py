@@ -1,4 +1,4 @@
-"""The bytes that partitions take in their leaders' logs: large reads are planned by them."""
+"""The sizes of partitions in their leaders' logs, by which large reads are planned."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from drumlin.wire.protocol.describe_log_dirs import DescribableLogDirTopic, Desc
 async def partition_sizes(
     connections: BrokerConnections, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The sizes that brokers tell, one request to each leader.
+    """The sizes that brokers report, with one request to each leader.
 
-    A broker leaves out what the caller may not describe, so the answer may lack partitions.
+    A broker leaves out topics that the user may not describe, so partitions may be missing.
     """
     topics = {topic for topic, _ in partitions}
 
@@ -52,5 +52,5 @@ async def _ask(
         for result in response.results
         for topic in result.topics
         for each in topic.partitions
-        if not each.is_future_key  # a copy on its way to another folder
+        if not each.is_future_key  # a copy that is being moved to another folder
     }

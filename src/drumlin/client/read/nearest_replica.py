@@ -1,4 +1,4 @@
-"""The replica of a partition to read from: the leader, or one nearer that it names (KIP-392).
+"""The replica of a partition to read from: the leader, or a nearer one that it names (KIP-392).
 
 Traffic between zones costs money, so a broker with a replica selector sends a client to a
 follower in the rack that the client names. Plain state without I/O.
@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-#: For how long the leader is read after a follower has failed. It would name the same one again.
+#: The time for which the leader is read after a follower failed, as it would name the same one.
 _AFTER_FAILURE_S: Final = 30.0
-#: For how long a follower is read before the leader is asked again: there may be a nearer one.
+#: The time after which the leader is asked again whether there is a nearer follower.
 _FOLLOWED_S: Final = 300.0
 
 
@@ -23,7 +23,7 @@ class NearestReplica:
         self._rack = rack
         self._clock = clock
         self._node_id: int | None = None
-        self._until = 0.0  # how long the follower is read; without one, the leader
+        self._until = 0.0  # the end of reading from the follower, or else from the leader
 
     @property
     def node_id(self) -> int | None:
@@ -34,7 +34,7 @@ class NearestReplica:
 
     @property
     def rack(self) -> str:
-        """The rack to name to a broker; empty where the leader itself is to answer."""
+        """The rack to send to a broker; empty if the leader itself must answer."""
         return self._rack if self._node_id is not None or self._clock() >= self._until else ""
 
     def follow(self, preferred: int) -> None:

@@ -1,4 +1,4 @@
-"""Offsets of places in a log, as the leaders of its partitions look them up."""
+"""Looks up offsets (ListOffsets) at the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from drumlin.wire.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 
-_VERSION_MAX: Final = 9  # later ones add only timestamps for tiered logs
+_VERSION_MAX: Final = 9  # later versions only add timestamps for tiered storage
 _NOT_A_REPLICA: Final = -1
 
 
 def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The partitions of each topic, all in order."""
+    """The partitions of each topic, sorted."""
     grouped: dict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(places):
         grouped[topic].append(partition)
@@ -33,10 +33,10 @@ def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset as the broker found it; -1 where no record is at or after the time."""
+    """An offset from a broker; -1 if there is no record at or after the time."""
 
     offset: int
-    timestamp: int = -1  # of the record found by a time; -1 for "earliest" and "latest"
+    timestamp: int = -1  # of the record found for a time; -1 for "earliest" and "latest"
     leader_epoch: int = -1
 
 
@@ -47,9 +47,9 @@ async def list_offsets(
     *,
     led_only: bool = False,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """Look up many places at once, with one request to each leader.
+    """Look up many offsets at once, with one request to each leader.
 
-    `led_only`: leave out partitions that have no leader, in place of waiting for one.
+    `led_only`: leave out partitions without a leader, instead of waiting for one.
     """
     timestamps = {each: timestamp_of(spec) for each, spec in wanted.items()}
     return await look_up(connections, timestamps, isolation, led_only=led_only)
@@ -62,7 +62,7 @@ async def look_up(
     *,
     led_only: bool = False,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """`list_offsets`, by the numbers that the protocol has for places."""
+    """`list_offsets`, with the protocol's timestamps, of which -2 means earliest and so on."""
     missing = dict(timestamps)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
 
@@ -91,7 +91,7 @@ async def look_up(
             raise next((each for each in errors if not is_retriable(each)), errors[0])
         for topic, partition in missing:
             where = f"topic {topic!r} partition {partition}"
-            raise InvalidResponse(f"{where}: the answer about offsets leaves it out")
+            raise InvalidResponse(f"{where}: missing in the response to list_offsets")
 
     await connections.retrying(attempt, topics={topic for topic, _ in timestamps})
     return {each: found[each] for each in timestamps if each in found}
@@ -100,7 +100,7 @@ async def look_up(
 async def offsets_of_topic(
     connections: BrokerConnections, topic: str, at: OffsetSpec, isolation: Isolation
 ) -> dict[int, int]:
-    """The offset of one place in each partition; the end, where no record is that young."""
+    """The offset of one place in each partition; the end offset if all records are older."""
     partitions = await connections.partitions(topic)
     wanted = {TopicPartition(topic, each): at for each in partitions}
     found = await list_offsets_or_ends(connections, wanted, isolation)
@@ -112,7 +112,7 @@ async def list_offsets_or_ends(
     wanted: Mapping[TopicPartition, OffsetSpec],
     isolation: Isolation,
 ) -> dict[TopicPartition, int]:
-    """Like `list_offsets`; the end of a partition where no record is that young."""
+    """Like `list_offsets`, with the end offset of partitions where all records are older."""
     found = await list_offsets(connections, wanted, isolation)
     young = [each for each, place in found.items() if place.offset < 0]
     if young:
@@ -121,7 +121,7 @@ async def list_offsets_or_ends(
 
 
 async def learn_leaders(connections: BrokerConnections, topics: set[str]) -> None:
-    """Ask for the metadata of those topics that were never asked for."""
+    """Fetch the metadata of topics that are not known yet."""
     unknown = topics - connections.view.topics.keys()
     if unknown:
         await connections.refresh(unknown)
@@ -159,7 +159,7 @@ def _take(
     missing: dict[TopicPartition, int],
     found: dict[TopicPartition, OffsetAndTimestamp],
 ) -> Iterable[BaseException]:
-    """Move what was answered from `missing` to `found`; gives the errors of the others."""
+    """Move the found partitions from `missing` to `found`; yields the errors of others."""
     for topic in answer.topics:
         for each in topic.partitions:
             place = TopicPartition(topic.name, each.partition_index)

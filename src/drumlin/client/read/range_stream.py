@@ -1,8 +1,8 @@
-"""Fetching one range of a partition ahead of the thread that decodes it. Lives in the loop.
+"""Fetches one range of a partition ahead of the thread that decodes it. Used in the loop only.
 
-One piece lies ready and one is on the way, so that the network never waits for the decoder;
-`fetch_memory.py` bounds what all take. Where the next fetch starts follows from the batches that
-came, not from the records in them: offsets without a record are passed over.
+One piece is ready and one is in flight, so that the network never waits for the decoder;
+`fetch_memory.py` limits the memory of all streams. The next fetch starts at the end offset of the
+fetched batches, whatever records they hold: offsets without a record are skipped.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _MAX_WAIT_MS: Final = 500
 class OffsetRange(NamedTuple):
     """start_offset <= offset < end_offset, in one partition.
 
-    A fetch does not stop at the end of a range; where the range is known to be small,
-    `fetch_bytes` bounds the first fetch.
+    A fetch does not stop at the end of a range; if the range is known to be small, `fetch_bytes`
+    limits the first fetch.
     """
 
     topic: str
@@ -57,7 +57,7 @@ class RangeStream:
         memory: FetchMemory,
         rack: str = "",
     ) -> None:
-        """`rack`: where replicas are near; without one, only the leader is read."""
+        """With a `rack`, the nearest replica is read; without one, only the leader."""
         self._connections = connections
         self._range = wanted
         self._isolation = isolation
@@ -72,7 +72,7 @@ class RangeStream:
     async def next(self) -> PartitionFetch | None:
         """The next piece; None when the range is complete. Raises what fetching raised."""
         if self._is_closed:
-            raise ClientError(f"{self._where}: read no more, for another range was asked for")
+            raise ClientError(f"{self._where}: no longer readable, as the next range was begun")
         self._share.ask()
         piece = await self._ready.get()
         self._share.answer()
@@ -81,7 +81,7 @@ class RangeStream:
         return piece
 
     def close(self) -> None:
-        """Stop fetching; for streams that are given up before their end."""
+        """Stop fetching, possibly before the end of the range."""
         self._is_closed = True
         self._task.cancel()
         self._share.give_up()
@@ -102,7 +102,7 @@ class RangeStream:
             await self._share.wait_to_fetch(fetch_bytes)
             if (
                 patience is None
-            ):  # from the first fetch on: the time of a slow reader does not count
+            ):  # starts with the first fetch: the time of a slow reader does not count
                 patience = Deadline(self._connections.options.patience_ms)
             fetched = await self._fetch(offset, fetch_bytes)
             self._share.fetched(len(fetched.records))
@@ -112,7 +112,7 @@ class RangeStream:
                 self._check_empty(fetched, offset, patience)
                 continue
             if end_offset <= offset:
-                raise InvalidResponse(f"{self._where}: asked for {offset}, got what is before it")
+                raise InvalidResponse(f"{self._where}: got only records before offset {offset}")
             await self._ready.put(fetched)
             offset, fetch_bytes, patience = end_offset, self._fetch_bytes, None
 
@@ -136,7 +136,7 @@ class RangeStream:
         return fetched
 
     async def _fetch_near(self, offset: int, max_bytes: int) -> PartitionFetch | None:
-        """Fetch from the replica that the leader has named. None: ask the leader."""
+        """Fetch from the replica that the leader has named. None: fetch from the leader."""
         node_id = self._nearest.node_id
         if node_id is None:
             return None
@@ -147,7 +147,7 @@ class RangeStream:
                 return fetched
         except (KafkaError, PeerError):
             pass
-        # Away, no longer a replica, or lagging: only the leader knows.
+        # The follower is down, no longer a replica, or lagging: fetch from the leader.
         self._nearest.give_up()
         return None
 
@@ -166,12 +166,12 @@ class RangeStream:
         )
 
     def _check_empty(self, fetched: PartitionFetch, offset: int, patience: Deadline) -> None:
-        # A leader that was just elected may know less than the log holds, for a moment.
+        # The high watermark of a newly elected leader may lag for a moment.
         if fetched.records:
             raise InvalidResponse(f"{self._where}: no whole batch in {len(fetched.records)} bytes")
         if patience.is_over:
             raise LogEndsEarly(
-                f"{self._where}: nothing readable at offset {offset}, wanted up to "
+                f"{self._where}: nothing readable at offset {offset}, expected up to "
                 f"{self._range.end_offset} (high watermark {fetched.high_watermark}, "
                 f"last stable offset {fetched.last_stable_offset})"
             )

@@ -1,4 +1,4 @@
-"""Reading ranges of a log into Arrow: fetches run ahead in the loop, decoding in the caller."""
+"""Reads ranges of a log into Arrow: fetches run ahead in the loop, decoding in the caller."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FETCH_BYTES: Final = 8 << 20
-_ROWS_MAX: Final = 10_000  # of Python's, which are large
+_ROWS_MAX: Final = 10_000  # of Python objects, which are large
 _RANGES_AHEAD: Final = 2
-_SMALL_RANGES_AHEAD: Final = 8  # as long as they take no more memory than the large ones
+_SMALL_RANGES_AHEAD: Final = 8  # if they take no more memory than the large ones
 
 
 T = TypeVar("T")
-#: What makes rows of a fetched piece of a range.
+#: Decodes a fetched piece of a range into rows.
 Decoder = Callable[[PartitionFetch, OffsetRange], Iterator[T]]
 
 
 class ReadRecord(NamedTuple):
-    """A record as Python has it. `timestamp` is in milliseconds since 1970."""
+    """A record as a Python object. `timestamp` is in milliseconds since 1970."""
 
     partition: int
     offset: int
@@ -56,10 +56,10 @@ class ReadRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """The options of all calls that read; `Client.read` says what they mean.
+    """The options of all calls that read, described in `Client.read`.
 
     Raises:
-        TypeError, ValueError: an option cannot have this value. Columns are checked by `schema_of`.
+        TypeError, ValueError: an option is invalid. Columns are checked by `schema_of`.
     """
 
     decode: Decode | None = None
@@ -83,12 +83,12 @@ async def plan(
     end: Place | Mapping[int, Place],
     isolation: Isolation,
 ) -> list[OffsetRange]:
-    """The ranges to read, cut to what the log holds now; empty ones are left out.
+    """The ranges to read, up to the current end of the log; empty ones are left out.
 
     Raises:
         KafkaError: unknown topic or partition.
-        ValueError: places of other partitions than those that are read.
-        OffsetOutOfRange: a start that is a number outside the log.
+        ValueError: a start or end is for a partition that is not read.
+        OffsetOutOfRange: a start offset is outside the log.
     """
     existing = await connections.partitions(topic)
     wanted = existing if partitions is None else list(partitions)
@@ -123,7 +123,7 @@ async def _look_up_times(
     at: Place | Mapping[int, Place],
     isolation: Isolation,
 ) -> dict[TopicPartition, int]:
-    """The offsets that brokers find, of those places that are times; -1 where all is older."""
+    """The offsets of those places that are times; -1 if all records are older."""
     specs = ((place, _spec_of(at, place)) for place in places)
     times: dict[TopicPartition, OffsetSpec] = {
         place: spec for place, spec in specs if is_time(spec)
@@ -144,7 +144,7 @@ def _offset_of(
     log: LogBounds,
     by_time: Mapping[TopicPartition, int],
 ) -> int:
-    """The offset that a place stands for; that of a time is always in the log."""
+    """The offset of a place; that of a time is always within the log."""
     spec = _spec_of(at, place)
     if isinstance(spec, int):
         return spec
@@ -163,7 +163,7 @@ def read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """The records of `ranges`, one range after the other, each in offset order.
 
-    `leaders_only`: read no other replica, however near.
+    `leaders_only`: read only from leaders, not from a nearer replica.
     """
     each_range = read_each_range(thread, connections, ranges, options, leaders_only=leaders_only)
     for _, batches in each_range:
@@ -176,7 +176,7 @@ def read_records(
     ranges: Sequence[OffsetRange],
     isolation: Isolation,
 ) -> Iterator[list[ReadRecord]]:
-    """The same without Arrow, and slower: each record is made in Python."""
+    """The records of `ranges` as Python objects: without Arrow, and slower."""
     options = ReadOptions(isolation=isolation)
     for _, records in _decode_each_range(thread, connections, ranges, options, _records):
         yield from records
@@ -190,11 +190,11 @@ def read_each_range(
     *,
     leaders_only: bool = False,
 ) -> Iterator[tuple[OffsetRange, Iterator[pa.RecordBatch]]]:
-    """Every range with its records, which are to be read before the next is asked for.
+    """Every range with its records, which must be read before the next range is begun.
 
-    While one range is decoded the next are being fetched already, so that many short ranges
-    do not cost a round trip each. What goes wrong in a range is raised by its iterator, and
-    leaves the others as they are.
+    While one range is decoded, the next ones are already being fetched, so that many short ranges
+    do not cost a round trip each. An error in a range is raised by its iterator, and does not
+    affect the others.
     """
     from drumlin.client import tables
 
@@ -259,7 +259,7 @@ def _read_stream(
 ) -> Iterator[T]:
     expected = wanted.start_offset if without_gaps else None
     while True:
-        # Nothing of a piece is held while the next is waited for: it may be a large one.
+        # A piece is released before waiting for the next, as both may be large.
         piece = thread.run(stream.next())
         if piece is None:
             return
@@ -275,7 +275,7 @@ def _read_stream(
 
 
 def _check_gaps(piece: PartitionFetch, wanted: OffsetRange, expected: int) -> int:
-    """The end offset of the piece.
+    """Check a piece for gaps; returns its end offset.
 
     Raises:
         RecordsMissing: the log has no record and no marker at an offset of the range.
@@ -292,11 +292,11 @@ def _close(thread: LoopThread, stream: RangeStream) -> None:
 
 
 def schema_of(options: ReadOptions) -> pa.Schema:
-    """The schema of what is read with these options.
+    """The schema of the batches that these options yield.
 
     Raises:
-        ValueError: a column that does not exist.
-        ModuleNotFoundError: there is no Arrow.
+        ValueError: a column does not exist.
+        ModuleNotFoundError: Arrow is not installed.
     """
     with needing_arrow():
         from drumlin.records.columns.columns import record_schema

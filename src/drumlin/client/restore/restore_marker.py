@@ -1,11 +1,11 @@
-"""The request of a restore, and the marker that says that it was completed.
+"""The request of a restore, and the marker of its completion.
 
-The marker is what a consumer group has committed, in the transaction of the restored records: for
-each partition of the source the offset up to which it was read, and as metadata the request and
-the id of the topic that was written. So it can be there only as a whole, with all records.
+The marker is the committed offsets of a consumer group, in the transaction of the restored records:
+for each source partition the end offset of reading, with the request and the id of the target topic
+as metadata. So it exists only as a whole, together with all records.
 
-A restore of many transactions leaves such a marker before it writes as well: one that says "begun".
-A restore that finds it must go on with the same request and offsets, or leave the topic alone.
+A restore of many transactions also commits a marker "begun" before it writes. A restore that finds
+one must continue with the same request and offsets, or leave the topic alone.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from drumlin.client.places import Point, check_point, is_time, last_ms
 from drumlin.client.topic_partition import TopicPartition
 
 _PREFIX: Final = "drumlin-restore-"
-#: Where a marker has the id of the topic, by whether it was completed.
+#: The field with the topic id, in a complete and in a begun marker.
 _COMPLETE: Final = "to"
 _BEGUN: Final = "begun"
 
 
 def name_for(target: str) -> str:
-    """The transactional id of a restore into this topic, and the group that has its marker."""
+    """The transactional id of a restore into this topic, and the group of its marker."""
     return _PREFIX + target
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """A request to restore: a state, or with `records` or `first` the records themselves."""
+    """A request to restore a state, or with `records` or `first` the records themselves."""
 
     source: str
     at: Point | None = None
@@ -41,9 +41,10 @@ class RestoreRequest:
     first: int | None = None
 
     def check(self) -> None:
-        """
+        """Check the fields.
+
         Raises:
-            TypeError, ValueError: a field that cannot have this value.
+            TypeError, ValueError: a field is invalid.
         """
         arguments.text("topic", self.source)
         check_point("at", self.at)
@@ -55,10 +56,10 @@ class RestoreRequest:
         return self.records or self.first is not None
 
     def described(self) -> dict[str, Any]:
-        """The request as a marker has it, without the source."""
+        """The request as in a marker, without the source."""
         at: object = self.at
         if isinstance(at, Mapping):
-            at = "offsets"  # those that are committed
+            at = "offsets"  # the committed ones
         elif is_time(at):
             at = last_ms(at)
         what = "records" if self.is_of_records else "state"
@@ -71,12 +72,12 @@ class Marker(NamedTuple):
     source: str
     end_offsets: dict[int, int]
     asked_offsets: dict[int, int]
-    """Those of the request, if it had some: with `first`, partitions may end before."""
+    """The offsets in the request, if any: with `first`, partitions may end before them."""
     request: dict[str, Any]
     is_complete: bool = True
 
     def is_of(self, request: RestoreRequest) -> bool:
-        """Whether the same was asked for."""
+        """Whether the marker is of the same request."""
         if (self.source, self.request) != (request.source, request.described()):
             return False
         return not isinstance(request.at, Mapping) or self.asked_offsets == request.at
@@ -97,13 +98,13 @@ def marked(
     *,
     is_complete: bool = True,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets to commit when a restore is complete, or has begun."""
-    told = request.described() | {_COMPLETE if is_complete else _BEGUN: topic_id}
+    """The offsets to commit as the marker of a restore that is complete, or has begun."""
+    described = request.described() | {_COMPLETE if is_complete else _BEGUN: topic_id}
     asked = request.at if isinstance(request.at, Mapping) else {}
     found = {}
     for partition, offset in end_offsets.items():
         more = {"asked": asked[partition]} if asked.get(partition, offset) != offset else {}
-        metadata = json.dumps(told | more)
+        metadata = json.dumps(described | more)
         found[TopicPartition(request.source, partition)] = OffsetAndMetadata(offset, metadata)
     return found
 
@@ -113,7 +114,7 @@ def marker_in(
 ) -> Marker | None:
     """The marker of a restore into the topic with this id, among the offsets of its group.
 
-    An earlier topic of the same name may have left one: that says nothing about this topic.
+    A marker of an earlier topic with the same name is ignored.
     """
     marker: Marker | None = None
     for (source, partition), each in committed.items():

@@ -1,7 +1,7 @@
-"""The topic that a restore writes: made like the source, or found, and without others' records.
+"""The target topic of a restore: created like the source, or an existing topic without records.
 
-Nothing here writes records. Its caller has begun a transaction under the restore's name, which
-fences all earlier attempts.
+Writes no records. The caller has begun a transaction with the restore's id, which fences all
+earlier attempts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _ISOLATION: Final[Isolation] = "read_committed"
 _TIMESTAMP_TYPE: Final = "message.timestamp.type"
 _CREATE_TIME: Final = "CreateTime"
 _LIMITS_OF_BATCHES: Final = ("max.message.bytes", "segment.bytes")
-#: Set by those who move replicas: they name brokers and partitions of the source.
+#: Set during reassignments: they name brokers and partitions of the source.
 _NOT_TAKEN_OVER: Final = frozenset(
     {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 )
 
 
 class RestoreTarget:
-    """One target of one source, in a client's thread and the caller's."""
+    """The target of one restore, in a client's thread and the caller's."""
 
     def __init__(
         self, thread: LoopThread, connections: BrokerConnections, source: str, name: str
@@ -46,11 +46,11 @@ class RestoreTarget:
         self.topic_id: str | None = None
 
     def make(self, configs: Mapping[str, str]) -> None:
-        """Create the topic, unless it is there; `configs` come before those of the source.
+        """Create the topic, unless it exists; `configs` take precedence over the source's.
 
         Raises:
-            NotRestored: it is the source, or has not as many partitions.
-            KafkaError: there is no such source.
+            NotRestored: it is the source, or has another number of partitions.
+            KafkaError: the source does not exist.
         """
         if self._source == self.name:
             raise NotRestored(f"topic {self.name!r} cannot be restored into itself")
@@ -65,10 +65,10 @@ class RestoreTarget:
         self.topic_id = topic.topic_id
 
     def marker_of(self, request: RestoreRequest) -> Marker | None:
-        """The marker that an earlier restore of this request has left, complete or not.
+        """The marker of an earlier restore with this request, complete or begun.
 
         Raises:
-            NotRestored: it was another request.
+            NotRestored: the marker is of another request.
         """
         name = name_for(self.name)
         committed = self._ask(
@@ -85,9 +85,10 @@ class RestoreTarget:
         return marker
 
     def check_empty(self) -> None:
-        """
+        """Check that the topic has no records.
+
         Raises:
-            NotRestored: the topic has records, or is about to get some.
+            NotRestored: it has records, or another transaction is open in it.
         """
         connections, name = self._connections, self.name
         ends = self._ask(offsets_of_topic(connections, name, "latest", "read_uncommitted"))
@@ -102,17 +103,17 @@ class RestoreTarget:
                 raise NotRestored(f"topic {name!r} has records that no restore has written")
 
     def check_is_there(self) -> None:
-        """To be called when all is written.
+        """Check, when all is written, that the topic was not deleted meanwhile.
 
         Raises:
-            NotRestored: that went to a topic that was deleted, though one of its name may be there.
+            NotRestored: it was, even if another topic of the name exists.
         """
         described = self._described()
         if described is None or described.topic_id != self.topic_id:
             raise NotRestored(f"topic {self.name!r} was deleted while it was restored")
 
     def batch_bytes(self, wanted: int) -> int:
-        """The size that a batch of records may have here: as wanted, or less."""
+        """The maximum size of a batch: `wanted`, or the topic's limit if that is lower."""
         configs = self._ask(admin.topic_configs(self._connections, self.name))
         limits = (configs[key].value for key in _LIMITS_OF_BATCHES if key in configs)
         return min([wanted, *(int(each) for each in limits if each is not None)])
@@ -125,7 +126,7 @@ class RestoreTarget:
         return self._ask(admin.look_up_topics(self._connections, [self.name])).found.get(self.name)
 
     def _create(self, source: TopicDescription, configs: Mapping[str, str]) -> TopicDescription:
-        """A topic like the source. Records keep their timestamps, whatever the source does."""
+        """Create a topic like the source, but with timestamps of type CreateTime, to keep them."""
         of_source = self._ask(admin.topic_configs(self._connections, source.name))
         taken_over = {
             key: entry.value
@@ -140,6 +141,6 @@ class RestoreTarget:
             len(source.partitions[0].replicas),
             taken_over | dict(configs),
         )
-        with contextlib.suppress(TopicExists):  # another restore was faster: it will be fenced
+        with contextlib.suppress(TopicExists):  # another restore has created it, and will be fenced
             self._ask(admin.create_topic(self._connections, wanted))
         return self._ask(admin.describe_topics(self._connections, [self.name]))[self.name]

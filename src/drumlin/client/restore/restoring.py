@@ -1,9 +1,8 @@
-"""Restoring: a state of a topic, or its records up to a point, into a new topic.
+"""Restores a topic's state, or its records up to a point, into a new topic.
 
-All of it is one transaction, with a marker of completion in it (`restore_marker.py`). Readers of
-committed records see everything or nothing, whenever this process is killed: the next attempt
-fences what was open, and writes everything anew. `restore_target.py` says what may be
-written to.
+A restore is one transaction, which includes a marker of its completion (`restore_marker.py`).
+Readers of committed records see all or nothing, whenever this process is killed: the next attempt
+fences the open transaction, and writes everything again. `restore_target.py` checks the target.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from drumlin.peer.options import Isolation
 
 T = TypeVar("T")
 
-#: Begins a transaction of this id, with this time-out.
+#: Begins a transaction with this transactional id and timeout.
 Begin = Callable[[str, int | None], Transaction]
-#: Called with the number of records that were written, of one batch after the other.
+#: Called after each batch with the number of its records.
 Progress = Callable[[int], object]
 
 _ISOLATION: Final[Isolation] = "read_committed"
@@ -45,26 +44,26 @@ _ISOLATION: Final[Isolation] = "read_committed"
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """The outcome of a restore, or of an earlier one that had done it (`was_there`)."""
+    """The outcome of a restore, or with `was_there` of an earlier one."""
 
     source: str
     target: str
     end_offsets: dict[int, int]
-    """Up to which offset each partition of the source was read, not including it."""
+    """The offset up to which each partition of the source was read, exclusive."""
     record_count: int = 0
-    """0 where it was there."""
+    """0 with `was_there`."""
     was_there: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """The ways in which a target is made and written."""
+    """The options with which a target is created and written."""
 
     configs: Mapping[str, str] = field(default_factory=dict)
-    """Of the new topic, before those of the source."""
+    """Configuration of the new topic, which takes precedence over the source's."""
     compression: str = "none"
     timeout_ms: int | None = None
-    """None: as long as brokers allow."""
+    """None: the brokers' maximum."""
     memory_bytes: int = STATE_BYTES
     allow_inexact: bool = False
 
@@ -94,7 +93,7 @@ class Restorer:
         found = RestoreTarget(self._thread, connections, request.source, target)
         found.make(self._options.configs)
         name = name_for(target)
-        # From here on no earlier attempt can write, and what one has left open is aborted.
+        # This fences earlier attempts, and aborts their open transactions.
         with self._begin(name, self._options.timeout_ms) as transaction:
             marker = found.marker_of(request)
             if marker is not None:
@@ -106,14 +105,14 @@ class Restorer:
                     )
                 return RestoreReport(request.source, target, marker.end_offsets, was_there=True)
             found.check_empty()
-            with _telling_time(transaction):
+            with _explaining_timeout(transaction):
                 return self._write(transaction, found)
 
     def _ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
         with translated():
             return self._thread.run(coroutine)
 
-    # -- from one to the other -----------------------------------------------------------
+    # -- copying -------------------------------------------------------------------------
 
     def _write(self, transaction: Transaction, target: RestoreTarget) -> RestoreReport:
         request = self._request
@@ -147,7 +146,7 @@ class Restorer:
         return RestoreReport(request.source, target.name, end_offsets, record_count)
 
     async def _exact_reader(self, ranges: Sequence[OffsetRange]) -> ExactReader:
-        """Records count as the state that they lead to: that must be exact."""
+        """A reader that also checks records as a state: the state after them must be exact."""
         request, first = self._request, self._request.first
         ends = {}
         for each in ranges:
@@ -164,7 +163,7 @@ class Restorer:
         return ExactReader(self._thread, self._connections, claims)
 
     def _rows(self, exact_reader: ExactReader, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-        """The records to write, of one partition."""
+        """The records to write for one partition."""
         schema = snapshots.schema_of(None, headers=True)
         with translated():
             if self._request.is_of_records:
@@ -187,13 +186,13 @@ class Restorer:
 
 
 @contextlib.contextmanager
-def _telling_time(transaction: Transaction) -> Iterator[None]:
-    """Say what to do about a restore that takes longer than a transaction may."""
+def _explaining_timeout(transaction: Transaction) -> Iterator[None]:
+    """Add a remedy to the error of a restore that exceeds the transaction timeout."""
     try:
         yield
     except TransactionTimedOut as error:
         error.add_note(
-            "a restore is one transaction, nothing of it is visible, and it may take "
+            "a restore is one transaction, of which nothing is visible now. Its timeout is "
             f"{transaction.timeout_ms / 60_000:.0f} minutes here: raise the brokers' "
             "transaction.max.timeout.ms"
         )

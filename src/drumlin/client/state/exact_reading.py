@@ -1,6 +1,6 @@
-"""Reads logs so that what was read tells a state exactly, or fails.
+"""Reads logs such that the records give the exact state, or fails.
 
-Only leaders are read: the claims (`state_claims.py`) are about what they hold.
+Only leaders are read, as the claims (`state_claims.py`) are about their logs.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class ExactReader:
-    """Reads what was claimed, in a client's thread and the caller's."""
+    """Reads the logs of claimed states, in a client's thread and the caller's."""
 
     def __init__(self, thread: LoopThread, connections: BrokerConnections, claims: Claims) -> None:
-        """`claims`: why the states are exact, for each partition that will be read."""
+        """`claims`: the reason for exactness, for each partition that will be read."""
         self._thread = thread
         self._connections = connections
         self._claims = claims
@@ -44,15 +44,15 @@ class ExactReader:
                 self._thread, self._connections, [wanted], options, leaders_only=True
             )
         except RecordsMissing as missing:
-            told = self._thread.run(exact_from(self._connections, [place]))
-            known = told[place].exact_from if place in told else None
+            reported = self._thread.run(exact_from(self._connections, [place]))
+            known = reported[place].exact_from if place in reported else None
             raise incomplete(claimed, known, missing) from missing
 
     def confirm(self, wanted: OffsetRange) -> None:
-        """To be called when a range was read, before anything is made of it.
+        """Check a range after reading it, before its records are used.
 
         Raises:
-            StateNotExact: what was read may not tell the state.
+            StateNotExact: the records may not give the exact state.
         """
         place = wanted.place
         self._thread.run(confirm_states(self._connections, {place: self._claims[place]}))

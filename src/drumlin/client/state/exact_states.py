@@ -1,4 +1,4 @@
-"""Requests for the facts by which `state_claims.py` decides whether a state is exact."""
+"""Fetches the facts from which `state_claims.py` decides whether a state is exact."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from drumlin.peer.options import Isolation
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.exact_from import EXACT_FROM
 
-#: The errors of a broker that does not know this request.
+#: The errors of a broker that does not support this request.
 _NOT_KNOWN: Final = (ErrorCode.unsupported_version, ErrorCode.invalid_request)
 
 
 class Told(NamedTuple):
-    """What a partition's leader says about its exact states; see `wire/exact_from.py`."""
+    """A partition leader's response about exact states; see `wire/exact_from.py`."""
 
     exact_from: int
     leader_epoch: int
@@ -35,10 +35,10 @@ async def claim_states(
     is_now: bool,
     allow_inexact: bool,
 ) -> Claims:
-    """Before reading: why the states at these offsets will be exact.
+    """Claim, before reading, that the states at these offsets will be exact.
 
     Raises:
-        StateNotExact: one of them can't be.
+        StateNotExact: one of them cannot be.
     """
     now_ms = _now_ms()
     facts = await log_facts(connections, end_offsets.keys())
@@ -51,7 +51,7 @@ async def claim_states(
 
 
 async def confirm_states(connections: BrokerConnections, claims: Claims) -> None:
-    """After reading: whether the states were exact.
+    """Check, after reading, that the states were exact.
 
     Raises:
         StateNotExact: one of them may not have been.
@@ -68,7 +68,7 @@ async def confirm_states(connections: BrokerConnections, claims: Claims) -> None
 async def exact_from(
     connections: BrokerConnections, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, Told]:
-    """The answers of the leaders that know which states are exact, by partition."""
+    """The responses of those leaders that know which states are exact, by partition."""
     try:
         wanted = dict.fromkeys(places, EXACT_FROM)
         found = await look_up(connections, wanted, "read_uncommitted")
@@ -76,7 +76,7 @@ async def exact_from(
         if error.code not in _NOT_KNOWN:
             raise
         return {}
-    # An old Kafka takes the number for a timestamp, and finds a record.
+    # An old Kafka takes the number as a timestamp, and finds a record.
     return {
         place: Told(each.offset, each.leader_epoch, EXACT_FROM - each.timestamp)
         for place, each in found.items()
@@ -85,7 +85,7 @@ async def exact_from(
 
 
 async def exact_from_of_topic(connections: BrokerConnections, topic: str) -> dict[int, int]:
-    """The first end offsets whose states are exact, of all partitions whose leaders know it."""
+    """The first end offset with an exact state, by partition, if its leader knows it."""
     places = [TopicPartition(topic, each) for each in await connections.partitions(topic)]
     found = await exact_from(connections, places)
     return {partition: each.exact_from for (_, partition), each in found.items()}
@@ -96,28 +96,30 @@ async def log_facts(
     places: Collection[TopicPartition],
     claims: Claims | None = None,
 ) -> dict[TopicPartition, LogFacts]:
-    """The facts that decide about these logs, before reading; after it, those about `claims`.
+    """The facts about these logs: before reading all, afterwards those that `claims` need.
 
-    After reading, that is mostly one request to each leader, as every reducer of a query asks.
+    After reading, this usually takes one request to each leader, as every reducer of a query asks.
     """
     isolation: Isolation = "read_uncommitted"
     starts_of = places if claims is None else ()
-    told, first = await asyncio.gather(
+    reported, first = await asyncio.gather(
         exact_from(connections, places),
         list_offsets(connections, dict.fromkeys(starts_of, "earliest"), isolation),
     )
-    untold = [place for place in places if place not in told]
-    last = await list_offsets(connections, dict.fromkeys(untold, "latest"), isolation)
+    unreported = [place for place in places if place not in reported]
+    last = await list_offsets(connections, dict.fromkeys(unreported, "latest"), isolation)
     facts = {}
     for place in places:
         start_offset = first[place].offset if place in first else -1
-        if place in told:
-            facts[place] = LogFacts(start_offset, -1, *told[place])
+        if place in reported:
+            facts[place] = LogFacts(start_offset, -1, *reported[place])
         else:
             end = last[place]
             facts[place] = LogFacts(start_offset, end.offset, None, end.leader_epoch)
     unclear = {
-        place.topic for place in places if not _is_clear(told.get(place), (claims or {}).get(place))
+        place.topic
+        for place in places
+        if not _is_clear(reported.get(place), (claims or {}).get(place))
     }
     found = await asyncio.gather(*(topic_configs(connections, topic) for topic in unclear))
     for topic, configs in zip(unclear, found, strict=True):
@@ -126,11 +128,11 @@ async def log_facts(
     return facts
 
 
-def _is_clear(told: Told | None, claimed: Claim | None) -> bool:
-    """Whether it does not matter how the topic is cleaned."""
-    if told is None:
+def _is_clear(reported: Told | None, claimed: Claim | None) -> bool:
+    """Whether the topic's cleanup configuration is not needed for the decision."""
+    if reported is None:
         return False
-    return claimed is None or told.deletion_drops == claimed.deletion_drops
+    return claimed is None or reported.deletion_drops == claimed.deletion_drops
 
 
 def _with_configs(facts: LogFacts, configs: Mapping[str, ConfigEntry]) -> LogFacts:

@@ -1,7 +1,7 @@
-"""A point in a topic's history, and the ranges of the log that tell its state at that point.
+"""The ranges of the log that give a topic's state at a point in its history.
 
-A point is now, a time, or an offset in each partition; records before it count. It is found
-once, before anything is read, and never moves afterwards.
+A point is now, a time, or an offset in each partition; records before it count. Its offsets are
+looked up once, before anything is read, and never change afterwards.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def ranges_until(
     at: Point | None,
     isolation: Isolation,
 ) -> list[OffsetRange]:
-    """The ranges of these partitions (None: of all), from the log's start up to the point.
+    """The ranges of these partitions (None: all), from the log start offset to the point.
 
     Raises:
         UnknownTopic: unknown topic or partition.
-        OffsetOutOfRange: an end offset that is not in the log, or not yet.
-        ValueError: `at` names other partitions than those that are read.
+        OffsetOutOfRange: an end offset is not in the log (yet).
+        ValueError: `at` has other partitions than those that are read.
     """
     with translated():
         found = thread.run(whole_ranges(connections, topic, partitions, isolation))
@@ -53,7 +53,7 @@ async def whole_ranges(
     partitions: Sequence[int] | None,
     isolation: Isolation,
 ) -> list[OffsetRange]:
-    """The ranges of these partitions (None: of all), from the log's start to its present end.
+    """The ranges of these partitions (None: all), from the log start offset to the current end.
 
     Raises:
         KafkaError: unknown topic or partition.

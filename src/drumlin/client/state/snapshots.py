@@ -1,8 +1,8 @@
 """The state of a topic: the last record of every key, read from the log partition by partition.
 
-Where a partition's state takes more memory than it may, the partition is read in several passes:
-each keeps the keys of one share of the hash space, and gives them out before the next begins. Only
-leaders are read, and asked before and after whether their log tells the state (`state_claims.py`).
+If a partition's state exceeds the memory limit, the partition is read in several passes: each keeps
+the keys of one part of the hash space, and yields them before the next begins. Only leaders are
+read; before and after, they are asked whether their log still has the state (`state_claims.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from drumlin.peer.options import Isolation
 from drumlin.records.columns.columns import RECORD_SCHEMA_WITH_HEADERS
 from drumlin.records.latest.state_passes import passes
 
-#: The columns of a snapshot; `headers` if they are asked for.
+#: The columns of a snapshot; `headers` only on request.
 COLUMNS: Final = ("key", "value", "headers", "partition", "offset", "timestamp")
 
 
@@ -28,7 +28,7 @@ def schema_of(columns: Sequence[str] | None, *, headers: bool) -> pa.Schema:
     """The schema of these columns; by default of all, with or without headers.
 
     Raises:
-        ValueError: a column that does not exist.
+        ValueError: a column does not exist.
     """
     if columns is None:
         columns = [name for name in COLUMNS if headers or name != "headers"]
@@ -39,11 +39,11 @@ def schema_of(columns: Sequence[str] | None, *, headers: bool) -> pa.Schema:
 
 
 class SnapshotOptions(NamedTuple):
-    """The ways in which states are read."""
+    """The options of reading states."""
 
     schema: pa.Schema
     isolation: Isolation
-    #: What the state of one partition may take; None: all that it needs.
+    #: The memory limit of one partition's state; None: no limit.
     memory_bytes: int | None
 
 
@@ -58,7 +58,7 @@ class StateReader:
     def read(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The last row of every key, tombstones applied, in columns of the schema.
 
-        In the order of offsets, if the state takes no more memory than it may.
+        In offset order, if the state does not exceed the memory limit.
 
         Raises:
             StateNotExact: before the rows that may be wrong.
@@ -70,13 +70,13 @@ class StateReader:
             del latest  # the next pass needs the memory
 
     def _records(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-        """The records of a range: what the rows need, and what tells which is the last."""
+        """The records of a range, with the columns of the rows and those that find the last row."""
         names = {*self._schema.names, "key", "value", "offset"} - {"partition"}
         options = reader.ReadOptions(columns=sorted(names), isolation=self._options.isolation)
         batches = self._reader.read(wanted, options)
         for batch in batches:
             if "value" not in self._schema.names:
-                # Only tombstones need to be known.
+                # The value is only needed to recognise tombstones.
                 batch = batch.append_column("has_value", pc.is_valid(batch.column("value")))
                 batch = batch.drop_columns(["value"])
             yield batch

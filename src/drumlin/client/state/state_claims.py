@@ -1,19 +1,20 @@
-"""Whether a log tells the state that it had at an offset. Decides only; asks nobody.
+"""Decides whether a log still has its exact state at an offset. Sends no requests.
 
-The state at an offset is the last value of each key before it. A cleaner removes records that have
-later ones, even by records after that offset: then the state can't be read any longer. It is exact
+The state at an offset is the last value of each key before it. The cleaner removes records that
+later ones replace, even later ones after that offset: then the state can no longer be read. It is
+exact
 
-    told      if the broker says that no cleaning has looked beyond the offset,
-              before the log is read and afterwards, as the same leader
-    complete  if the log has a record or a marker at every offset from 0 on: nothing was removed
-    now       if it is the log's end, and the topic is not compacted; or nothing was appended while
-              it was read, so that nothing took another's place; or what was appended is younger
-              than the cleaner touches
+    told      if the broker reports, before and after reading, as the same leader, that no cleaning
+              has used records after the offset
+    complete  if the log has a record or a marker at every offset from 0: nothing was removed
+    now       if the offset is the log's end, and the topic is not compacted; or nothing was
+              appended while it was read, so that no record was replaced; or the appended records
+              are too new to be cleaned (min.compaction.lag.ms)
 
-Tombstones are removed, too, some time after what they have deleted. A reader that takes longer
+Tombstones are removed, too, some time after the values that they delete. A reader that takes longer
 than that may have read a value, and never see its tombstone.
 
-Only a broker of Drumlin tells. With an Apache Kafka a state is exact for one of the other reasons.
+Only a Drumlin broker reports this. With Apache Kafka a state is exact for one of the other reasons.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from drumlin.client.topic_partition import TopicPartition
 
 Basis: TypeAlias = Literal["told", "complete", "now", "inexact"]
 
-#: By so much the clocks of the machines that read may differ.
+#: The maximum difference between the clocks of the reading machines.
 _CLOCKS_DIFFER_MS: Final = 60_000
-_ANOTHER_LEADER: Final = "another leader took over while it was read; try again"
+_ANOTHER_LEADER: Final = "another leader was elected while the log was read; try again"
 
 
 class LogFacts(NamedTuple):
-    """The facts that brokers tell of one log."""
+    """The facts about one log, from its brokers."""
 
-    #: Asked for before reading only.
+    #: Fetched before reading only.
     log_start_offset: int
-    #: Asked for where the broker does not tell.
+    #: Fetched only if the broker does not report `exact_from`.
     high_watermark: int
-    #: None: the broker does not tell.
+    #: None: the broker does not report it.
     exact_from: int | None
     leader_epoch: int
-    #: It changes each time that tombstones or markers are removed, where the broker tells that.
+    #: Changes each time that tombstones or markers are removed, if the broker reports it.
     deletion_drops: int = 0
-    #: Of the topic; the rest is asked for only where it matters.
+    #: This and the following are the topic's, fetched only if needed.
     delete_retention_ms: int = 0
     is_compacted: bool = True
     min_compaction_lag_ms: int = 0
@@ -51,7 +52,7 @@ class LogFacts(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Why the state at an offset can be read exactly, unless something happens meanwhile."""
+    """The reason why a state can be read exactly, unless the log changes meanwhile."""
 
     end_offset: int
     basis: Basis
@@ -61,7 +62,7 @@ class Claim(NamedTuple):
 
     @property
     def needs_all(self) -> bool:
-        """Whether it must be read without gaps."""
+        """Whether the log must be read without gaps."""
         return self.basis == "complete"
 
 
@@ -77,10 +78,10 @@ def claim(
     is_now: bool,
     allow_inexact: bool = False,
 ) -> Claim:
-    """Before reading; `is_now`: the state is that of the log's end.
+    """The claim for a state, before reading; `is_now`: its offset is the log's end.
 
     Raises:
-        StateNotExact: it can't be read exactly, and must be.
+        StateNotExact: the state cannot be read exactly, and must be.
     """
     exact_from = facts.exact_from
     basis: Basis = "inexact"
@@ -99,10 +100,10 @@ def claim(
 
 
 def check(place: TopicPartition, claimed: Claim, facts: LogFacts, now_ms: int) -> None:
-    """After reading.
+    """Check a claim after reading.
 
     Raises:
-        StateNotExact: something has happened meanwhile.
+        StateNotExact: the log has changed meanwhile.
     """
     why: str | None = None
     if claimed.basis == "told":
@@ -114,7 +115,7 @@ def check(place: TopicPartition, claimed: Claim, facts: LogFacts, now_ms: int) -
 
 
 def incomplete(claimed: Claim, exact_from: int | None, missing: RecordsMissing) -> StateNotExact:
-    """The error where reading without gaps has found one."""
+    """The error when reading without gaps has found a gap."""
     why = f"records are missing from offset {missing.offset} on; later ones may have replaced them"
     place = missing.topic, missing.partition
     return StateNotExact(*place, claimed.end_offset, exact_from, why)
@@ -131,13 +132,13 @@ def _why_not_told(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
 
 
 def why_deletions_may_lack(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
-    """A tombstone stays for so long after the value that it has deleted was removed."""
+    """The reason why tombstones may be missing; None if delete.retention.ms is long enough."""
     read_ms = now_ms - claimed.since_ms + _CLOCKS_DIFFER_MS
     if facts.delete_retention_ms >= read_ms:
         return None
     return (
-        "tombstones may have been removed while it was read, before the reader got to them. "
-        f"They stay for long enough with a delete.retention.ms of {read_ms} or more"
+        "tombstones may have been removed while the log was read, before the reader got to them. "
+        f"To keep them for long enough, delete.retention.ms must be {read_ms} or more"
     )
 
 
@@ -153,7 +154,7 @@ def _why_not_now(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
     if facts.has_append_times and facts.min_compaction_lag_ms >= read_ms + _CLOCKS_DIFFER_MS:
         return None
     return (
-        "this broker does not tell up to where it has cleaned, and the log has grown while it was "
+        "this broker does not report how far it has cleaned, and the log has grown while it was "
         "read. It can be read exactly while nobody writes, or with message.timestamp.type="
         f"LogAppendTime and a min.compaction.lag.ms of {read_ms + _CLOCKS_DIFFER_MS} or more"
     )

@@ -1,5 +1,5 @@
-"""Transactions: records and offsets that are all seen by read_committed readers, or none of them.
+"""Transactions: read_committed readers see all of their records and offsets, or none.
 
-The classic generation of the protocol alone (EndTxn up to version 4): a transaction keeps its
+Only the classic protocol (EndTxn up to version 4, without KIP-890): a transaction keeps its
 producer id and epoch until its end, so that any process that knows them may end it.
 """

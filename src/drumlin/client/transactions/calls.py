@@ -1,4 +1,4 @@
-"""The calls of a `Client` that concern transactions: to begin, list, describe and abort them."""
+"""The calls of a `Client` for transactions: to begin, list, describe and abort them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CLOSE_LIMIT_MS: Final = 5_000
 
 
 class TransactionCalls(Calls):
-    """The calls of a `Client` that concern transactions."""
+    """The calls of a `Client` for transactions."""
 
     def __init__(
         self, thread: LoopThread, connections: BrokerConnections, producer: Producer
@@ -40,22 +40,22 @@ class TransactionCalls(Calls):
         self._open_transactions = OpenTransactions()
 
     def transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> Transaction:
-        """Begin a transaction: read_committed readers see all of it, or nothing.
+        """Begin a transaction, of which read_committed readers see all or nothing.
 
         The previous producer of the id is fenced, and its open transaction aborted.
 
         Args:
             transactional_id: a name that only this program uses, the same after a restart.
-            timeout_ms: the broker aborts it if it is open for longer, from its first write on.
-                None: as long as the broker allows (transaction.max.timeout.ms, 15 minutes by
-                default). Until it is ended, read_committed readers see nothing after it.
+            timeout_ms: the broker aborts the transaction if it is open for longer, counted from
+                its first write. None: the broker's maximum (transaction.max.timeout.ms, 15 minutes
+                by default). Until it ends, read_committed readers see nothing after it.
 
         Returns:
             The transaction. As a context manager it commits, or aborts if its block raises.
 
         Raises:
-            RequestRefused: INVALID_TRANSACTION_TIMEOUT: the broker does not allow so much.
-            NotAuthorized: no right to WRITE to the transactional id.
+            RequestRefused: INVALID_TRANSACTION_TIMEOUT: the broker's maximum is lower.
+            NotAuthorized: the user may not WRITE to the transactional id.
         """
         arguments.text("transactional_id", transactional_id)
         if timeout_ms is not None:
@@ -66,14 +66,14 @@ class TransactionCalls(Calls):
         return Transaction(self._thread, begun, self._producer, self._open_transactions)
 
     def _abort_open_transactions(self) -> None:
-        """Abort what is open, as the client is being closed. Raises no errors of brokers."""
+        """Abort the open transactions, as the client is being closed. Broker errors are logged."""
         limit_ms = min(_CLOSE_LIMIT_MS, self._connections.options.patience_ms)
         self._open_transactions.abort(self._thread, limit_ms)
 
     def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription]:
-        """The transactions of these ids, as their coordinators know them.
+        """The transactions of these ids, as their coordinators describe them.
 
         Returns:
             By id: `state`, `producer_id`, `epoch`, `start_time`, `timeout_ms`, `partitions` and
@@ -88,18 +88,18 @@ class TransactionCalls(Calls):
     def list_transactions(
         self, *, states: Collection[str] = (), producer_ids: Collection[int] = ()
     ) -> list[TransactionListing]:
-        """All transactional ids of the cluster, or those in these states, of these producers.
+        """The transactional ids of the cluster, optionally only those in a state or of a producer.
 
         Args:
-            states: "Ongoing", "PrepareCommit", "CompleteAbort", "Empty", ... as brokers call them.
-            producer_ids: the numbers of producers.
+            states: "Ongoing", "PrepareCommit", "CompleteAbort", "Empty", ... as brokers name them.
+            producer_ids: the ids of producers.
 
         Returns:
-            For each its `transactional_id`, `producer_id`, `state`, and the broker that is its
-            `coordinator`, by id.
+            For each its `transactional_id`, `producer_id`, `state`, and `coordinator`, the id of
+            the broker.
 
         Raises:
-            RequestRefused: INVALID_REQUEST: brokers do not know such a state.
+            RequestRefused: INVALID_REQUEST: the brokers do not know a state.
         """
         arguments.no_text("states", states)
         return self._run(descriptions.list_transactions(self._connections, states, producer_ids))
@@ -116,10 +116,10 @@ class TransactionCalls(Calls):
     def abort_transactions(
         self, transactional_ids: Collection[str]
     ) -> dict[str, ClientError | None]:
-        """`abort_transaction` for many at a time.
+        """Abort many transactions at once, as `abort_transaction` does.
 
         Returns:
-            What it would raise for each, or None.
+            For each id the error that `abort_transaction` would raise, or None.
 
         Raises:
             TypeError: a string in place of a collection of strings.
@@ -143,13 +143,13 @@ class TransactionCalls(Calls):
         return self._run(open_producers.open_producers(self._connections, as_partitions(places)))
 
     def abort_hanging_transaction(self, topic: str, partition: int, producer_id: int) -> None:
-        """Abort, in one partition, a transaction that no coordinator knows (any more).
+        """Abort a hanging transaction in one partition: one that no coordinator knows (any more).
 
         Brokers before Kafka 3.6 let a late batch begin such a transaction.
 
         Raises:
-            RequestRefused: INVALID_TXN_STATE: the producer has none open there, or a coordinator
-                knows it: use `abort_transaction`.
-            NotAuthorized: this needs the right ClusterAction, which brokers have.
+            RequestRefused: INVALID_TXN_STATE: the producer has no open transaction there, or a
+                coordinator knows it: use `abort_transaction`.
+            NotAuthorized: this needs the permission ClusterAction, which brokers have.
         """
         self._run(open_producers.abort_hanging(self._connections, topic, partition, producer_id))

@@ -1,7 +1,7 @@
-"""The way to the coordinator of a transactional id, and how long it is asked.
+"""Requests to the coordinator of a transactional id, with retries.
 
-A coordinator moves, restarts, and may be busy with the previous transaction. Such errors pass, so a
-request is repeated until the call's time is up. All of these requests may be repeated safely.
+A coordinator may move, restart, or be busy with the previous transaction. Such errors are
+retriable, so a request is retried until the call's timeout. All these requests are safe to retry.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 T = TypeVar("T")
 
-#: Markers of the previous transaction are being written, which takes milliseconds.
+#: The pause while the markers of the previous transaction are written, which takes milliseconds.
 _FIRST_PAUSE_S: Final = 0.005
 _LAST_PAUSE_S: Final = 0.2
 
 
 class TransactionCoordinator:
-    """The coordinator of one id. Lives in the loop."""
+    """The coordinator of one transactional id. Used in the loop only."""
 
     def __init__(
         self, connections: BrokerConnections, transactional_id: str, node_id: int | None = None
@@ -40,11 +40,11 @@ class TransactionCoordinator:
         read: Callable[[Any], T],
         version_max: int | None = None,
     ) -> T:
-        """Ask until the answer is not a retriable error. `read` raises the error in it.
+        """Send the request, and retry on retriable errors. `read` raises the error in a response.
 
         Raises:
-            KafkaError: refused; or the error of the last answer when time was up.
-            PeerError: not answered, or by no broker that knows such requests.
+            KafkaError: refused; or, after the timeout, the last retriable error.
+            PeerError: not answered, or the broker does not support the request.
         """
         deadline = Deadline(self._connections.options.patience_ms)
 
@@ -63,7 +63,7 @@ class TransactionCoordinator:
         )
 
     async def node_id(self) -> int:
-        """The id of the broker, asked for when it is not known."""
+        """The broker id of the coordinator, looked up if it is unknown."""
         if self._node_id is None:
             self._node_id = await known_transaction_coordinator(
                 self._connections, self._transactional_id

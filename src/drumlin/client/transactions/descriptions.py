@@ -1,4 +1,4 @@
-"""Transactions as their coordinators describe them. Errors that may pass are tried again."""
+"""Transactions as their coordinators describe them. Retriable errors are retried."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """One transactional id. `state` is in the protocol's words, as "Ongoing"."""
+    """One transactional id. `state` is named as in the protocol, e.g. "Ongoing"."""
 
     transactional_id: str
     state: str
     producer_id: int
     epoch: int
-    start_time: datetime | None  # of the transaction that is open, or was the last
+    start_time: datetime | None  # of the open or last transaction
     timeout_ms: int
-    partitions: tuple[TopicPartition, ...]  # that have no marker yet
+    partitions: tuple[TopicPartition, ...]  # without a marker yet
     coordinator: int
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be committed, and holds back the last stable offset until it is ended."""
+        """Whether the transaction is open, and so holds back the last stable offset."""
         return self.state == "Ongoing"
 
 
@@ -53,7 +53,7 @@ class TransactionListing(NamedTuple):
 async def describe(
     connections: BrokerConnections, transactional_ids: Iterable[str]
 ) -> dict[str, TransactionDescription]:
-    """The ids that coordinators know, with one request to each coordinator.
+    """The transactions of those ids that are known, with one request to each coordinator.
 
     Raises:
         KafkaError, PeerError: refused, not answered, or the broker is older than Kafka 3.0.
@@ -122,7 +122,7 @@ async def list_transactions(
     states: Collection[str] = (),
     producer_ids: Collection[int] = (),
 ) -> list[TransactionListing]:
-    """The transactional ids of every broker, by name; those in these states, of these producers."""
+    """The transactional ids of all brokers, sorted, optionally filtered by state and producer."""
     request = ListTransactionsRequest(
         state_filters=tuple(states),
         producer_id_filters=tuple(producer_ids),
@@ -134,7 +134,7 @@ async def list_transactions(
         check("list_transactions", response.error_code, f"transactions of broker {node_id}")
         if response.unknown_state_filters:
             unknown = ", ".join(map(repr, response.unknown_state_filters))
-            why = f"no such state of a transaction: {unknown} (as 'Ongoing', 'Empty')"
+            why = f"unknown transaction state: {unknown} (known are e.g. 'Ongoing', 'Empty')"
             raise KafkaError(ErrorCode.invalid_request, why)
         return [
             TransactionListing(

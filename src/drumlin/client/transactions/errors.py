@@ -1,4 +1,4 @@
-"""The fates of a transaction, as far as brokers tell them apart."""
+"""The errors of a transaction, each for one outcome that brokers distinguish."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from drumlin.client.errors import ClientError
 
 
 class TransactionError(ClientError):
-    """Base of all that concerns one transaction."""
+    """Base class of the errors of one transaction."""
 
     def __init__(self, message: str, transactional_id: str) -> None:
         super().__init__(f"transaction {transactional_id!r}: {message}")
@@ -14,42 +14,42 @@ class TransactionError(ClientError):
 
 
 class TransactionOver(TransactionError):
-    """It was used after its end. Nothing was done."""
+    """The transaction was used after its end. Nothing was done."""
 
 
 class TransactionFailed(TransactionError):
-    """A part of it could not be written, so that it can only be aborted."""
+    """A part of the transaction could not be written, so that it can only be aborted."""
 
 
 class TransactionAborted(TransactionError):
-    """It is aborted already: nothing of it will ever be read as committed."""
+    """The transaction is already aborted: none of it will ever be read as committed."""
 
 
 class TransactionTimedOut(TransactionAborted, TimeoutError):
-    """It was open for longer than its time-out, and the broker has aborted it.
+    """The broker has aborted the transaction, as it was open for longer than its timeout.
 
-    An abort from outside (`abort_transaction`) leaves the same trace.
+    An abort from outside (`abort_transaction`) cannot be told apart from this.
     """
 
 
 class TransactionCommitted(TransactionError):
-    """It was to be aborted, and is committed already."""
+    """The transaction cannot be aborted: it is already committed."""
 
 
 class NothingToEnd(TransactionError):
-    """It is the current transaction of its id, and nothing was written in it."""
+    """The transaction is the current one of its id, and nothing was written in it."""
 
 
 class ProducerFenced(TransactionError):
-    """Another producer has begun under this transactional id.
+    """Another producer has started with this transactional id, and fenced this one.
 
-    If the transaction was open then, that aborted it. The broker no longer knows whether and how
-    it had been ended before.
+    If the transaction was still open, it was aborted then. If not, the broker no longer knows
+    whether it had been committed or aborted.
 
     Attributes:
         was_ended: True: it had been ended before, by a commit or an abort, provided that only
-            one producer has begun since. False: it was open, or had timed out, or more than one
-            has begun since. None: unknown, or not known yet.
+            one producer has started since. False: it was open, or had timed out, or several
+            producers have started since. None: unknown, or not known yet.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class ProducerFenced(TransactionError):
 class UnknownTransaction(TransactionError, LookupError):
     """The coordinator does not know the id (any more), or not with this producer id.
 
-    Brokers forget ids that are not used for days (transactional.id.expiration.ms). Or it knows
-    the id but not what it acknowledged: it has lost a part of its own log.
+    Brokers forget ids that are unused for days (transactional.id.expiration.ms). Or the coordinator
+    has lost a part of its log: it knows the id, but not the partitions that it acknowledged.
     """
 
 
 class OutcomeUnknown(TransactionError, TimeoutError):
-    """The request to end it was not answered: it may be ended, or still be open.
+    """The commit or abort was not answered: the transaction may have ended, or still be open.
 
-    Trying again does no harm.
+    A retry is safe.
     """

@@ -1,4 +1,4 @@
-"""Many transactions at once, as the tasks of a job leave them; each has its own outcome."""
+"""Ends or aborts many transactions at once, such as those of a job's tasks, each by itself."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ async def end_all(
     commit: bool,
     are_written: bool = False,
 ) -> dict[OpenTransaction, ClientError | None]:
-    """End many; gives what `end_transaction` would raise for each, or None."""
+    """End many; returns for each the error that `end_transaction` would raise, or None."""
     try:
         ids = [each.transactional_id for each in transactions]
         coordinators = await known_transaction_coordinators(connections, ids)
     except (KafkaError, PeerError):
-        coordinators = {}  # each looks for its own, and reports if there is none
+        coordinators = {}  # each looks up its own, and fails if there is none
 
     async def end(identity: OpenTransaction) -> None:
         node_id = coordinators.get(identity.transactional_id)
@@ -48,7 +48,7 @@ async def end_all(
 async def abort_all(
     connections: BrokerConnections, transactional_ids: Collection[str]
 ) -> dict[str, ClientError | None]:
-    """Abort many; gives what `abort_by_id` would raise for each, or None."""
+    """Abort many; returns for each the error that `abort_by_id` would raise, or None."""
     return await _each(transactional_ids, lambda each: abort_by_id(connections, each))
 
 

@@ -1,7 +1,7 @@
-"""Transactions as partitions know them: which producers have one open, from which offset on.
+"""The producers with an open transaction in a partition, as its leader describes them.
 
-A partition's last stable offset is where its first open transaction begins. A transaction that is
-open here and unknown to its coordinator hangs: only a marker from outside ends it (KIP-664).
+A partition's last stable offset is the first offset of its oldest open transaction. A transaction
+that its coordinator does not know hangs: only a marker from an admin ends it (KIP-664).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from drumlin.wire.protocol.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 
-_MARKERS_VERSION_MAX: Final = 1  # later ones are of transactions v2
+_MARKERS_VERSION_MAX: Final = 1  # later versions are for transactions v2
 
 
 class OpenProducer(NamedTuple):
@@ -34,9 +34,9 @@ class OpenProducer(NamedTuple):
     partition: int
     producer_id: int
     epoch: int
-    first_offset: int  # of its transaction here
+    first_offset: int  # of the transaction in this partition
     last_write: datetime | None
-    coordinator_epoch: int  # of the last marker; -1: there was none
+    coordinator_epoch: int  # of the last marker; -1: no marker yet
 
 
 async def open_producers(
@@ -84,12 +84,12 @@ async def _open_in(
 def _time(timestamp_ms: int) -> datetime | None:
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC) if timestamp_ms >= 0 else None
-    except (OverflowError, ValueError):  # producers may claim any time
+    except (OverflowError, ValueError):  # producers may send any timestamp
         return None
 
 
 async def owner_of(connections: BrokerConnections, producer: OpenProducer) -> str | None:
-    """The transactional id that will end this transaction; None: it hangs."""
+    """The transactional id whose coordinator will end this transaction; None: it hangs."""
     listed = await list_transactions(connections, producer_ids=(producer.producer_id,))
     known = await describe(connections, [each.transactional_id for each in listed])
     place = (producer.topic, producer.partition)
@@ -106,7 +106,7 @@ async def abort_hanging(
 
     Raises:
         KafkaError: INVALID_TXN_STATE if the producer has nothing open there, or a coordinator
-            will end it: abort it by its id. Or another refusal: this takes rights to the cluster.
+            will end it: abort it by its id. Or another refusal: this needs ClusterAction.
     """
     where = f"topic {topic!r} partition {partition}"
     for each in await _open_in(connections, topic, partition):
@@ -118,7 +118,7 @@ async def abort_hanging(
         raise KafkaError(ErrorCode.invalid_txn_state, why)
     owner = await owner_of(connections, producer)
     if owner is not None:
-        why = f"{where}: that of producer {producer_id} does not hang, abort {owner!r} instead"
+        why = f"{where}: the transaction of producer {producer_id} does not hang: abort {owner!r}"
         raise KafkaError(ErrorCode.invalid_txn_state, why)
     await _write_marker(connections, producer)
 

@@ -1,7 +1,7 @@
-"""Transactions that are not ended yet: when their client is closed, they are aborted.
+"""The open transactions of a client, which are aborted when the client is closed.
 
-Kafka's own producer does the same. Brokers have to answer, so there is a time limit: a transaction
-that is not aborted by then is left to its time-out, and that is logged. Nothing is raised, as a
+Kafka's own producer does the same. This has a time limit, as brokers may not answer: a transaction
+that is not aborted by then is left to its timeout, with a log message. Nothing is raised, as a
 client is often closed because of another exception.
 """
 
@@ -22,41 +22,41 @@ _log = logging.getLogger(__name__)
 
 
 class Abandoned(Protocol):
-    """A transaction, as far as this module knows it."""
+    """The part of a transaction that this module uses."""
 
     @property
     def transactional_id(self) -> str: ...
 
     def _await_end(self, timeout_ms: float) -> None:
-        """If a thread is about to end it, wait for that."""
+        """Wait if a thread is ending the transaction."""
 
     async def _abandon(self) -> bool:
-        """In the loop: abort it, if it is open and no thread is about to end it.
+        """In the loop: abort the transaction if it is open and no thread is ending it.
 
-        Tells whether there was anything to abort. Raises as an abort does.
+        Returns whether there was anything to abort. Raises as an abort does.
         """
 
 
 class OpenTransactions:
-    """The last transaction of each id. May be used by all threads."""
+    """The last transaction of each transactional id. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_id: dict[str, Abandoned] = {}
 
     def add(self, transaction: Abandoned) -> None:
-        """Note that it has begun, which fences an earlier one under the same id."""
+        """Note that a transaction has begun, which fences the earlier one of the same id."""
         with self._lock:
             self._by_id[transaction.transactional_id] = transaction
 
     def discard(self, transaction: Abandoned) -> None:
-        """Note that it has ended."""
+        """Note that a transaction has ended."""
         with self._lock:
             if self._by_id.get(transaction.transactional_id) is transaction:
                 del self._by_id[transaction.transactional_id]
 
     def abort(self, thread: LoopThread, limit_ms: float) -> None:
-        """The client is being closed."""
+        """Abort all, as the client is being closed."""
         deadline = Deadline(limit_ms)
         with self._lock:
             left = list(self._by_id.values())
@@ -75,11 +75,13 @@ async def _abort(transactions: Sequence[Abandoned], deadline: Deadline) -> None:
     for transaction, end in zip(transactions, ends, strict=True):
         name = transaction.transactional_id
         if end is True:
-            _log.warning("transaction %r: open when its client was closed, and so aborted", name)
+            _log.warning("transaction %r: aborted, as it was open when its client was closed", name)
         elif isinstance(end, asyncio.CancelledError | ClientError) and not _is_over(end):
             why = str(end) or "no answer in time"
             _log.warning(
-                "transaction %r: left to its time-out, its client is closed: %s", name, why
+                "transaction %r: not aborted by its closed client, left to its timeout: %s",
+                name,
+                why,
             )
 
 

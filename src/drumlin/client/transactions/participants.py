@@ -1,7 +1,7 @@
-"""The partitions and groups that a transaction has touched.
+"""The partitions and groups of a transaction.
 
 The coordinator must know of a partition before its first batch is sent: it writes markers there
-at the end. Partitions that are wanted while a request is under way share the next one.
+at the end. Partitions that are added while a request is in flight share the next one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from drumlin.client.transactions.requests import (
 
 
 class Participants:
-    """Lives in the loop."""
+    """The participants of one transaction. Used in the loop only."""
 
     def __init__(self, coordinator: TransactionCoordinator, identity: OpenTransaction) -> None:
         self._coordinator = coordinator
@@ -31,15 +31,16 @@ class Participants:
         self._groups: set[str] = set()
         self._wanted: dict[TopicPartition, asyncio.Future[None]] = {}
         self._adding: asyncio.Task[None] | None = None
-        self.may_be_known = False  # the coordinator may know of one: there is something to end
+        self.may_be_known = False  # the coordinator may know one: there is something to end
 
     @property
     def are_known(self) -> bool:
-        """Whether the coordinator has acknowledged one."""
+        """Whether the coordinator has acknowledged a participant."""
         return bool(self._partitions or self._groups)
 
     async def add(self, topic: str, partition: int) -> None:
-        """
+        """Add a partition, if it is new.
+
         Raises:
             KafkaError, PeerError: the coordinator has refused, or not answered.
         """
@@ -54,7 +55,7 @@ class Participants:
         await asyncio.shield(added)
 
     async def add_group(self, group_id: str) -> None:
-        """Raises as `add` does."""
+        """Add a group, if it is new. Raises as `add` does."""
         if group_id in self._groups:
             return
         self.may_be_known = True
@@ -68,12 +69,12 @@ class Participants:
         self._groups.add(group_id)
 
     def close(self) -> None:
-        """Add nothing from now on."""
+        """Stop adding."""
         if self._adding is not None:
             self._adding.cancel()
 
     async def _add_wanted(self) -> None:
-        await asyncio.sleep(0)  # partitions wanted in the same turn share the request
+        await asyncio.sleep(0)  # partitions added in the same turn share the request
         while self._wanted:
             wanted, self._wanted = self._wanted, {}
             self.may_be_known = True

@@ -1,8 +1,8 @@
-"""The producer of one transaction: what appends and writers hand their batches to.
+"""The producer of one transaction, to which appends and writers hand their batches.
 
-Batches carry the transaction's producer id and epoch, and that epoch never changes. In each
-partition their sequences begin at 0, or where the previous transaction of the epoch ended. After a
-batch that cannot be delivered the transaction can only be aborted, and nothing more is sent.
+Batches carry the transaction's producer id and epoch, which never change. In each partition their
+sequences begin at 0, or continue those of the previous transaction of the epoch. After a batch that
+cannot be delivered the transaction can only be aborted, and nothing more is sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MODE: Final = DeliveryMode(ACKS_ALL, is_idempotent=True)
 
 
 class TransactionalProducer(Producer):
-    """Lives in the loop."""
+    """The senders of one transaction. Used in the loop only."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class TransactionalProducer(Producer):
 
     @property
     def failure(self) -> Exception | None:
-        """Why the transaction can only be aborted."""
+        """The error because of which the transaction can only be aborted."""
         return self._closed_by
 
     @property
@@ -57,7 +57,7 @@ class TransactionalProducer(Producer):
         return {**self._sequences, **sent}
 
     def put(self, topic: str, partition: int, mode: DeliveryMode, batch: Batch) -> None:  # noqa: ARG002
-        """Deliver a batch after all that were put for the same partition."""
+        """Deliver a batch after those put earlier for the same partition."""
         self.put_count += 1
         self._unsettled.add(batch.done)
         self._is_settled.clear()
@@ -66,7 +66,7 @@ class TransactionalProducer(Producer):
         super().put(topic, partition, _MODE, batch)
 
     def fail(self, error: Exception) -> None:
-        """Take and send nothing more. The first error is the one that is reported."""
+        """Accept and send no more batches. Only the first error is reported."""
         if self._closed_by is None:
             self._closed_by = error
             for sender in self._senders.values():
@@ -74,7 +74,7 @@ class TransactionalProducer(Producer):
             self._tell_dependents(error)
 
     async def settled(self) -> None:
-        """Wait until everything that was put is answered, or given up."""
+        """Wait until every batch is acknowledged or has failed."""
         await self._is_settled.wait()
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ class TransactionalProducer(Producer):
         loop = asyncio.get_running_loop()
         error = done.exception()
         if isinstance(error, Exception):
-            # Not at once: a sender is in the middle of its turn. It sends nothing more by itself.
+            # Not at once: a sender is changing its state. It sends nothing more by itself.
             loop.call_soon(self.fail, error)
         loop.call_soon(self._tell_settled)  # after the failure, so that no commit misses it
 

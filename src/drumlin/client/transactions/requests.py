@@ -1,7 +1,7 @@
-"""Requests to the coordinator of a transaction, and how their answers are read.
+"""The requests to the coordinator of a transaction, and the checks of their responses.
 
-Nothing here sends, and nothing decides what is done about a refusal. Versions end where
-transactions v2 begin (KIP-890): there EndTxn returns a new epoch, to one process only.
+Sends nothing, and does not react to a refusal. The versions end before transactions v2 (KIP-890),
+where EndTxn returns a new epoch, to one process only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ END_VERSION_MAX: Final = 4
 
 
 class OpenTransaction(NamedTuple):
-    """The name of an open transaction: with it any process can end it. Can be pickled."""
+    """The identity of an open transaction, with which any process can end it. Can be pickled."""
 
     transactional_id: str
     producer_id: int
@@ -53,7 +53,7 @@ def init_request(transactional_id: str, timeout_ms: int) -> Message:
 
 
 def begun(response: Any, transactional_id: str) -> OpenTransaction:
-    """Producer id and epoch from the answer to an InitProducerId.
+    """The producer id and epoch in the response to InitProducerId.
 
     Raises:
         KafkaError: refused.
@@ -81,11 +81,11 @@ def add_partitions_request(
 def check_added(response: Any, transactional_id: str) -> None:
     """
     Raises:
-        KafkaError: a partition was refused, and so none was added.
+        KafkaError: a partition was refused, so that none was added.
     """
     for topic in response.results_by_topic_v3_and_below:
         for each in topic.results_by_partition:
-            # The others say only that they were not attempted.
+            # The other partitions say only that they were not attempted.
             if each.partition_error_code is not ErrorCode.operation_not_attempted:
                 where = f"topic {topic.name!r} partition {each.partition_index}"
                 what = f"{where} in transaction {transactional_id!r}"
@@ -93,7 +93,7 @@ def check_added(response: Any, transactional_id: str) -> None:
 
 
 def add_offsets_request(identity: OpenTransaction, group_id: str) -> Message:
-    """AddOffsetsToTxn: offsets of this group become part of the transaction."""
+    """AddOffsetsToTxn: the offsets of this group become part of the transaction."""
     return AddOffsetsToTxnRequest(
         transactional_id=identity.transactional_id,
         producer_id=identity.producer_id,
@@ -107,7 +107,7 @@ def commit_offsets_request(
     group: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> Message:
-    """TxnOffsetCommit: the group has these offsets once the transaction is committed."""
+    """TxnOffsetCommit: these offsets of the group are committed with the transaction."""
     return TxnOffsetCommitRequest(
         transactional_id=identity.transactional_id,
         group_id=group.group_id,
@@ -133,7 +133,7 @@ def check_committed(response: Any, group_id: str) -> None:
 
 
 def end_request(identity: OpenTransaction, *, commit: bool) -> Message:
-    """EndTxn. It may be repeated."""
+    """EndTxn. It is safe to retry."""
     return EndTxnRequest(
         transactional_id=identity.transactional_id,
         producer_id=identity.producer_id,

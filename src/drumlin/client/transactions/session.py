@@ -1,4 +1,4 @@
-"""The loop's side of one transaction: its coordinator, its producer, what it has touched."""
+"""The part of a transaction in the event loop: its coordinator, producer and participants."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NOT_OURS: Final = frozenset(
 
 
 class TransactionSession:
-    """Lives in the loop. Made by `begin`."""
+    """The session of one transaction, made by `begin`. Used in the loop only."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class TransactionSession:
         )
 
     async def complete(self) -> None:
-        """Wait until everything is acknowledged, and take nothing more. May be repeated.
+        """Wait until everything is acknowledged, and accept no more. May be called again.
 
         Raises:
-            TransactionFailed: something was not written.
+            TransactionFailed: a record was not written.
         """
         await self.producer.settled()
         if self._is_complete:
@@ -83,13 +83,14 @@ class TransactionSession:
     async def commit_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """
+        """Commit offsets of a group as part of the transaction.
+
         Raises:
-            CommitFailed: the group has moved on.
+            CommitFailed: this consumer is no longer a member, or its generation is over.
             KafkaError, PeerError: refused, or not answered.
         """
         if offsets:
-            # The waiting caller may be interrupted; the end must still wait for it.
+            # The caller may be interrupted, but the end of the transaction must still wait for it.
             await asyncio.shield(asyncio.ensure_future(self._commit_offsets(group, offsets)))
 
     async def _commit_offsets(
@@ -117,15 +118,15 @@ class TransactionSession:
             raise
 
     async def end(self, *, commit: bool) -> bool:
-        """Raises as `end_transaction` does. False: there was nothing in it, and nothing to end."""
+        """Commit or abort; False: the transaction was empty. Raises as `end_transaction` does."""
         if commit:
             await self.complete()
         else:
             self.producer.fail(
                 TransactionOver("it is being aborted", self.identity.transactional_id)
             )
-            await self.producer.settled()  # a batch must not come after the end
-        async with self._committing_offsets:  # nor offsets
+            await self.producer.settled()  # no batch may be sent after the end
+        async with self._committing_offsets:  # and no offsets
             pass
         if not self._participants.may_be_known:
             return False
@@ -138,13 +139,14 @@ class TransactionSession:
                 is_written=self._participants.are_known,
             )
         except TransactionCommitted:
-            # It describes the previous one if the coordinator has not heard of this one.
+            # This is the outcome of the previous transaction if the coordinator does not know
+            # this one yet.
             if self._is_first or self._is_complete:
                 raise
         return True
 
     def following(self) -> TransactionSession:
-        """The next one in the same epoch; this one must be committed."""
+        """The next transaction in the same epoch; this one must be committed."""
         return TransactionSession(
             self._connections,
             self._coordinator,
@@ -154,7 +156,7 @@ class TransactionSession:
         )
 
     async def failed(self, error: Exception) -> TransactionError | None:
-        """From now on it can only be aborted; returns its fate, if the error reveals it."""
+        """Allow only an abort from now on; returns the outcome if the error reveals it."""
         self.producer.fail(error)
         for cause in _causes(error):
             if isinstance(cause, TransactionError):
@@ -164,7 +166,7 @@ class TransactionSession:
         return None
 
     def close(self) -> None:
-        """Stop what still runs."""
+        """Stop the producer and its requests."""
         self.producer.close()
 
 
@@ -174,7 +176,7 @@ async def begin(
     transactional_id: str,
     timeout_ms: int | None,
 ) -> TransactionSession:
-    """Fence and abort the id's previous transaction, and begin.
+    """Fence the id's previous producer, abort its transaction, and begin a new one.
 
     Raises:
         KafkaError, PeerError: refused, or not answered.

@@ -1,4 +1,4 @@
-"""The begin of a transaction: a new epoch, and the longest time-out that the broker allows."""
+"""Begins transactions: with a new epoch, and by default the longest timeout that brokers allow."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from drumlin.wire.protocol.describe_configs import DescribeConfigsRequest, Descr
 
 _BROKER_RESOURCE: Final = 4
 _MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
-#: Kafka's default of that key, and what to try where a broker allows less and does not tell.
+#: Kafka's default of that config, and the values to try if the broker's limit is lower and unknown.
 _TIMEOUTS_MS: Final = (900_000, 600_000, 300_000, 120_000, 60_000, 30_000, 10_000, 1_000)
 
 
 class TimeoutLimit:
-    """The longest time-out that brokers allow. Asked for once a client. Lives in the loop."""
+    """The longest timeout that brokers allow, looked up once per client. Used in the loop."""
 
     def __init__(self, connections: BrokerConnections) -> None:
         self._connections = connections
@@ -34,7 +34,7 @@ class TimeoutLimit:
     async def begin(
         self, coordinator: TransactionCoordinator, transactional_id: str, timeout_ms: int | None
     ) -> tuple[OpenTransaction, int]:
-        """Fence and abort the previous transaction, and begin; returns its time-out, too.
+        """Fence the previous producer, abort its transaction, and begin; returns the timeout, too.
 
         Raises:
             KafkaError, PeerError: refused, or not answered.
@@ -43,7 +43,7 @@ class TimeoutLimit:
             return await begin(coordinator, transactional_id, timeout_ms), timeout_ms
         if self._known_ms is None:
             node_id = await self._connections.retrying(coordinator.node_id)
-            self._known_ms = await self._told(node_id)
+            self._known_ms = await self._limit_of(node_id)
         tries = [self._known_ms] if self._known_ms else []
         tries += [each for each in _TIMEOUTS_MS if not tries or each < tries[0]]
         for each_ms in tries[:-1]:
@@ -57,8 +57,8 @@ class TimeoutLimit:
                 return identity, each_ms
         return await begin(coordinator, transactional_id, tries[-1]), tries[-1]
 
-    async def _told(self, node_id: int) -> int:
-        """The broker's limit; 0 if it does not tell, as to a user without the right to see it."""
+    async def _limit_of(self, node_id: int) -> int:
+        """The broker's limit; 0 if the broker does not show it, as to a user without permission."""
         resource = DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE,
             resource_name=str(node_id),
@@ -92,7 +92,7 @@ async def abort_by_id(connections: BrokerConnections, transactional_id: str) -> 
     except KafkaError as error:
         if error.code is not ErrorCode.invalid_transaction_timeout:
             raise
-        # Brokers allow less by now. Nothing stays open, so a short time-out does no harm.
+        # The brokers' limit is lower by now. Nothing stays open, so a short timeout does no harm.
         await begin(coordinator, transactional_id, _TIMEOUTS_MS[-1])
 
 

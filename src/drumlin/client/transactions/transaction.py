@@ -1,7 +1,7 @@
-"""One transaction, from its first epoch to its end, as a program uses it.
+"""One transaction from its beginning to its end, as a program uses it.
 
-What is written in it is seen by read_committed readers once it is committed, all of it or nothing.
-It is used once: the next transaction is another `Transaction`, in the same epoch or a new one.
+Once it is committed, read_committed readers see all of it; before, nothing. An object is used once:
+the next transaction is another `Transaction`, in the same epoch or a new one.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Transaction(WritesRecords):
     block raises.
 
     An append or a writer that fails leaves a transaction that can only be aborted. `state` is
-    "open", or how it ended: "committed", "aborted", "detached", "lost" where the broker has ended
-    it, or "unknown" while its end is unanswered.
+    "open", or the outcome: "committed", "aborted", "detached", "lost" if the broker has ended it,
+    or "unknown" while its commit or abort is unanswered.
     """
 
     def __init__(
@@ -61,50 +61,50 @@ class Transaction(WritesRecords):
     ) -> None:
         self._thread = thread
         self._session = session
-        self._host = host  # the client's: when that is closed, this one gives up
+        self._host = host  # the client's: when it is closed, the session's producer fails
         thread.call_soon(host.attach, session.producer.fail)
         self._writers: list[Writer] = []
         self._appenders: list[StreamAppender] = []
         self._state = _OPEN
         self._lock = threading.Condition()
-        self._running = 0  # appends and the like, in any thread
+        self._running = 0  # appends and send_offsets calls, in any thread
         self._is_ending = False
         self._is_abandoned = False  # its client was closed before it was ended
         self._open_transactions = open_transactions
         open_transactions.add(self)
 
-    # -- what it is ----------------------------------------------------------------------
+    # -- identity and state --------------------------------------------------------------
 
     @property
     def transactional_id(self) -> str:
-        """The name that it was begun under."""
+        """The transactional id with which this transaction was begun."""
         return self._session.identity.transactional_id
 
     @property
     def producer_id(self) -> int:
-        """The number that the coordinator has for that name."""
+        """The producer id that the coordinator has assigned to the transactional id."""
         return self._session.identity.producer_id
 
     @property
     def epoch(self) -> int:
-        """It fences all earlier producers of the name."""
+        """The producer epoch, which fences all earlier producers of the transactional id."""
         return self._session.identity.epoch
 
     @property
     def timeout_ms(self) -> int:
-        """The broker aborts a transaction that is open for this long, from its first write on."""
+        """The time from the first write after which the broker aborts an open transaction."""
         return self._session.timeout_ms
 
     @property
     def state(self) -> str:
-        """ "open", or how it ended."""
+        """ "open", or the outcome."""
         return self._state
 
     def __repr__(self) -> str:
         return f"<Transaction {self.transactional_id!r} {self._state}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Transaction belongs to its client: detach it, and end it over there")
+        raise TypeError("a Transaction belongs to its client: detach it to end it elsewhere")
 
     # -- writing -------------------------------------------------------------------------
 
@@ -120,8 +120,8 @@ class Transaction(WritesRecords):
         self._check_open()
         _check_acks(options.acks)
         if options.on_delivery is not None:
-            told = self._failing_too(options.on_delivery)
-            options = dataclasses.replace(options, on_delivery=told)
+            on_delivery = self._failing_too(options.on_delivery)
+            options = dataclasses.replace(options, on_delivery=on_delivery)
         with self._failing(), translated():
             writer = Writer(self._thread, self._session.producer, topic, options)
         self._writers.append(writer)
@@ -148,18 +148,18 @@ class Transaction(WritesRecords):
         """Commit offsets to a group as part of the transaction.
 
         Args:
-            offsets: where to continue reading, by (topic, partition).
+            offsets: the next offsets to read, by (topic, partition).
             group: its name, or `Consumer.group_metadata()`: then the broker refuses offsets of a
                 consumer that is no longer a member.
 
         Raises:
-            CommitFailed: refused, for example as the group has moved on to another generation;
-                the transaction can only be aborted.
-            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is open no more.
-            TransactionOver: it has been ended.
-            TypeError, ValueError: what is no offset or no group; or the consumer commits
-                periodically as well, which would undo what this transaction commits, and count
-                what it aborts. Nothing was sent.
+            CommitFailed: refused, for example as the group's generation has changed; the
+                transaction can only be aborted.
+            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is no longer open.
+            TransactionOver: it has already been ended.
+            TypeError, ValueError: a value is no offset or no group; or the consumer also commits
+                periodically, which would overwrite the offsets of this transaction, and commit
+                them even if it is aborted. Nothing was sent.
         """
         self._check_open()
         if not isinstance(group, str | GroupMetadata):
@@ -167,8 +167,8 @@ class Transaction(WritesRecords):
         metadata = GroupMetadata(group) if isinstance(group, str) else group
         if metadata.commits_periodically:
             raise ValueError(
-                f"the consumer of group {metadata.group_id!r} commits periodically, beside this "
-                "transaction: make it with commit_interval_ms=None"
+                f"the consumer of group {metadata.group_id!r} also commits periodically: to "
+                "commit in a transaction, make it with commit_interval_ms=None"
             )
         places = to_commit(offsets)
         with self._running_whole(), self._failing(), translated():
@@ -177,30 +177,31 @@ class Transaction(WritesRecords):
     # -- the end -------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Write what writers have collected, and make all of it visible.
+        """Flush the writers, and commit: all records of the transaction become visible.
 
-        Returns when the coordinator has made it durable; readers see it some milliseconds later.
+        Returns once the coordinator has made the commit durable; readers see the records some
+        milliseconds later.
 
         Raises:
-            TransactionFailed: something could not be written; it is still open, to be aborted.
-            RequestRefused: the coordinator does not commit it; it is still open, to be aborted.
-            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is open no more.
+            TransactionFailed: a record could not be written; it is still open, and must be aborted.
+            RequestRefused: the coordinator refused; it is still open, and must be aborted.
+            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is no longer open.
             OutcomeUnknown: no answer in time. Call `commit` again, or `detach` it and commit
-                from elsewhere: a second commit does no harm.
-            TransactionOver: it has been ended.
+                from another process: a second commit is safe.
+            TransactionOver: it has already been ended.
         """
         with self._ending():
             self._flush_writers()
             self._end(commit=True)
 
     def abort(self) -> None:
-        """End it so that read_committed readers never see any of it; unsent records are dropped.
+        """Abort: read_committed readers never see any of the records. Unsent ones are dropped.
 
         Raises:
-            ProducerFenced, UnknownTransaction: it is open no more.
+            ProducerFenced, UnknownTransaction: it is no longer open.
             OutcomeUnknown: no answer in time; the broker aborts it when it times out.
             TransactionCommitted: an earlier commit without an answer had succeeded.
-            TransactionOver: it has been ended.
+            TransactionOver: it has already been ended.
         """
         with self._ending(is_abort=True):
             self._end(commit=False)
@@ -225,21 +226,21 @@ class Transaction(WritesRecords):
 
     def _following(self) -> Transaction:
         if self._state != _COMMITTED:
-            why = f"none follows it: it is {self._state}, not committed"
+            why = f"no transaction can follow: this one is {self._state}, not committed"
             raise TransactionOver(why, self.transactional_id)
         return Transaction(
             self._thread, self._session.following(), self._host, self._open_transactions
         )
 
     def _await_end(self, timeout_ms: float) -> None:
-        """If another thread is about to end it, wait for that, at most for this time."""
+        """Wait, up to `timeout_ms`, if another thread is ending the transaction."""
         with self._lock:
             self._lock.wait_for(lambda: not self._is_ending, timeout_ms / 1000)
 
     async def _abandon(self) -> bool:
-        """Abort it if it is open, as its client is being closed. Runs in the client's loop.
+        """Abort an open transaction, as its client is being closed. Runs in the client's loop.
 
-        Tells whether there was anything to abort. Raises as `abort` does.
+        Returns whether there was anything to abort. Raises as `abort` does.
         """
         if self._state != _OPEN or self._is_ending:
             return False
@@ -258,7 +259,7 @@ class Transaction(WritesRecords):
         trace: TracebackType | None,
     ) -> None:
         if error is None and self._is_abandoned:
-            self._check_open()  # nothing else has told the program so
+            self._check_open()  # raises: the program does not know of the abort yet
         if self._state != _OPEN:
             return
         if error is not None:
@@ -273,13 +274,13 @@ class Transaction(WritesRecords):
             raise
 
     def _abort_because_of(self, error: BaseException) -> None:
-        """The program sees `error`, whatever the outcome of the abort."""
+        """Abort; `error` is what the program sees, whatever the outcome of the abort."""
         if self._state != _OPEN:
             return
         try:
             self.abort()
         except ClientError as failure:
-            error.add_note(f"and the transaction was not aborted by this: {failure}")
+            error.add_note(f"the transaction could not be aborted: {failure}")
 
     def _flush_writers(self) -> None:
         if any(each.is_unfinished for each in self._appenders):
@@ -299,7 +300,7 @@ class Transaction(WritesRecords):
 
     @contextlib.contextmanager
     def _outcome(self, *, commit: bool) -> Iterator[None]:
-        """Take over the state that the outcome of the end implies."""
+        """Set the state according to the outcome of the commit or abort."""
         try:
             with translated():
                 yield
@@ -326,19 +327,19 @@ class Transaction(WritesRecords):
     # -- failures ------------------------------------------------------------------------
 
     def _fate(self, error: Exception) -> TransactionError | None:
-        """The error of the transaction that explains this one, of something written in it."""
+        """The transaction's error that explains `error`, which a write in it has raised."""
         return self._thread.run(self._session.failed(error))
 
     def _check_open(self, *others: str) -> None:
         if self._state not in (_OPEN, *others):
             because = ", as its client was closed" if self._is_abandoned else ""
-            raise TransactionOver(f"it is over: {self._state}{because}", self.transactional_id)
+            raise TransactionOver(f"it has ended: {self._state}{because}", self.transactional_id)
         if self._is_ending:
             raise TransactionOver("it is being ended by another thread", self.transactional_id)
 
     @contextlib.contextmanager
     def _ending(self, *, is_abort: bool = False) -> Iterator[None]:
-        """Let nothing begin while it ends, and commit nothing that still runs in part."""
+        """Let no call begin while the transaction ends; refuse a commit while a call still runs."""
         with self._lock:
             self._check_open("unknown")
             if self._running and not is_abort:
@@ -354,7 +355,7 @@ class Transaction(WritesRecords):
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """An error of a broker, or of a delivery, ends the transaction and is explained."""
+        """Fail the transaction on a broker or delivery error, and raise what explains it."""
         try:
             yield
         except ClientError as error:
@@ -367,7 +368,7 @@ class Transaction(WritesRecords):
 
     @contextlib.contextmanager
     def _running_whole(self) -> Iterator[None]:
-        """If the block is interrupted, a part is written, which must not be committed."""
+        """Fail the transaction if the block is interrupted: no partial write may be committed."""
         producer = self._session.producer
         with self._lock:
             self._check_open()
@@ -376,7 +377,7 @@ class Transaction(WritesRecords):
         try:
             yield
         except BaseException as error:
-            # After an interrupt it is unknown what the loop has taken, or will take.
+            # After an interrupt it is unknown which batches the loop gets.
             if producer.put_count != before or not isinstance(error, Exception):
                 failure = TransactionFailed(f"written in part: {error!r}", self.transactional_id)
                 self._thread.call_soon(producer.fail, failure)
@@ -385,17 +386,17 @@ class Transaction(WritesRecords):
             with self._lock:
                 self._running -= 1
 
-    def _failing_too(self, told: OnDelivery) -> OnDelivery:
-        """`told`, after noting a failed record: the transaction cannot be committed then."""
+    def _failing_too(self, on_delivery: OnDelivery) -> OnDelivery:
+        """`on_delivery`, which also fails the transaction if a record fails."""
 
         def tell(delivered: object, error: BaseException | None) -> object:
             if isinstance(error, Exception):
                 self._session.producer.fail(error)
-            return told(delivered, error)  # type: ignore[arg-type]
+            return on_delivery(delivered, error)  # type: ignore[arg-type]
 
         return tell
 
 
 def _check_acks(acks: object) -> None:
     if arguments.acks_number(acks) != arguments.ACKS_ALL:
-        raise ValueError(f"acks {arguments.shown(acks)}: in a transaction they are 'all'")
+        raise ValueError(f"acks {arguments.shown(acks)}: a transaction needs 'all'")

@@ -1,7 +1,7 @@
-"""Ending a transaction, given its id, producer id and epoch; and what a refusal means.
+"""Ends a transaction, given its transactional id, producer id and epoch, and explains a refusal.
 
-Brokers refuse with few codes, and one of them means three things. The state that the coordinator
-describes tells which it is.
+Brokers refuse with few codes, one of which has three meanings. The transaction's state at its
+coordinator tells them apart.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from drumlin.wire.schema.declaration import Message
 _ABORTED: Final = frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
 _EMPTY: Final = "Empty"
 _COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
-#: The epoch is not the producer's (any more).
+#: The producer has another epoch (by now).
 EPOCH_GONE: Final = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch})
 _UNKNOWN: Final = frozenset(
     {ErrorCode.invalid_producer_id_mapping, ErrorCode.transactional_id_not_found}
 )
-#: Codes that tell, with the state of the transaction, what became of it.
+#: Codes that, with the transaction's state, reveal its outcome.
 TELLING: Final = EPOCH_GONE | _UNKNOWN | {ErrorCode.invalid_txn_state}
 
 
@@ -52,14 +52,14 @@ async def end_transaction(
     coordinator: TransactionCoordinator | None = None,
     is_written: bool = False,
 ) -> None:
-    """Commit or abort; does nothing if the same has been done already.
+    """Commit or abort; does nothing if that has been done already.
 
-    `is_written`: the coordinator has acknowledged a partition or a group in it. If it says then
-    that there is nothing to commit, that is no success: it has lost its state.
+    `is_written`: the coordinator has acknowledged a partition or a group in it. If the coordinator
+    then has nothing to commit, that is no success: it has lost its state.
 
     Raises:
-        TransactionError: its class tells what became of it, or that this is unknown.
-        KafkaError, PeerError: refused for another reason: nothing has changed.
+        TransactionError: its class is the outcome of the transaction, or that this is unknown.
+        KafkaError, PeerError: refused for another reason; nothing has changed.
     """
     coordinator = coordinator or TransactionCoordinator(connections, identity.transactional_id)
     request = _EndRequest(identity, commit)
@@ -70,7 +70,7 @@ async def end_transaction(
             fate = await fate_of(connections, identity, error)
             if commit and is_written and isinstance(fate, NothingToEnd):
                 fate = _forgotten(identity)
-            if not _is_what_was_wanted(fate, commit):
+            if not _is_as_requested(fate, commit):
                 raise fate from error
         elif is_retriable(error) or request.may_be_done:
             raise _unanswered(identity, commit, error) from error
@@ -79,7 +79,7 @@ async def end_transaction(
 
 
 class _EndRequest:
-    """An EndTxn that is sent until it is answered, and what is known of its attempts."""
+    """An EndTxn that is sent until it is answered, and the number of unanswered attempts."""
 
     def __init__(self, identity: OpenTransaction, commit: bool) -> None:
         self._request = end_request(identity, commit=commit)
@@ -88,7 +88,7 @@ class _EndRequest:
 
     @property
     def may_be_done(self) -> bool:
-        """An attempt was sent and not answered: refusals of other attempts say nothing of it."""
+        """Whether an attempt is unanswered: it may have succeeded even if others were refused."""
         return self._unanswered > 0
 
     def send(self, _: int) -> Message:
@@ -105,8 +105,8 @@ def _unanswered(identity: OpenTransaction, commit: bool, error: Exception) -> Ou
     return OutcomeUnknown(f"no answer to the {end}: {error}", identity.transactional_id)
 
 
-def _is_what_was_wanted(fate: TransactionError, commit: bool) -> bool:
-    """An abort by the broker counts as an abort; an empty transaction is ended either way."""
+def _is_as_requested(fate: TransactionError, commit: bool) -> bool:
+    """Whether the outcome is the requested one. An empty transaction counts as ended either way."""
     wanted = TransactionCommitted if commit else TransactionAborted
     return isinstance(fate, wanted | NothingToEnd)
 
@@ -120,23 +120,23 @@ async def fate_of(
     try:
         found = await describe_one(connections, identity.transactional_id)
     except (KafkaError, PeerError):
-        # Not allowed, or not possible. The code alone says that much.
+        # Not allowed, or not supported: only the code is known.
         return _fate_by_code(identity, error.code)
     return _unknown(identity) if found is None else _fate(identity, found)
 
 
 def _fate(identity: OpenTransaction, found: TransactionDescription) -> TransactionError:
-    """Decide by the coordinator's state."""
+    """The outcome, by the state that the coordinator describes."""
     if found.producer_id == identity.producer_id and found.epoch == identity.epoch:
         return _ended(identity, found.state)
-    # A time-out raises the epoch by one, to fence the producer. A new InitProducerId raises it
+    # A timeout raises the epoch by one, to fence the producer. A new InitProducerId raises it
     # once more, and leaves another state.
     is_raised = found.producer_id == identity.producer_id and found.epoch == identity.epoch + 1
     if is_raised and found.state in _ABORTED:
-        why = "it was open for longer than its time-out, or aborted from outside"
+        why = "it was open for longer than its timeout, or was aborted from outside"
         return TransactionTimedOut(f"aborted by the broker: {why}", identity.transactional_id)
-    # InitProducerId raises it by one, and by one more before that if it had to abort something.
-    # In between it is described as ongoing, as it is when the next producer writes.
+    # InitProducerId raises the epoch by one, and if it aborts a transaction, by another one before.
+    # In between the state is "Ongoing", as it also is when the next producer writes.
     is_in_between = is_raised and found.state == "Ongoing"
     return _fenced(identity, was_ended=None if is_in_between else is_raised)
 
@@ -158,12 +158,12 @@ def _fate_by_code(identity: OpenTransaction, code: ErrorCode) -> TransactionErro
 
 
 def _fenced(identity: OpenTransaction, *, was_ended: bool | None = None) -> ProducerFenced:
-    why = "another producer has begun under this id"
+    why = "another producer has started with this id"
     return ProducerFenced(why, identity.transactional_id, was_ended=was_ended)
 
 
 def _forgotten(identity: OpenTransaction) -> UnknownTransaction:
-    why = "the coordinator knows the id, and has lost what was written in the transaction"
+    why = "the coordinator knows the id, but has lost the partitions of the transaction"
     return UnknownTransaction(why, identity.transactional_id)
 
 

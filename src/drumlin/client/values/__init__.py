@@ -1,4 +1,4 @@
-"""Typed values: JSON, Avro and Protobuf in the bytes of records, as Arrow columns.
+"""Typed values: decodes JSON, Avro and Protobuf in the bytes of records into Arrow columns.
 
-Pure but for the schema registry, which `registry.py` alone talks to. It knows nothing of Spark.
+No I/O except with the schema registry, in `registry.py` alone. Knows nothing of Spark.
 """

@@ -1,4 +1,4 @@
-"""A column of decoded values, and why some rows have none: what every decoder returns."""
+"""The result of every decoder: a column of decoded values, and the reasons of missing ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Decoded:
-    """Values for the rows of a column of bytes.
+    """The values of the rows of a column of bytes.
 
-    A row without a value is null in `values`. If its bytes were null it is a tombstone, which is
-    no error; if they could not be decoded, `reasons` says why, by row.
+    A row without a value is null in `values`. If its bytes were null, it is a tombstone, which is
+    no error; if they could not be decoded, `reasons` has the reason by row.
     """
 
     values: pa.Array
@@ -22,7 +22,7 @@ class Decoded:
 
 
 class Rows(NamedTuple):
-    """Values for some rows of a column, and by row why some are null, or not among them."""
+    """The values of some rows of a column, and the reasons of null or missing ones by row."""
 
     rows: np.ndarray
     values: pa.Array
@@ -32,7 +32,7 @@ class Rows(NamedTuple):
 def gathered(
     parts: list[tuple[np.ndarray, pa.Array]], row_count: int, wanted: pa.DataType
 ) -> pa.Array:
-    """The values of all parts, each in its row; null in rows that none has."""
+    """The values of all parts, each in its row; null in rows without one."""
     if not parts:
         return pa.nulls(row_count, wanted)
     if len(parts) == 1 and np.array_equal(parts[0][0], np.arange(row_count)):

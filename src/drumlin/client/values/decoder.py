@@ -1,8 +1,8 @@
-"""Decodes columns of values: finds the bytes of each, and the schema that wrote them.
+"""Decodes columns of values: finds the payload of each, and its writer's schema.
 
-Owns how formats, the wire format and the registry come together. A decoder can be pickled: what
-it asked the registry goes with it, what it will ask of it (a schema by its id) is asked where it
-decodes, and remembered there.
+Combines formats, the wire format and the registry. A decoder can be pickled, with the subject's
+latest schema in it. Writers' schemas are fetched by id in the process that decodes, and cached
+there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_HEADER: Final = "the value does not begin with a zero byte and a schema id"
 
 
 class ValueFormat(Protocol):
-    """A format of values, with all that decoding takes. Can be pickled."""
+    """A format of values with its reader's schema. Can be pickled."""
 
     @property
     def type(self) -> pa.DataType:
@@ -39,20 +39,21 @@ class ValueFormat(Protocol):
 
     @property
     def kind(self) -> str | None:
-        """The kind of its schemas in a registry; None if they are not needed to decode."""
+        """The kind of its schemas in a registry; None if decoding needs no schema."""
 
     def check(self, writer: RegisteredSchema | None) -> None:
-        """
+        """Check that values of this writer's schema can be decoded.
+
         Raises:
-            SchemaError: nothing that this schema wrote can be decoded.
+            SchemaError: none of them can be decoded.
         """
 
     def decode(self, values: Payloads, writer: RegisteredSchema | None) -> Rows:
-        """Decode what a schema wrote; without one, what was written with the reader's.
+        """Decode values of a writer's schema; without one, of the reader's schema.
 
         Raises:
             SchemaError: none of these values can be decoded.
-            TooLarge: they take too much memory.
+            TooLarge: the decoded values take too much memory.
         """
 
 
@@ -60,20 +61,21 @@ class ValueDecoder:
     """Decodes columns of bytes into columns of one type.
 
     Args:
-        schema: for `json` the Arrow type that values become, a struct or a schema; for `avro`
-            the reader's schema as JSON, for `protobuf` a `.proto` file as text; by default the
+        schema: for `json` the Arrow type of the values, a struct or a schema; for `avro` the
+            reader's schema as JSON, for `protobuf` a `.proto` file as text; by default the
             latest one of `subject`.
         format: `json`, `avro` or `protobuf`.
-        registry: where the schemas of values are, whose ids the values begin with (a zero byte,
-            the id in four bytes). Without one, values are bare, and all of them of `schema`.
-        subject: in the registry, for its latest schema: often a topic's name with `-value`.
+        registry: the registry of the values' schemas; each value begins with its schema id (a
+            zero byte, the id in four bytes). Without one, values have no header, and all have
+            `schema`.
+        subject: the subject whose latest schema is used: often a topic's name with `-value`.
         message: for `protobuf`, the full name of the message; by default the schema's first one.
 
     Raises:
-        SchemaError: the schema is invalid, or cannot become columns.
-        RegistryError: the registry does not have the subject, or cannot be asked.
+        SchemaError: the schema is invalid, or cannot be mapped to columns.
+        RegistryError: the registry does not have the subject, or cannot be reached.
         DecoderUnavailable: a package is not installed, or a compiler has failed.
-        ValueError: arguments that do not go together.
+        ValueError: arguments conflict.
     """
 
     def __init__(
@@ -89,29 +91,29 @@ class ValueDecoder:
         latest = None
         if subject is not None:
             if self._registry is None or schema is not None:
-                raise ValueError("a subject is for a registry, and instead of a schema")
+                raise ValueError("a subject needs a registry, and replaces a schema")
             latest = latest_schema(self._registry, subject)
         self._format = _format_of(format, schema, latest, message)
 
     @property
     def type(self) -> pa.DataType:
-        """The Arrow type that values become."""
+        """The Arrow type of decoded values."""
         return self._format.type
 
     @property
     def needs_kernels(self) -> bool:
-        """Whether values are decoded by kernels."""
+        """Whether decoding needs kernels."""
         return self._format.kind is not None
 
     def decode(self, values: pa.Array | pa.ChunkedArray) -> Decoded:
-        """The values of a column of bytes; null where there are none, and where there is a reason.
+        """The values of a column of bytes; null for tombstones and for values with a reason.
 
         Raises:
-            UnknownSchema: the registry does not have a value's schema (`unknown_ids_are_bad`
-                makes that a reason).
-            RegistryError, RegistryUnavailable: the registry cannot be asked for a schema.
-            DecoderUnavailable: what decodes is missing here, or has failed: a package, a
-                compiler, kernels. None of these says anything about a value.
+            UnknownSchema: the registry does not have a value's schema (with
+                `unknown_ids_are_bad` that is a reason instead).
+            RegistryError, RegistryUnavailable: a schema cannot be fetched from the registry.
+            DecoderUnavailable: a package, a compiler or kernels are missing here, or have
+                failed. The values may still be valid.
         """
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
@@ -124,12 +126,12 @@ class ValueDecoder:
         return Decoded(pa.concat_arrays([each.values for _, each in pieces]), reasons)
 
     def pieces(self, values: pa.Array) -> Iterator[tuple[int, Decoded]]:
-        """The same piece by piece, each with its first row, none larger than memory allows."""
+        """Decode in pieces within the memory limit, each with its first row."""
         try:
             yield 0, self._decode(values)
         except TooLarge:
             if len(values) == 1:
-                reason = f"decoded, it takes more than {BYTES_MAX} bytes"
+                reason = f"the decoded value takes more than {BYTES_MAX} bytes"
                 yield 0, Decoded(pa.nulls(1, self.type), {0: reason})
                 return
             half = len(values) // 2
@@ -154,7 +156,7 @@ class ValueDecoder:
     def _groups(
         self, found: Payloads, reasons: dict[int, str]
     ) -> Iterator[tuple[RegisteredSchema | None, Payloads]]:
-        """The values of each schema; of those that have none, the reason."""
+        """The values of each schema; adds a reason for each value without one."""
         if self._registry is None:
             yield None, found
             return
@@ -175,7 +177,7 @@ class ValueDecoder:
                 yield writer, group
 
     def _refusal(self, writer: RegisteredSchema) -> str | None:
-        """Why nothing that a schema wrote can be decoded; None if it can."""
+        """The reason why values of a writer's schema cannot be decoded; None if they can."""
         if writer.kind != self._format.kind:
             return f"schema {writer.id} is {writer.kind}, not {self._format.kind}"
         try:
@@ -192,12 +194,12 @@ def _format_of(
     message: str | None,
 ) -> ValueFormat:
     if message is not None and name != "protobuf":
-        raise ValueError("a message is named for Protobuf only")
+        raise ValueError("`message` is an option of Protobuf only")
     if name == "json":
         from drumlin.client.values.json.json_decoder import JsonDecoder
 
         if schema is None or isinstance(schema, str):
-            raise ValueError("JSON needs the type that values become")
+            raise ValueError("JSON needs the Arrow type of the values")
         return JsonDecoder(pa.struct(list(schema)) if isinstance(schema, pa.Schema) else schema)
     if name not in FORMATS:
         raise ValueError(f"format {name!r}: expected one of {', '.join(FORMATS)}")

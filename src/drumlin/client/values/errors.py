@@ -1,6 +1,6 @@
 """The errors of schemas and their registry.
 
-A record that cannot be decoded raises none of these: it is reported beside those that can.
+A record that cannot be decoded raises none of these: it is reported along with those that can.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from drumlin.client.errors import ClientError
 
 
 class SchemaError(ClientError, ValueError):
-    """A schema is invalid, or has something that cannot become columns; the message says what."""
+    """A schema is invalid, or has a part that cannot be mapped to columns, as the message says."""
 
 
 class DecoderUnavailable(ClientError, RuntimeError):
-    """A decoder's means are missing here, or have failed: a package, a compiler, kernels.
+    """A decoder needs a package, a compiler or kernels that are missing here, or have failed.
 
-    That is no fault of a schema, and none of a record: it may go well later, or elsewhere.
+    Neither schema nor record is at fault: decoding may succeed later, or on another machine.
     """
 
 
 class RegistryError(ClientError):
-    """The schema registry refused a request. Trying again does not help."""
+    """The schema registry refused a request. A retry does not help."""
 
 
 class RegistryUnavailable(RegistryError, ConnectionError):

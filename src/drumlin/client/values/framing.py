@@ -1,7 +1,7 @@
 """The wire format of values with a schema id: a zero byte, the id in four bytes, the payload.
 
-Owns where a payload begins, and which values have one. Works on whole columns; it must not look
-into a payload, but for the message indexes that Protobuf puts before it.
+Finds the payloads of whole columns. Must not look into a payload, except for the message indexes
+that Protobuf puts before it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INDEXES_MAX: Final = 64
 
 
 class Payloads(NamedTuple):
-    """The bytes of some rows in one buffer; `starts` and `ends` are positions in it."""
+    """The payloads of some rows in one buffer; `starts` and `ends` are positions in it."""
 
     data: np.ndarray
     rows: np.ndarray
@@ -28,23 +28,23 @@ class Payloads(NamedTuple):
     ends: np.ndarray
 
     def of(self, chosen: np.ndarray) -> Payloads:
-        """Some of the rows, by their places in `rows`."""
+        """A selection of the rows, by their indexes in `rows`."""
         return Payloads(self.data, self.rows[chosen], self.starts[chosen], self.ends[chosen])
 
     def bytes_of(self, place: int) -> bytes:
-        """The bytes of one row, by its place in `rows`."""
+        """The payload of one row, by its index in `rows`."""
         return self.data[self.starts[place] : self.ends[place]].tobytes()
 
     def without_first(self, size: int) -> Payloads:
-        """The same without their first bytes."""
+        """The payloads without their first `size` bytes."""
         return self._replace(starts=self.starts + size)
 
 
 def payloads(values: pa.Array) -> Payloads:
-    """The bytes of every row of a column of bytes that is not null. Nothing is copied.
+    """The bytes of every non-null row of a column of bytes. Nothing is copied.
 
     Raises:
-        TypeError: it is no column of bytes or text.
+        TypeError: the column is neither bytes nor text.
     """
     if pa.types.is_large_binary(values.type) or pa.types.is_large_string(values.type):
         offset_type: type[np.signedinteger] = np.int64
@@ -64,7 +64,7 @@ def payloads(values: pa.Array) -> Payloads:
 
 
 def with_zero(values: Payloads, size: int) -> np.ndarray:
-    """A mask of the rows that begin with a zero byte, and have at least so many bytes."""
+    """A mask of the rows that begin with a zero byte, and have at least `size` bytes."""
     has_room = values.ends - values.starts >= size
     found = np.zeros(len(values.rows), bool)
     found[has_room] = values.data[values.starts[has_room]] == 0
@@ -83,7 +83,7 @@ def by_schema(values: Payloads) -> Iterator[tuple[int, Payloads]]:
 
 
 def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int] | None:
-    """The path to a Protobuf message within its schema, and where the message begins.
+    """The path to a Protobuf message in its schema, and the position at which the message begins.
 
     None if there is no such path. A single zero stands for the first message.
     """
@@ -103,5 +103,5 @@ def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int] | None:
 
 
 def header(schema_id: int) -> bytes:
-    """The bytes before a payload."""
+    """The header of a payload."""
     return b"\0" + schema_id.to_bytes(4, "big")

@@ -1,7 +1,7 @@
-"""Running a kernel that decodes values: its arguments, its results and the meaning of its faults.
+"""Runs a kernel that decodes values: its arguments, its results and the meaning of its faults.
 
-There is no other path: without kernels (see `records/kernels`) neither Avro nor Protobuf can be
-decoded, and that is an error.
+There is no fallback: without kernels (see `records/kernels`) neither Avro nor Protobuf can be
+decoded, which is an error.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ FAULTS: Final = {
     at.FAULT_BOOLEAN: "a boolean is neither 0 nor 1",
     at.FAULT_ENUM: "an enum has a symbol that the schema does not have",
     at.FAULT_BRANCH: "a union has a branch that the schema does not have",
-    at.FAULT_DECIMAL: "a decimal has more digits than the schema says",
+    at.FAULT_DECIMAL: "a decimal has more digits than the schema allows",
     at.FAULT_LEFT_OVER: "bytes are left over after the value",
-    at.FAULT_TIME: "a time is too far away for microseconds",
-    at.FAULT_UNREADABLE: "the reader's schema has nothing for this branch of a union",
-    at.FAULT_BLOCK: "an array or map says that it has more items than bytes follow",
-    at.FAULT_TAG: "a field begins with no number, or is cut off there",
-    at.FAULT_TWICE: "a message is there twice, and is not merged",
+    at.FAULT_TIME: "a time is out of range in microseconds",
+    at.FAULT_UNREADABLE: "the reader's schema does not match this branch of a union",
+    at.FAULT_BLOCK: "an array or map claims more items than there are bytes left",
+    at.FAULT_TAG: "a field's tag has no field number, or is cut off",
+    at.FAULT_TWICE: "a message occurs twice, and merging is not supported",
 }
 
 
@@ -40,7 +40,7 @@ def value_kernels_here() -> ValueKernels:
     """The kernels for this machine.
 
     Raises:
-        DecoderUnavailable: there are none.
+        DecoderUnavailable: there are none for it.
     """
     kernels = value_kernels.loaded
     if kernels is None:
@@ -59,11 +59,11 @@ def run(
     work_words: int,
     null_place: int = 0,
 ) -> np.ndarray:
-    """Decode the values into `nodes`; returns each row's fault (0: none), and the byte of it.
+    """Decode the values into `nodes`; returns each row's fault (0: none) and its position.
 
     Args:
         sources, tables: the kernel's arguments before and after the rows.
-        work_words: the first size of its stack, which grows when the kernel runs out of it.
+        work_words: the initial size of its stack, which grows when the kernel runs out of it.
 
     Raises:
         TooLarge: the nodes, or the stack, would take too much memory.

@@ -1,6 +1,6 @@
-"""The nodes that kernels of values fill: their memory, how it grows, and arrays made of it.
+"""The nodes that value kernels fill: their memory, its growth, and the arrays made of it.
 
-Owns the limit of what a block of values may take: a few bytes may be decoded to many more.
+Owns the memory limit of a block of values, as a few bytes may decode to many more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class TooLarge(Exception):
 
 
 class Nodes:
-    """The memory of some nodes, each with the type of what it holds."""
+    """The memory of some nodes, each with an Arrow type."""
 
     def __init__(self, types: list[pa.DataType], row_count: int, byte_count: int) -> None:
         self.table = np.zeros((len(types), at.NODE_WIDTH), np.int64)
@@ -39,7 +39,7 @@ class Nodes:
                 self._make_bytes_room(node, max(byte_count // 4, _ENTRIES))
 
     def grow(self, node: int, more_bytes: int) -> None:
-        """Make room in a node for that many more bytes, or, if none are asked for, entries.
+        """Make room in a node for `more_bytes`, or, if that is 0, for more entries.
 
         Raises:
             TooLarge: all nodes together would pass the limit.
@@ -71,7 +71,7 @@ class Nodes:
             self.table[node, place] = self._buffers[node][index].ctypes.data
 
     def take(self, more: int) -> None:
-        """Count that many bytes more.
+        """Add `more` bytes to the count.
 
         Raises:
             TooLarge: all nodes together would pass the limit.
@@ -85,7 +85,7 @@ class Nodes:
         return int(self.table[node, at.NODE_COUNT])
 
     def validity(self, node: int) -> tuple[pa.Buffer | None, int]:
-        """Arrow's bitmap of what is there, None if all is, and how many entries are not."""
+        """Arrow's validity bitmap, None if there are no nulls, and the null count."""
         there = self._buffers[node][0][: self.count(node)]
         nulls = len(there) - int(np.count_nonzero(there))
         return (_bitmap(there) if nulls else None), nulls
@@ -108,13 +108,13 @@ class Nodes:
 
 
 def map_entries(map_type: pa.DataType, children: list[pa.Array]) -> pa.Array:
-    """Keys and values as the entries of a map."""
+    """The entries of a map, from its keys and values."""
     fields = [map_type.key_field, map_type.item_field]
     return pa.StructArray.from_arrays(children, fields=fields)
 
 
 def uuids(values: pa.Array) -> pa.Array:
-    """16 bytes as the text of a UUID."""
+    """UUIDs as text, from 16 bytes each."""
     present = values.drop_null()
     octets = np.frombuffer(present.cast(pa.binary(16)).buffers()[1] or b"", np.uint8)
     digits = np.frombuffer(b"0123456789abcdef", np.uint8)

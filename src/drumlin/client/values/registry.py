@@ -1,8 +1,8 @@
-"""A schema registry over its REST API: the calls, how long they are tried, what they answer.
+"""A schema registry over its REST API: the calls, their retries and their responses.
 
 Owns the only connections that typed values make. It keeps nothing between calls
-(`schema_cache.py` does), follows no redirect (which could carry a password elsewhere), and
-reads no answer without a limit.
+(`schema_cache.py` does), follows no redirect (which could leak a password), and limits the size of
+a response.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from drumlin.peer.security.tls import context_of
 
 _ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
 _REFERENCES_MAX: Final = 500
-#: Characters of what a registry says when it refuses.
-_SAID_MAX: Final = 4096
+#: The maximum length of a registry's error message.
+_MESSAGE_MAX: Final = 4096
 _PIECE: Final = 64 * 1024
-#: Ids are integers of 32 bits with a sign, and positive ones at that.
+#: Ids are non-negative signed 32-bit integers.
 ID_MAX: Final = 2**31 - 1
 _CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _PAUSE_MS: Final = 100
 _PAUSE_MAX_MS: Final = 2000
 _NOT_FOUND: Final = 404
-#: What a registry says itself when it has no such subject, version or schema. Any other answer of
-#: this status is that of something before it, which may not have found the registry.
+#: A registry's own error codes for an unknown subject, version or schema. A 404 without one comes
+#: from a proxy, which may not have found the registry.
 _UNKNOWN: Final = (40401, 40402, 40403)
-#: The registry's own trouble, or too many requests: worth another try.
+#: Failures of the registry, or too many requests: worth a retry.
 _TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -51,12 +51,12 @@ class SchemaRegistry:
         url: such as `https://registry.example:8081`, without user and password.
         username: for basic authentication, with `password`.
         token: for bearer authentication, instead of a user.
-        tls: whom to trust, and which certificate to show; for `https` only.
-        timeout_ms: of one request.
-        patience_ms: how long a request is tried again while the registry is away or fails, and a
-            schema asked for again that the registry does not have.
-        unknown_ids_are_bad: values whose schema it does not have are bad records. By default they
-            end the reading: the schema may be missing for now, or the registry be the wrong one.
+        tls: the trusted certificates and the client's own; for `https` only.
+        timeout_ms: the timeout of one request.
+        patience_ms: the time for which a request is retried while the registry is down or fails,
+            or does not have a schema.
+        unknown_ids_are_bad: values with an unknown schema are bad records. By default they end
+            the reading: the schema may be missing temporarily, or the registry the wrong one.
     """
 
     url: str
@@ -73,7 +73,7 @@ class SchemaRegistry:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("a schema registry's url is http://HOST:PORT or https://HOST:PORT")
         if parts.username is not None or parts.password is not None:
-            raise ValueError("user and password of a schema registry are arguments of their own")
+            raise ValueError("user and password of a schema registry are separate arguments")
         if (self.username is None) != (self.password is None):
             raise ValueError("basic authentication needs a user name and a password")
         if self.username is not None and self.token is not None:
@@ -89,22 +89,22 @@ class SchemaRegistry:
 
 @dataclass(frozen=True)
 class RegisteredSchema:
-    """A schema as the registry has it. `kind` is AVRO, PROTOBUF or JSON."""
+    """A schema in the registry. `kind` is AVRO, PROTOBUF or JSON."""
 
     id: int
     kind: str
     text: str
-    #: The schemas that it refers to, by the names that it calls them; those they need come first.
+    #: The schemas that it references, by the names in the references; their own come first.
     references: tuple[tuple[str, str], ...] = ()
 
 
 def as_registry(registry: SchemaRegistry | str) -> SchemaRegistry:
-    """A url alone is a registry without a login."""
+    """The registry; a url alone is one without a login."""
     return SchemaRegistry(registry) if isinstance(registry, str) else registry
 
 
 def schema_of_id(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema:
-    """The schema that values name by this id.
+    """The schema with this id.
 
     Raises:
         UnknownSchema, RegistryError, RegistryUnavailable
@@ -124,10 +124,10 @@ def latest_schema(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
 
 
 def register(registry: SchemaRegistry, subject: str, kind: str, text: str) -> int:
-    """The id of a schema, which becomes a subject's latest version unless it is one already.
+    """Register a schema as a subject's latest version, unless it is one already; returns its id.
 
     Raises:
-        RegistryError: among others, the schema is not compatible with those before it.
+        RegistryError: for example, the schema is incompatible with earlier versions.
         RegistryUnavailable
     """
     wanted = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})
@@ -153,49 +153,49 @@ def _follow(
     found: dict[str, str],
     seen: set[str],
 ) -> None:
-    """Add the texts of all that a schema refers to, what they need before them.
+    """Add the texts of all schemas that a schema references, in order of dependency.
 
     Raises:
-        RegistryError: they are too many, or no references at all.
+        RegistryError: they are too many, or a reference is invalid.
     """
     references = answer.get("references") or []
     if not isinstance(references, list):
-        raise RegistryError(f"{registry.url}: a schema refers to nothing: {references!r}")
+        raise RegistryError(f"{registry.url}: a schema has invalid references: {references!r}")
     for each in references:
         try:
             name, subject, version = str(each["name"]), str(each["subject"]), int(each["version"])
         except (TypeError, KeyError, ValueError, OverflowError):
-            raise RegistryError(f"{registry.url}: a schema refers to nothing: {each!r}") from None
+            raise RegistryError(f"{registry.url}: invalid schema reference: {each!r}") from None
         if name in seen:
             continue
         seen.add(name)
         if len(seen) > _REFERENCES_MAX:
-            raise RegistryError(f"a schema refers to more than {_REFERENCES_MAX} others")
+            raise RegistryError(f"a schema references more than {_REFERENCES_MAX} others")
         referred = _call(registry, f"{_subject(subject)}/versions/{version}")
         _follow(registry, referred, found, seen)
         found[name] = _text(referred)
         if sum(map(len, found.values())) > _ANSWER_BYTES_MAX:
-            raise RegistryError(f"a schema refers to more than {_ANSWER_BYTES_MAX} characters")
+            raise RegistryError(f"a schema references more than {_ANSWER_BYTES_MAX} characters")
 
 
 def _text(answer: Mapping[str, Any]) -> str:
     text = answer.get("schema")
     if not isinstance(text, str):
-        raise RegistryError("the schema registry answered without a schema")
+        raise RegistryError("the schema registry's response has no schema")
     return text
 
 
 def _id(answer: Mapping[str, Any]) -> int:
     value = answer.get("id")
     if not isinstance(value, int) or not 0 <= value <= ID_MAX:
-        raise RegistryError(f"the schema registry answered without an id, but {value!r:.100}")
+        raise RegistryError(f"the schema registry's response has no id, but {value!r:.100}")
     return value
 
 
 def _call(
     registry: SchemaRegistry, path: str, body: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
-    """One request, tried again while that may help."""
+    """Send a request, with retries while the registry is unavailable."""
     deadline = Deadline(registry.patience_ms)
     pause_ms = _PAUSE_MS
     while True:
@@ -234,11 +234,11 @@ def _request(
 
 
 def _content(response: Any, deadline: Deadline) -> bytes:
-    """The content of an answer, up to a byte more than it may have.
+    """The content of a response, read up to just over the limit.
 
     Raises:
-        TimeoutError: it came in pieces, each of them in time, but not all of it.
-        IncompleteRead: the connection has ended before it.
+        TimeoutError: it arrived piecewise, each piece in time, but not all of it.
+        IncompleteRead: the connection was closed early.
     """
     content = bytearray()
     while len(content) <= _ANSWER_BYTES_MAX:
@@ -255,13 +255,13 @@ def _content(response: Any, deadline: Deadline) -> bytes:
 
 def _parsed(where: str, content: bytes) -> Mapping[str, Any]:
     if len(content) > _ANSWER_BYTES_MAX:
-        raise RegistryError(f"{where}: the answer is larger than {_ANSWER_BYTES_MAX} bytes")
+        raise RegistryError(f"{where}: the response is larger than {_ANSWER_BYTES_MAX} bytes")
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError):
-        raise RegistryError(f"{where}: the answer is not JSON; is it a schema registry?") from None
+        raise RegistryError(f"{where}: the response is not JSON: is it a registry?") from None
     if not isinstance(answer, dict):
-        raise RegistryError(f"{where}: the answer is no JSON object; is it a schema registry?")
+        raise RegistryError(f"{where}: the response is no JSON object: is it a registry?")
     return answer
 
 
@@ -269,15 +269,15 @@ def _refusal(
     registry: SchemaRegistry, where: str, error: urllib.error.HTTPError, deadline: Deadline
 ) -> RegistryError:
     try:
-        told = json.loads(_content(error, deadline))
+        answer = json.loads(_content(error, deadline))
     except (ValueError, RecursionError, OSError, HTTPException):
-        told = None
-    told = told if isinstance(told, dict) else {}
-    message = f"{where}: {error.code} {str(told.get('message', error.reason))[:_SAID_MAX]}"
+        answer = None
+    answer = answer if isinstance(answer, dict) else {}
+    message = f"{where}: {error.code} {str(answer.get('message', error.reason))[:_MESSAGE_MAX]}"
     for secret in (registry.password, registry.token):
         if isinstance(secret, Secret):
             message = secret.hidden_in(message)
-    if error.code == _NOT_FOUND and told.get("error_code") in _UNKNOWN:
+    if error.code == _NOT_FOUND and answer.get("error_code") in _UNKNOWN:
         return UnknownSchema(message)
     if error.code == _NOT_FOUND:
         return RegistryUnavailable(f"{message}; is it a schema registry?")
@@ -294,7 +294,7 @@ def _login(registry: SchemaRegistry) -> dict[str, str]:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect is an error, like any other answer that is not the schema."""
+    """Makes a redirect an error, like any other response without the schema."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None

@@ -1,9 +1,9 @@
-"""Schemas by id, remembered by the process: what is asked of the registry, and how often.
+"""The process's cache of schemas by id, which limits the requests to the registry.
 
-An id that the registry does not have is asked for again, as it may be there a moment later: what
-follows from it is decided by the registry alone, never by how many other ids are unknown. All
-unknown ids together are asked for only so often: records may hold any number of them. A schema
-never changes, so what was found is kept until there is no more room.
+An unknown id is looked up again, as it may be registered a moment later; the number of other
+unknown ids does not affect the outcome. The rate of lookups of all unknown ids together is limited,
+as records may hold any number of them. A schema never changes, so it is kept until the cache is
+full.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from drumlin.client.values.registry import (
 
 _SCHEMAS_MAX: Final = 1000
 _UNKNOWN_MAX: Final = 10_000
-#: So many ids are settled before others are asked for; of those that wait none may be forgotten.
+#: The number of ids looked up together; none of these may be evicted meanwhile.
 _IDS_AT_ONCE: Final = 1000
-#: An unknown id is asked for again after so long, not earlier.
+#: The minimum time before an unknown id is looked up again.
 _AGAIN_S: Final = 0.5
-#: Of unknown ids: so many at once, and later so many a second.
+#: The limits of lookups of unknown ids: a burst, and then a rate.
 _MISSES_AT_ONCE: Final = 100
 _MISSES_PER_S: Final = 10.0
 _ROUNDING: Final = 1e-6
 
 
 class Allowance:
-    """So many at once, and so many a second; times are given in seconds of any clock."""
+    """A rate limit with a burst; times are in seconds of any clock."""
 
     def __init__(self, at_once: int, per_s: float, now_s: float) -> None:
         self._at_once = float(at_once)
@@ -45,27 +45,27 @@ class Allowance:
         self._at_s = now_s
 
     def wait_s(self, now_s: float) -> float:
-        """The time until there is one; 0 if there is one left."""
+        """The time until a lookup is allowed; 0 if one is allowed now."""
         self._left = min(self._at_once, self._left + (now_s - self._at_s) * self._per_s)
         self._at_s = now_s
         lacking = 1 - self._left
         return lacking / self._per_s if lacking > _ROUNDING else 0.0
 
     def take(self) -> None:
-        """Use one up."""
+        """Count one."""
         self._left -= 1
 
 
 class _Miss(NamedTuple):
-    """A schema that the registry does not have: when it said so first and last, and how."""
+    """An unknown schema: the times of the first and last lookup, and the registry's message."""
 
     first_s: float
     last_s: float
-    said: str
+    message: str
 
 
 class SchemaCache:
-    """The schemas of one registry, by id. Threads may share it; they ask one after another."""
+    """The schemas of one registry, by id. Thread-safe, with one lookup at a time."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class SchemaCache:
         """The schema of each id, or the reason why there is none.
 
         Raises:
-            UnknownSchema: the registry lacks one, and that is not to be taken for its last word.
+            UnknownSchema: the registry lacks one, and `unknown_ids_are_bad` is not set.
             RegistryError, RegistryUnavailable
         """
         found: dict[int, RegisteredSchema | UnknownSchema] = {}
@@ -105,14 +105,14 @@ class SchemaCache:
                 if answer is not None:
                     found[schema_id] = answer
                 elif not self._registry.unknown_ids_are_bad:
-                    break  # the reading may end with it: no more are asked for meanwhile
+                    break  # this may end the reading: look up no others meanwhile
             if all(each in found for each in ids):
                 return
             self._sleep(_AGAIN_S)
 
     def _answer(self, schema_id: int) -> RegisteredSchema | UnknownSchema | None:
-        """A schema, or why there is none; None while that may change."""
-        if schema_id > ID_MAX:  # some registries have no answer to that but an error
+        """A schema, or the reason why there is none; None while that may change."""
+        if schema_id > ID_MAX:  # some registries fail on such an id
             return UnknownSchema(f"no schema has the id {schema_id}")
         while True:
             with self._lock:
@@ -148,19 +148,20 @@ class SchemaCache:
         return found
 
     def _judged(self, schema_id: int, miss: _Miss) -> UnknownSchema | None:
-        """
+        """The outcome for an unknown id; None while it may be registered later.
+
         Raises:
-            UnknownSchema: an unknown id may be one whose schema is missing for now.
+            UnknownSchema: the id is still unknown, and `unknown_ids_are_bad` is not set.
         """
         if 1000 * (miss.last_s - miss.first_s) < self._registry.patience_ms:
             return None
         if self._registry.unknown_ids_are_bad:
             return UnknownSchema(f"the schema registry has no schema {schema_id}")
         raise UnknownSchema(
-            f"values were written with schema {schema_id}, which the registry does not have, and "
-            f"has not got within {self._registry.patience_ms / 1000:g} s: {miss.said}. If whatever "
-            "it lacks was never registered, SchemaRegistry(url, unknown_ids_are_bad=True) makes "
-            "such values bad records"
+            f"values were written with schema {schema_id}, which the registry does not have, even "
+            f"after {self._registry.patience_ms / 1000:g} s: {miss.message}. If it "
+            "was never registered, SchemaRegistry(url, unknown_ids_are_bad=True) makes such "
+            "values bad records"
         )
 
 

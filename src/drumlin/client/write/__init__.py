@@ -1,1 +1,1 @@
-"""Writing records: columns, rows in pieces, and one by one; each delivered exactly once."""
+"""Writing records: whole tables, rows in pieces, or single records; idempotent by default."""

@@ -1,7 +1,7 @@
-"""Appending many records at once: columns in, acknowledged record batches out.
+"""Appends many records at once: encodes columns as record batches, and delivers them.
 
-The caller's thread chooses partitions and encodes, window by window; the loop delivers. What
-is encoded but not acknowledged is bounded, so a table of any size can be appended.
+The caller's thread chooses partitions and encodes, window by window; the loop delivers. The bytes
+that are encoded but not acknowledged are bounded, so a table of any size can be appended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WINDOW_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class AppendReport:
-    """The records that were written. Offsets are -1 where brokers don't tell them (acks="none")."""
+    """The records that were written. Offsets are -1 if brokers do not return them (acks="none")."""
 
     topic: str
     record_count: int
@@ -43,7 +43,7 @@ class AppendReport:
 
 
 class _Columns(NamedTuple):
-    """The columns that records are made of; None: there is no such column."""
+    """The columns of the records; None: there is no such column."""
 
     value: pa.ChunkedArray
     key: pa.ChunkedArray | None
@@ -51,7 +51,7 @@ class _Columns(NamedTuple):
     timestamp: pa.ChunkedArray | None
 
     def window(self, start: int, length: int) -> RecordColumns:
-        """Some rows, ready to be encoded. Records without a timestamp get the current time."""
+        """A range of rows for the encoder. Records without a timestamp get the current time."""
         value, key, headers, timestamp = (
             None if each is None else each.slice(start, length) for each in self
         )
@@ -92,7 +92,7 @@ def append(
     except DeliveryFailed:
         raise
     except Exception as error:
-        # Some may be on their way already: no later append is to overtake them.
+        # Some batches may be in flight: no later append may overtake them.
         error.add_note(f"{deliveries.settle()} records of this append were written")
         raise
     return AppendReport(topic, deliveries.record_count, deliveries.size_bytes, partitions_done)
@@ -117,7 +117,7 @@ def _columns_of(table: pa.Table, options: AppendOptions) -> _Columns:
 
     keys = column("key", options.key)
     if options.encode == "json":
-        # The table may be of anything: only keys are used without being named.
+        # The table may have any columns: only "key" is used without being named.
         texts = None if keys is None else tables.as_text(keys)
         return _Columns(
             tables.as_json(table, named("value", options.value)),
@@ -168,7 +168,7 @@ def _partitions_needed(table: pa.Table, options: AppendOptions) -> int:
 
 
 def _windows(table: pa.Table) -> Iterator[tuple[int, int]]:
-    """The parts of a table that are encoded at a time: (first row, rows)."""
+    """The windows of a table, which are encoded one at a time: (first row, row count)."""
     rows = max(1, _WINDOW_BYTES // _row_bytes(table))
     for start in range(0, table.num_rows, rows):
         yield start, min(rows, table.num_rows - start)

@@ -1,7 +1,7 @@
-"""Encoded batches on their way to many partitions, bounded in bytes, and what became of them.
+"""Delivers encoded batches to many partitions, with a limit on unacknowledged bytes.
 
-The caller's thread hands batches in and waits while too much is without an answer; the loop
-delivers. After a failure nothing is left on its way, so that no later call overtakes it.
+The caller's thread hands batches in and waits while too many bytes are unacknowledged; the loop
+delivers. After a failure nothing is left in flight, so that no later call overtakes it.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from drumlin.client.write.producer import DeliveryMode
 from drumlin.peer.produce import Produced
 from drumlin.peer.retry import Deadline
 
-BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
+BATCH_BYTES: Final = 1_000_000  # just below a broker's max.message.bytes
 BUFFER_BYTES: Final = 32 << 20
 DELIVERY_TIMEOUT_MS: Final = 120_000
-#: Writing tasks of Spark have little room beside it.
+#: Spark's writing tasks have little memory besides it.
 WINDOW_BYTES: Final = 8 << 20
-#: Batches up to this size in all go into one request.
+#: Batches up to this total size are handed to the loop together.
 _TOGETHER_BYTES: Final = 1 << 20
 
 
 class Target(Protocol):
-    """A producer that batches go to: a client's, or that of a transaction."""
+    """The producer that batches are handed to: a client's or a transaction's."""
 
     async def partitions(self, topic: str, at_least: int = 0) -> list[int]:
-        """The partitions of a topic; asks again where it knows of fewer than `at_least`."""
+        """The partitions of a topic; refreshes metadata if fewer than `at_least` are known."""
 
     def put(self, topic: str, partition: int, mode: DeliveryMode, batch: Batch) -> None:
-        """Deliver a batch after all that were put for the same partition."""
+        """Deliver a batch after those put earlier for the same partition."""
 
 
 class EncodingRules(NamedTuple):
-    """The rules by which rows that arrive in pieces become record batches."""
+    """The limits and options with which rows are encoded as record batches."""
 
     batch_bytes: int = BATCH_BYTES
     compression: str = "none"
@@ -50,7 +50,7 @@ class EncodingRules(NamedTuple):
 
 
 class DeliveryRules(NamedTuple):
-    """The rules by which batches are delivered, and how many bytes may be unacknowledged."""
+    """The options of delivery, and the number of bytes that may be unacknowledged."""
 
     acks: Acks = "all"
     retries: int | None = None
@@ -65,7 +65,7 @@ class DeliveryRules(NamedTuple):
 
 
 class AppendedRange(NamedTuple):
-    """The offsets of records in one partition. Other producers' records may lie in between."""
+    """The offsets of appended records in one partition, possibly with others' in between."""
 
     first_offset: int
     end_offset: int
@@ -80,12 +80,12 @@ class _Delivery:
 
 @dataclass(slots=True)
 class Deliveries:
-    """`send` batches, then `finish`; after an error, `settle`."""
+    """The deliveries of one append: `send` batches, then `finish`; after an error, `settle`."""
 
     thread: LoopThread
     target: Target
     rules: DeliveryRules
-    size_bytes: int = 0  # of everything that was sent
+    size_bytes: int = 0  # of all batches sent
     done: dict[TopicPartition, AppendedRange] = field(default_factory=dict)
     _on_their_way: deque[_Delivery] = field(default_factory=deque)
     _bytes_on_their_way: int = 0
@@ -93,12 +93,12 @@ class Deliveries:
     _held_bytes: int = 0
 
     def send(self, topic: str, partition: int, buffer: memoryview) -> None:
-        """Hand a batch to the loop, small ones together: then they share requests.
+        """Hand a batch to the loop, small ones together, so that they share requests.
 
-        Waits for older ones while too many are on their way.
+        Waits for older ones while too many bytes are unacknowledged.
 
         Raises:
-            DeliveryFailed: an older one was refused for good, or its time ran out.
+            DeliveryFailed: an older one was refused permanently, or timed out.
         """
         limit = self.rules.buffer_bytes
         while self._on_their_way and self._bytes_on_their_way + len(buffer) > limit:
@@ -116,7 +116,7 @@ class Deliveries:
     def _hand_over(self) -> None:
         if self._held:
             held, self._held, self._held_bytes = self._held, [], 0
-            for each in held:  # its time does not pass while it is held here
+            for each in held:  # the timeout does not run while a batch is held here
                 each.batch.deadline = Deadline(self.rules.timeout_ms)
             try:
                 self.thread.call_soon(_put_all, self.target, self.rules.mode, held)
@@ -125,7 +125,7 @@ class Deliveries:
                     each.batch.done.set_exception(as_delivery_failed(*each.where, error))
 
     def finish(self) -> dict[TopicPartition, AppendedRange]:
-        """Wait for all, and say where the records are.
+        """Wait for all acknowledgements; returns the offsets of the records.
 
         Raises:
             DeliveryFailed: as `send`.
@@ -140,7 +140,7 @@ class Deliveries:
         return sum(each.record_count for each in self.done.values())
 
     def settle(self) -> int:
-        """Drop what is held, and wait for the rest; the records that were acknowledged."""
+        """Drop unsent batches, wait for the rest, and return the number of records acknowledged."""
         for _ in self._held:
             self._on_their_way.pop()
         self._held, self._held_bytes = [], 0

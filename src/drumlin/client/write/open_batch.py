@@ -1,4 +1,4 @@
-"""Records of one partition on their way to become a batch, and the futures of each."""
+"""The open batch of a partition, which collects records, and the delivery of each record."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from drumlin.records.plain.record import Record, encode_batch
 
 Headers = Sequence[tuple[str, bytes | None]]
 
-RECORD_OVERHEAD: Final = 24  # about what a record takes besides its key, value and headers
+RECORD_OVERHEAD: Final = 24  # about the bytes of a record besides its key, value and headers
 HEADER_OVERHEAD: Final = 4
-_FIXED_FIELDS_MAX: Final = 64  # what it can take at most, its batch's header shared out
-_COLUMNS_FROM: Final = 16  # fewer records are encoded sooner one by one
+_FIXED_FIELDS_MAX: Final = 64  # the maximum of these bytes, with a share of the batch header
+_COLUMNS_FROM: Final = 16  # fewer records are encoded faster one by one
 
 
 class Delivered(NamedTuple):
-    """A record's place in the log. `offset` is -1 where brokers do not tell it (acks="none")."""
+    """A record's place in the log. `offset` is -1 if brokers do not return it (acks="none")."""
 
     topic: str
     partition: int
@@ -32,7 +32,7 @@ class Delivered(NamedTuple):
 
 
 class OpenBatch:
-    """Collects records, as columns. It has room for a number of bytes and of records."""
+    """Collects records as columns, up to a number of bytes and of records."""
 
     __slots__ = (
         "_headers",
@@ -74,7 +74,7 @@ class OpenBatch:
         headers: Headers,
         timestamp: int,
     ) -> Delivery:
-        """Take a record, whether it fits or not: a batch has one at least."""
+        """Add a record even if it does not fit: a batch has at least one."""
         delivery = Delivery(self, len(self._values))
         self._keys.append(key)
         self._values.append(value)
@@ -86,7 +86,7 @@ class OpenBatch:
         return delivery
 
     def encode(self, compression: str) -> bytearray | memoryview:
-        """The record batch, sealed."""
+        """The sealed record batch."""
         encode_columns = _encode_columns() if len(self) >= _COLUMNS_FROM else None
         if encode_columns is None:
             columns = zip(self._timestamps, self._keys, self._values, self._headers, strict=True)
@@ -105,7 +105,7 @@ class OpenBatch:
         )
 
     def delivered(self, index: int, produced: Produced) -> Delivered:
-        """The place of the record at `index`, once the batch is written."""
+        """The place of the record at `index` in the written batch."""
         offset = -1 if produced.base_offset < 0 else produced.base_offset + index
         timestamp = produced.log_append_time_ms
         if timestamp < 0:
@@ -125,34 +125,34 @@ class Delivery:
     def __repr__(self) -> str:
         where = f"topic {self._batch.topic!r} partition {self._batch.partition}"
         if not self.done():
-            return f"<drumlin.Delivery to {where}, on its way>"
+            return f"<drumlin.Delivery to {where}, in flight>"
         if self._batch.done.exception() is not None:
             return f"<drumlin.Delivery to {where}, failed>"
         return f"<drumlin.Delivery to {where}, offset {self.result().offset}>"
 
     def done(self) -> bool:
-        """Whether it is known what became of the record."""
+        """Whether the record is written or has failed."""
         return self._batch.done.done()
 
     def result(self, timeout_ms: float | None = None) -> Delivered:
-        """Wait until the record is written, and tell its place.
+        """Wait until the record is written, and return its place.
 
         Raises:
             DeliveryFailed: it was not written.
-            RequestTimedOut: nothing is known yet after `timeout_ms`.
+            RequestTimedOut: there is no result after `timeout_ms`.
         """
         if not self.done():
             self._batch.thread.check_may_wait()
         try:
             produced = self._batch.done.result(None if timeout_ms is None else timeout_ms / 1000)
         except FutureTimeout:
-            raise RequestTimedOut(f"no news of the record after {timeout_ms:g} ms") from None
+            raise RequestTimedOut(f"the record is not settled after {timeout_ms:g} ms") from None
         return self._batch.delivered(self._index, produced)
 
 
 @functools.cache
 def _encode_columns() -> Callable[..., memoryview] | None:
-    """The function that encodes many records at once; None where there is no Arrow."""
+    """The function that encodes many records at once; None without Arrow."""
     if not has_arrow():
         return None
     import pyarrow as pa
@@ -176,7 +176,7 @@ def _encode_columns() -> Callable[..., memoryview] | None:
             max_batch_bytes=max_batch_bytes,
             compression=compression,
         )
-        assert len(encoded) == 1, "the room for a batch was misjudged"
+        assert len(encoded) == 1, "the maximum size of a batch was underestimated"
         return encoded[0]
 
     return encode

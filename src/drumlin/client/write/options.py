@@ -1,6 +1,6 @@
 """The options of `append` and of writers, and their checks. Loads no Arrow.
 
-Defaults stand in the signatures of `WritesRecords`, which says what each option means.
+Their defaults and meanings are in `WritesRecords`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from drumlin.client.write.open_batch import Delivered
 if TYPE_CHECKING:
     from drumlin.client.write.partitioner import TablePartitioner
 
-#: Given a key and the number of partitions, the partition.
+#: A function from a key and the number of partitions to a partition.
 Partitioner = Callable[[bytes | None, int], int]
-#: Called for a record with its place and None, or with None and the error.
+#: Called for each record with (place, None) or (None, error).
 OnDelivery = Callable[[Delivered | None, BaseException | None], object]
 
 
 class IfThere(str):
-    """The name of a column that nobody has asked for: it is used where the data has it."""
+    """The name of an optional column, which is used if the data has it."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendOptions:
-    """The columns that records are made of, and the way they are delivered.
+    """The columns of the records, and the options of delivery.
 
     Raises:
-        TypeError, ValueError: an option cannot have this value.
+        TypeError, ValueError: an option is invalid.
     """
 
     key: str | None
@@ -69,10 +69,10 @@ class AppendOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterOptions:
-    """Limits of a writer, and what it is to do with each record.
+    """The limits of a writer, and its callbacks.
 
     Raises:
-        TypeError, ValueError: an option cannot have this value.
+        TypeError, ValueError: an option is invalid.
     """
 
     batch_bytes: int

@@ -1,25 +1,25 @@
-"""Delivering record batches to one partition: in order, each exactly once, up to 5 in flight.
+"""Delivers record batches to one partition: in order, each exactly once, up to 5 in flight.
 
 An idempotent sender gives every batch a producer id, an epoch and a sequence, so that the broker
-recognises a batch it has seen, and refuses one that arrives before its predecessor. After an
+recognises a duplicate, and refuses a batch that arrives before its predecessor. After an
 error nothing new is sent until everything in flight has been answered. Then
 
-- what failed with a retriable error is sent again, in the old order and with the old sequences:
-  no duplicates;
-- what was refused for good, or is late, is reported. It leaves a gap in the sequences, unless it
-  is in the log after all. Batches sent after it may be in the log, so they keep their sequences.
-  Only when the broker reports the gap, or when no batch is left that may be in the log, the rest
-  continues under the next epoch, from sequence 0.
+- batches with a retriable error are sent again, in the old order and with the old sequences, so
+  that there are no duplicates;
+- batches that were refused permanently or have timed out fail. Each leaves a gap in the sequences,
+  unless it is in the log after all. Later batches may be in the log, so they keep their sequences.
+  Only when the broker reports the gap, or no batch is left that may be in the log, the others are
+  sent with the next epoch, from sequence 0.
 
-For a partition that its topic does not have (any more) it waits a few seconds only.
+If the topic does not have the partition (any more), batches fail after a few seconds.
 
-Without sequences a retry may repeat or reorder batches; without retries a batch is handed to a
-connection once at most.
+Without idempotence a retry may duplicate or reorder batches; without retries a batch is sent at
+most once.
 
-In a transaction there is no next epoch: a reported batch is the last for this partition. Batches
-in flight are still waited for, so that none is under way when the transaction is ended.
+In a transaction there is no next epoch: after a failed batch nothing more is sent. Batches in
+flight are still awaited, so that none is left when the transaction ends.
 
-Lives in the loop. All changes of state are plain functions; only recovery waits.
+Used in the loop only. All changes of state are plain functions; only recovery awaits.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from drumlin.records.batch.batch import (
 )
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-IN_FLIGHT_MAX: Final = 5  # more than 5 and brokers cannot tell duplicates
+IN_FLIGHT_MAX: Final = 5  # brokers recognise duplicates among the last 5 batches only
 _EPOCH_MAX: Final = 2**15 - 1
-#: A partition that was just added is not known to all brokers at once.
+#: A new partition is not known to all brokers at once.
 _MISSING_MAX_S: Final = 5.0
 
-#: The broker has lost, or never had, what it should know of this producer.
+#: The broker has lost the state of this producer, or never had it.
 _FORGOTTEN: Final = frozenset(
     {
         ErrorCode.out_of_order_sequence_number,
@@ -66,8 +66,8 @@ _FORGOTTEN: Final = frozenset(
         ErrorCode.invalid_producer_epoch,
     }
 )
-#: Errors that a broker may return although it has appended the batch: it was waiting for
-#: followers, or failed afterwards. All other errors precede the append.
+#: Errors that a broker may return after it has appended the batch, while it waits for followers
+#: or later. All other errors precede the append.
 _PERHAPS_WRITTEN: Final = STALE_METADATA | {
     ErrorCode.request_timed_out,
     ErrorCode.not_enough_replicas_after_append,
@@ -78,16 +78,16 @@ _PERHAPS_WRITTEN: Final = STALE_METADATA | {
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """One encoded batch on its way, and the future that tells what became of it."""
+    """One encoded batch, and the future of its outcome."""
 
     buffer: bytearray | memoryview
     deadline: Deadline
     done: Future[Produced] = field(default_factory=Future)
-    retries: int | None = None  # how often it may be sent again; None: while there is time
-    ordinal: int = 0  # its place among the batches of the partition
+    retries: int | None = None  # the maximum number of retries; None: until the deadline
+    ordinal: int = 0  # counts the batches of the partition
     sequence: int | None = None  # of its first record, once it was sent
     sends: int = 0
-    may_be_written: bool = False  # it was sent, and no answer says that it is not in the log
+    may_be_written: bool = False  # it was sent, and may be in the log
 
     @property
     def record_count(self) -> int:
@@ -96,14 +96,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """The producer id and epoch by which brokers recognise a batch that is sent again."""
+    """The producer id and epoch by which brokers recognise a duplicate batch."""
 
     producer_id: int
     epoch: int
 
 
 class PartitionSender:
-    """`put` batches; their futures are completed in the order of the partition."""
+    """The sender of one partition; the futures of its batches complete in order."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class PartitionSender:
         self._identify = identify
         self._is_idempotent = is_idempotent
         self._transactional_id = transactional_id
-        self._ended_by: Exception | None = None  # only in a transaction: nothing more is sent
+        self._ended_by: Exception | None = None  # only in a transaction; nothing is sent after it
         self._identity: ProducerIdentity | None = None
         self._spent_identity: ProducerIdentity | None = None
         self._next_ordinal = 0
@@ -134,35 +134,35 @@ class PartitionSender:
         # The last batch with a sequence that was given up, until a later one is acknowledged.
         self._gap_ordinal: int | None = None
         self._connection: BrokerConnection | None = None
-        self._trouble: Exception | None = None  # what must be recovered from before more is sent
-        self._missing_since: float | None = None  # the loop's time; the topic was there then
+        self._trouble: Exception | None = None  # the error to recover from before more is sent
+        self._missing_since: float | None = None  # the loop's time; since then the topic lacks it
         self._queue: deque[Batch] = deque()
         self._in_flight: list[Batch] = []
         self._failed: list[tuple[Batch, Exception]] = []
         self._recovery: asyncio.Task[None] | None = None
-        self._largest_bytes: int | None = None  # of a batch, once one was refused
+        self._largest_bytes: int | None = None  # the topic's limit, once a batch was refused
 
     @property
     def next_sequence(self) -> int:
-        """The sequence of the first record after all that were sent."""
+        """The sequence of the next record to be sent."""
         return self._next_sequence
 
     def put(self, batch: Batch) -> None:
-        """Deliver `batch` after all that were put before."""
+        """Deliver `batch` after all earlier ones."""
         batch.ordinal = self._next_ordinal
         self._next_ordinal += 1
         self._queue.append(batch)
         self._send_what_may_go()
 
     def end(self, error: Exception) -> None:
-        """Give up what is not sent; what is in flight is still answered."""
+        """Fail unsent batches; those in flight are still awaited."""
         if self._recovery is not None:
             self._recovery.cancel()
         self._ended_by = self._ended_by or error
         self._send_what_may_go()
 
     def fail_all(self, error: Exception) -> None:
-        """Give up everything that is not delivered yet."""
+        """Fail all batches that are not acknowledged yet."""
         if self._recovery is not None:
             self._recovery.cancel()
         self._give_up_all(error)
@@ -176,7 +176,7 @@ class PartitionSender:
         self._close_gap()
         while self._may_send:
             self._send(self._queue.popleft())
-        # As long as something is in flight, its answer or its failure will bring us here again.
+        # While a batch is in flight, its response or failure will call this again.
         if (self._queue or self._failed) and not self._in_flight and self._recovery is None:
             self._recovery = asyncio.ensure_future(self._recovering())
 
@@ -193,11 +193,11 @@ class PartitionSender:
         if not self._in_flight:
             return True
         if self._is_idempotent and not self._is_known:
-            # A broker takes any sequence from a producer that is new to it: a second batch could
-            # be written although the first was not.
+            # A broker accepts any sequence from a producer that is new to it: the second batch
+            # could be written although the first was not.
             return False
-        # Counted from the oldest batch without an answer, not by their number: if that one was
-        # written and its answer lost, the broker must still recognise it when it is sent again.
+        # Counted from the oldest unanswered batch: if that was written and the response was lost,
+        # the broker must still recognise it when it is sent again.
         return first.ordinal < self._in_flight[0].ordinal + IN_FLIGHT_MAX
 
     @property
@@ -221,7 +221,7 @@ class PartitionSender:
                 timeout_ms=self._connections.options.request_timeout_ms,
                 transactional_id=self._transactional_id,
             )
-        except Exception as error:  # noqa: BLE001 - it was not sent, and the batch's future tells
+        except Exception as error:  # noqa: BLE001 - not sent; the batch's future gets the error
             self._in_flight.remove(batch)
             self._failed.append((batch, error))
         else:
@@ -246,14 +246,14 @@ class PartitionSender:
     # -- answers -------------------------------------------------------------------------
 
     def _answered(self, batch: Batch, answer: asyncio.Future[Any]) -> None:
-        if batch not in self._in_flight:  # given up meanwhile
+        if batch not in self._in_flight:  # failed meanwhile
             return
         self._in_flight.remove(batch)
         try:
             self._written(batch, produced(answer.result(), self._topic, self._partition))
-        except asyncio.CancelledError:  # with the loop, which ends
+        except asyncio.CancelledError:  # the loop ends
             self._give_up(batch, ConnectionLost("the client was closed meanwhile"))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the batch's future tells
+        except Exception as error:  # noqa: BLE001 - the batch's future gets the error
             if _is_duplicate(error):
                 self._written(batch, Produced(-1, -1, -1))  # its offset is unknown
             else:
@@ -264,10 +264,10 @@ class PartitionSender:
     def _written(self, batch: Batch, where: Produced) -> None:
         self._is_known = True
         if self._gap_ordinal is not None and batch.ordinal > self._gap_ordinal:
-            self._gap_ordinal = None  # it followed, so there is no gap
+            self._gap_ordinal = None  # a later batch was accepted, so there is no gap
         batch.done.set_result(where)
 
-    # -- what is given up ----------------------------------------------------------------
+    # -- failed batches ------------------------------------------------------------------
 
     def _give_up(self, batch: Batch, error: Exception) -> None:
         if self._transactional_id is not None:
@@ -295,7 +295,7 @@ class PartitionSender:
             self._give_up(batch, error)
 
     def _expire(self, error: Exception) -> None:
-        """Give up what cannot be sent: at once if `error` is for good, else when it is late."""
+        """Fail queued batches: all if `error` is permanent, else those past their deadline."""
         for_good = not is_retriable(error)
         batches, self._queue = self._queue, deque()
         late = [each for each in batches if for_good or each.deadline.is_over]
@@ -314,7 +314,7 @@ class PartitionSender:
                 try:
                     await self._prepare(pauses)
                     break
-                except Exception as failure:  # noqa: BLE001 - no passing error ends them all
+                except Exception as failure:  # noqa: BLE001 - a retriable error must not fail all
                     self._trouble = failure
                     self._expire(self._missing() if self._is_missing(failure) else failure)
         except Exception as error:  # noqa: BLE001 - a fault of ours; callers that wait must see it
@@ -324,7 +324,7 @@ class PartitionSender:
         self._send_what_may_go()
 
     async def _explain_failed(self) -> None:
-        """Find out why batches have failed. Nothing is in flight, and nothing is sent meanwhile."""
+        """Add the limit to the errors of batches that are too large. Nothing is in flight now."""
         for place, (batch, error) in enumerate(self._failed):
             if isinstance(error, KafkaError) and is_too_large(error):
                 size = len(batch.buffer)
@@ -347,7 +347,7 @@ class PartitionSender:
         self._missing_since = None
 
     def _is_missing(self, failure: Exception) -> bool:
-        """Whether the topic has been there, for long enough, without this partition."""
+        """Whether the topic has existed without this partition for `_MISSING_MAX_S`."""
         topic = self._connections.view.topics.get(self._topic)
         if not _is_unknown(failure) or topic is None or self._partition in topic.partitions:
             self._missing_since = None
@@ -360,10 +360,10 @@ class PartitionSender:
     def _missing(self) -> ClientError:
         count = len(self._connections.view.topics[self._topic].partitions)
         why = "was it deleted and created again?"
-        return ClientError(f"there is no such partition, the topic has {count} in all: {why}")
+        return ClientError(f"there is no such partition, the topic has only {count}: {why}")
 
     def _sort_failed(self) -> None:
-        """Report what failed for good, and queue the rest again."""
+        """Fail what cannot be retried, and queue the other failed batches again."""
         if not self._failed:
             return
         failed, self._failed = self._failed, []
@@ -381,11 +381,11 @@ class PartitionSender:
         if is_retriable(first_error) or _is_forgotten(first_error):
             self._trouble = first_error
         if _is_forgotten(first_error):
-            # All before it were acknowledged, or given up and are not there: nor is what follows.
+            # All earlier batches are acknowledged or not in the log, so no later one is in the log.
             self._begin_epoch()
 
     def _close_gap(self) -> None:
-        """Continue under the next epoch, unless what is left may be in the log under this one."""
+        """Continue with the next epoch, unless a queued batch may be in the log with this one."""
         if self._gap_ordinal is None or self._in_flight or self._failed:
             return
         if not any(each.may_be_written for each in self._queue):
@@ -422,8 +422,8 @@ def _may_be_written(batch: Batch, error: Exception) -> bool:
     """Whether a batch may be in the log although it was answered with `error`."""
     if not isinstance(error, KafkaError) or error.code in _PERHAPS_WRITTEN:
         return True
-    # The broker looked for its sequence and did not find it. Other errors say less:
-    # an earlier attempt may have been written.
+    # Only these errors say that the broker did not find the sequence. After others an earlier
+    # attempt may have been written.
     is_looked_for = error.code in _FORGOTTEN and error.code is not ErrorCode.invalid_producer_epoch
     return batch.may_be_written and not is_looked_for
 
@@ -431,6 +431,6 @@ def _may_be_written(batch: Batch, error: Exception) -> bool:
 def _may_go_again(batch: Batch, error: Exception) -> bool:
     if batch.deadline.is_over or (batch.retries is not None and batch.sends > batch.retries):
         return False
-    # Under another epoch the broker would not recognise it.
+    # With another epoch the broker would not recognise the duplicate.
     is_safe = not _is_forgotten(error) or not batch.may_be_written
     return is_safe and (is_retriable(error) or _is_forgotten(error))

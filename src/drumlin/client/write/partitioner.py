@@ -1,7 +1,7 @@
 """The partition of each row of a table.
 
-It is chosen as by Kafka's producers: by the hash of the key; rows without a key fill batches, of
-one partition after another.
+It is chosen as in Kafka's producers: by the hash of the key; rows without a key fill a batch of one
+partition after another.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from drumlin.records.columns.columns import partition_for_keys
 _UINT16_COUNT: Final = 1 << 16
 
 Rows = NDArray[np.int64]
-#: Given the data and the number of partitions, a partition for each row.
+#: A function from the data and the number of partitions to a partition for each row.
 TablePartitioner = Callable[[pa.Table, int], Any]
 
 
 def rows_by_partition(assigned: NDArray[np.integer[Any]]) -> dict[int, Rows]:
-    """The rows of each partition, in their old order. Partitions are numbers from 0 on."""
+    """The rows of each partition, in their original order. Partitions are numbers from 0."""
     counts = np.bincount(assigned)
-    # numpy sorts numbers of 16 bits without comparing them, ten times as fast.
+    # numpy sorts 16-bit numbers without comparisons, ten times as fast.
     narrow = assigned.astype(np.uint16) if len(counts) <= _UINT16_COUNT else assigned
     order = np.argsort(narrow, kind="stable").astype(np.int64, copy=False)
     ends = np.cumsum(counts)
@@ -40,7 +40,7 @@ def rows_by_partition(assigned: NDArray[np.integer[Any]]) -> dict[int, Rows]:
 def by_key(
     keys: pa.Array | None, partitions: Sequence[int], rows: int, rows_per_batch: int
 ) -> NDArray[np.int32]:
-    """Kafka's choice: the key's hash, or without a key whole batches in turn."""
+    """Kafka's choice: by the key's hash, or without a key, batch by batch in turn."""
     in_turn = (random.randrange(len(partitions)) + np.arange(rows) // rows_per_batch) % len(
         partitions
     )
@@ -51,7 +51,7 @@ def by_key(
 
 
 class StickyTurns:
-    """`by_key` for rows that come in pieces: those without a key continue where the last went."""
+    """`by_key` for rows in pieces: rows without a key continue in the partition of the last."""
 
     def __init__(self, partition_count: int) -> None:
         self._partition_count = partition_count
@@ -75,12 +75,12 @@ class StickyTurns:
 
 
 def partitions_needed(chosen: pa.Array | pa.ChunkedArray) -> int:
-    """The number of partitions that the largest number in a column asks for."""
+    """The number of partitions that the largest partition number in a column needs."""
     return 1 + (pc.max(chosen.cast(pa.int64())).as_py() or 0)
 
 
 def as_chosen(chosen: pa.Array, otherwise: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The partitions of a column, and where it is null, the others. They need not exist."""
+    """The partitions in a column, with `otherwise` for nulls. They need not exist."""
     numbers = chosen.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     if not chosen.null_count:
         return np.asarray(numbers)
@@ -91,7 +91,7 @@ def as_given(chosen: Any, partitions: Sequence[int], rows: int) -> NDArray[np.in
     """A column of partition numbers that the caller has chosen.
 
     Raises:
-        ValueError: not one for each row, a null, or a partition that does not exist.
+        ValueError: the wrong number of them, a null, or a partition that does not exist.
     """
     if isinstance(chosen, pa.ChunkedArray):
         chosen = chosen.combine_chunks()

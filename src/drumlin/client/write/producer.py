@@ -1,4 +1,4 @@
-"""The producer that appends and writers of one client share: its id, and a sender per partition."""
+"""The producer shared by a client's appends and writers: its id, and a sender per partition."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.init_producer_id import InitProducerIdRequest
 
-#: How long known partitions are taken as current, as by Kafka's metadata.max.age.ms.
+#: The maximum age of known partitions, as in Kafka's metadata.max.age.ms.
 _PARTITIONS_FOR_S: Final = 300.0
 
-#: A method of something that collects records for a producer, and takes no more of them then.
+#: A method that fails the records collected for a producer, and ends their collection.
 GiveUp = Callable[[Exception], object]
 
 
 class DeliveryMode(NamedTuple):
-    """A way to deliver batches: acks, and whether brokers recognise duplicates."""
+    """The mode of delivery: acks, and whether it is idempotent."""
 
     acks: int
     is_idempotent: bool
 
     @classmethod
     def of(cls, acks: object, retries: int | None) -> Self:
-        """The mode for these options: without retries there are no duplicates to recognise.
+        """The mode for these options. Without retries it is not idempotent, as none can duplicate.
 
         Raises:
             ValueError: no such acks.
@@ -43,7 +43,7 @@ class DeliveryMode(NamedTuple):
 
 
 class Producer:
-    """Routes batches to senders. Lives in the loop."""
+    """Routes batches to senders. Used in the loop only."""
 
     def __init__(self, connections: BrokerConnections) -> None:
         self._connections = connections
@@ -53,7 +53,7 @@ class Producer:
         self._dependents: set[WeakMethod[GiveUp]] = set()
 
     def put(self, topic: str, partition: int, mode: DeliveryMode, batch: Batch) -> None:
-        """Deliver a batch after all that were put for the same partition."""
+        """Deliver a batch after those put earlier for the same partition."""
         try:
             self._sender(topic, partition, mode).put(batch)
         except Exception as error:  # noqa: BLE001 - callers that wait for the batch must see it
@@ -80,7 +80,7 @@ class Producer:
         )
 
     def attach(self, give_up: GiveUp) -> None:
-        """Call this method once no more batches are taken, if its object still exists then."""
+        """Call `give_up` when this producer closes, if its object still exists then."""
         if self._closed_by is not None:
             give_up(self._closed_by)
         else:
@@ -93,7 +93,7 @@ class Producer:
                 give_up(error)
 
     def close(self) -> None:
-        """Give up what is not delivered yet."""
+        """Fail all batches that are not delivered yet."""
         self._closed_by = DeliveryFailed("the client was closed before the records were written")
         self._tell_dependents(self._closed_by)
         for sender in self._senders.values():
@@ -104,8 +104,8 @@ class Producer:
     ) -> list[int]:
         """The partitions of a topic; a missing topic is created if the broker does that.
 
-        Asks again where it knows of fewer than `at_least`, as there may be more by now, and where
-        what it knows is older than `max_age_s`.
+        Refreshes the metadata if it knows fewer than `at_least` partitions, as some may have been
+        added, or if its metadata is older than `max_age_s`.
         """
         known = self._connections.view.topics.get(topic)
         if (
@@ -120,7 +120,7 @@ class Producer:
         return list(self._connections.view.topics[topic].partitions)
 
     async def _identify(self, spent: ProducerIdentity | None) -> ProducerIdentity:
-        """The identity that all senders start with; a new one if that is `spent`."""
+        """The identity with which senders start; a new one if the epochs of `spent` are used up."""
         task = self._identity
         if task is not None and task.done():
             failed = task.cancelled() or task.exception() is not None

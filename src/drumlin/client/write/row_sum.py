@@ -1,6 +1,6 @@
-"""The number and the checksum of rows that are, or were to become, records of topics.
+"""The count and the checksum of rows that are written, or to be written, as records.
 
-Never encodes or sends one.
+Never encodes or sends a record.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from drumlin.records.columns.columns import milliseconds
 from drumlin.records.kernels.layout import NO_TIMESTAMP
 from drumlin.records.plain.row_hash import combined
 
-#: The columns that rows may have; only `value` must be there.
+#: The columns that rows may have; only `value` is required.
 ROW_COLUMNS: Final = ("topic", "partition", "key", "value", "headers", "timestamp")
 
 
 class RowsRefused(ValueError):
-    """A row that cannot be a record; says which one."""
+    """A row that cannot be a record, with its number."""
 
 
 class RowSum:
-    """Adds up rows, piece by piece. `topic` is that of all rows, or each names its own."""
+    """Adds up rows, piece by piece. Without `topic`, rows have a column with their topic."""
 
     def __init__(self, topic: str | None = None) -> None:
         self._topic = topic
@@ -36,7 +36,8 @@ class RowSum:
         self.checksum = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """
+        """Add rows.
+
         Raises:
             RowsRefused: a row has no topic.
         """
@@ -48,7 +49,7 @@ class RowSum:
         self.rows += rows.num_rows
 
     def add_columns(self, columns: dict[str, pa.Array], topics: list[tuple[str, Rows]]) -> None:
-        """Topic by topic, not partition by partition: rows in their order are read much faster."""
+        """Add rows topic by topic, not by partition: rows in their order are read much faster."""
         checksum = RowChecksum(
             columns["value"],
             keys=columns.get("key"),
@@ -63,7 +64,7 @@ class RowSum:
 def topics_of(
     topic: str | None, column: pa.Array | None, count: int, named: Callable[[int], str]
 ) -> Iterator[tuple[str, Rows]]:
-    """Each topic's rows; `named` says which row one is.
+    """The rows of each topic; `named` describes a row for errors.
 
     Raises:
         RowsRefused: a row has no topic.
@@ -72,8 +73,8 @@ def topics_of(
         yield topic, np.arange(count, dtype=np.int64)
         return
     if column is None:
-        raise RowsRefused("the rows have no column 'topic', and no topic is given for all")
-    column = column.cast(pa.string())  # of bytes, of a dictionary that may hold a null
+        raise RowsRefused("the rows have no column 'topic', and there is no topic for all rows")
+    column = column.cast(pa.string())  # from bytes, or from a dictionary, which may hold a null
     if column.null_count:
         first = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
         raise RowsRefused(f"{named(first)} has no topic: it is null")

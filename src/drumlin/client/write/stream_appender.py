@@ -1,7 +1,7 @@
-"""Appending rows that arrive in small pieces, to many topics: the writing side of a long task.
+"""Appends rows that arrive in small pieces to many topics, as in a long task.
 
-Each partition has an open batch: rows are encoded into it as they come, and it is handed to the
-loop when it is full. Memory is bounded, however many rows come: by a window for all open batches,
+Each partition has an open batch: rows are encoded into it as they arrive, and it is handed to the
+loop when it is full. Memory is bounded for any number of rows: by a window for all open batches,
 the largest of which are sent when it is full, and by the bytes that may be unacknowledged.
 """
 
@@ -36,16 +36,16 @@ from drumlin.client.write.row_sum import ROW_COLUMNS, RowsRefused, RowSum, topic
 from drumlin.records.columns.columns import RecordColumns, milliseconds
 from drumlin.records.columns.open_batches import OpenBatches, Sealed
 
-#: Smaller pieces are encoded together with those that follow.
+#: Smaller pieces are encoded together with the next ones.
 _PIECE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """The rows that were written. Offsets are -1 where brokers don't tell them (acks="none").
+    """The rows that were written. Offsets are -1 if brokers do not return them (acks="none").
 
-    `checksum` is that of `records.arrow_checksum`, over what the rows themselves contain: a
-    partition or a time that was chosen for a row is not in it. 0 unless it was asked for.
+    `checksum` is computed as in `records.arrow_checksum` from the data of the rows: a partition or
+    timestamp that was assigned to a row is not included. 0 unless `with_checksum` is set.
     """
 
     record_count: int
@@ -59,9 +59,9 @@ class StreamAppender:
 
     Rows are RecordBatches with columns of ROW_COLUMNS, all of one schema: keys and values are
     bytes or strings, `partition` is a whole number, `timestamp` an Arrow timestamp or
-    milliseconds, `headers` lists of (key, value). Where `topic` is given, it is that of all rows.
-    A row without a partition goes where Kafka's producers would put it. Rows keep their order
-    within a partition.
+    milliseconds, `headers` lists of (key, value). A `topic` given here is used for all rows.
+    A row without a partition gets the one that Kafka's producers would choose. Rows keep their
+    order within a partition.
     """
 
     def __init__(
@@ -85,32 +85,32 @@ class StreamAppender:
             rules.window_bytes,
             rules.compression,
             rules.compression_level,
-            with_crc=not delivery.mode.is_idempotent,  # else their sender stamps and seals them
+            with_crc=not delivery.mode.is_idempotent,  # otherwise the sender sets ids and CRC
         )
-        self._held: list[pa.RecordBatch] = []  # for long enough to make a piece
+        self._held: list[pa.RecordBatch] = []  # until they make a piece of enough bytes
         self._held_bytes = 0
         self._is_unfinished = False
         self._has_lost_rows = False
-        self._rows_before = 0  # of those that are being encoded
+        self._rows_before = 0  # before those that are being encoded
         self._sum = RowSum(topic)
         self._partitions: dict[str, list[int]] = {}
-        self._places: dict[str, Rows] = {}  # of each partition, among the open batches
+        self._places: dict[str, Rows] = {}  # by topic: of each partition, among the open batches
         self._place_names: list[TopicPartition] = []
         self._turns: dict[str, StickyTurns] = {}
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows; waits while too many bytes have no answer yet.
+        """Accept rows; waits while too many bytes are unacknowledged.
 
         Raises:
-            RowsRefused: a row that cannot be a record, of these or of those before.
-            DeliveryFailed: a broker refused a batch for good, or time ran out.
-            UnknownTopic: a topic is not there, and the broker does not create it.
+            RowsRefused: one of these or of earlier rows cannot be a record.
+            DeliveryFailed: a broker refused a batch permanently, or it timed out.
+            UnknownTopic: a topic does not exist, and the broker does not create it.
         """
         self._is_unfinished = True
         window_bytes = self._encoding.window_bytes
         enough = min(_PIECE_BYTES, window_bytes)
         for piece in _pieces(rows, window_bytes):
-            if piece.nbytes >= enough // 2:  # enough by itself, so that it is not copied
+            if piece.nbytes >= enough // 2:  # encoded by itself, so that it is not copied
                 self._encode_held()
             self._held.append(piece)
             self._held_bytes += piece.nbytes
@@ -118,7 +118,7 @@ class StreamAppender:
                 self._encode_held()
 
     def finish(self) -> StreamReport:
-        """Write what is left, and wait until all is acknowledged.
+        """Write the remaining rows, and wait until all are acknowledged.
 
         Raises:
             RowsRefused, DeliveryFailed, UnknownTopic: as `add`.
@@ -136,11 +136,11 @@ class StreamAppender:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether some of the rows taken are not known to be written."""
+        """Whether some of the accepted rows are not known to be written."""
         return self._is_unfinished
 
     def settle(self) -> int:
-        """Drop what is not sent, and wait for the rest; the records that were acknowledged."""
+        """Drop unsent rows, wait for the rest, and return the number of records acknowledged."""
         self._held.clear()
         self._open.clear()
         return self._deliveries.settle()
@@ -189,11 +189,11 @@ class StreamAppender:
         except ValueError as error:
             rows = enumerate(columns["headers"].to_pylist() if "headers" in columns else ())
             first = next((row for row, headers in rows if _has_nameless(headers)), None)
-            if first is None:  # Arrow's own: a column that cannot be bytes
+            if first is None:  # an error of Arrow: a column cannot be bytes
                 raise
             raise RowsRefused(f"{self._row(first)}: {error}") from error
 
-    # -- which row goes where ------------------------------------------------------------
+    # -- partitions of rows --------------------------------------------------------------
 
     def _places_of(
         self, columns: dict[str, pa.Array], topics: list[tuple[str, Rows]], rows: pa.RecordBatch
@@ -220,7 +220,7 @@ class StreamAppender:
         return places
 
     def _partitions_of(self, topic: str, needed: int) -> list[int]:
-        """The partitions at its first row; asked for again if a row names a later one."""
+        """The partitions of a topic, looked up at its first row, and again for a higher number."""
         known = self._partitions.get(topic)
         if known is None or len(known) < needed:
             with translated():
@@ -232,7 +232,7 @@ class StreamAppender:
         return known
 
     def _extend_places(self, topic: str, partitions: int) -> None:
-        """Known partitions keep their places: their batches may be open."""
+        """Add places for new partitions. Known ones keep theirs, as their batches may be open."""
         before = self._places.get(topic, np.empty(0, np.int64))
         first = len(self._place_names)
         self._place_names += [

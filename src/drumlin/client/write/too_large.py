@@ -1,4 +1,4 @@
-"""Why a batch is too large: a broker says only that it is, neither how large nor the limit."""
+"""Explains MESSAGE_TOO_LARGE: a broker's error has neither the size of the batch nor the limit."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def is_too_large(error: Exception) -> bool:
 
 
 async def largest_bytes(connections: BrokerConnections, topic: str) -> int | None:
-    """The largest batch that this topic takes; None if that cannot be found out soon."""
+    """The topic's max.message.bytes; None if it cannot be looked up quickly."""
     try:
         async with asyncio.timeout(_ASKS_FOR_S):
             found = (await topic_configs(connections, topic))["max.message.bytes"].value
         return None if found is None else int(found)
-    except Exception:  # noqa: BLE001 - it is an explanation: the error itself is known
+    except Exception:  # noqa: BLE001 - only an explanation is lost, not the error
         return None
 
 
 def explained(error: KafkaError, size: int, records: int, limit: int | None) -> KafkaError:
-    """`error` with what its reader can do about it."""
+    """`error` with sizes, and a remedy for the user."""
     raising = "raise max.message.bytes of the topic"
     cure = raising if records == 1 else f"write smaller batches, or {raising}"
     known = "" if limit is None else f"; max.message.bytes is {limit}"

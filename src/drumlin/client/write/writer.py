@@ -2,13 +2,13 @@
 
 `Writer.send` puts a record into the open batch of its partition and returns at once. A batch
 is closed when it is full, when it has been open for `linger_ms`, or on `flush`. Batches that are
-open or in flight count against `buffer_bytes`: when that is used up, `send` waits. So a writer
-trades memory and latency for throughput within limits that its owner sets.
+open or in flight count against `buffer_bytes`: when that is used up, `send` waits. So the options
+limit the memory and latency that a writer trades for throughput.
 
-One lock guards the open batches. Callers hold it while they add a record or close a batch, and
-so does a thread of the loop's pool when a batch has lingered; both hand closed batches to the loop
-under it, so that they arrive there in order. No code of the user runs under it. Every record that
-`send` accepts is settled: if it cannot be encoded or sent, it fails, so no caller waits for ever.
+One lock guards the open batches. Callers hold it while they add a record or close a batch, and so
+does a thread of the loop's pool when `linger_ms` is over; both hand closed batches to the loop
+under the lock, so that they arrive in order. No user code runs under it. Every record that `send`
+accepts completes: if it cannot be encoded or sent, it fails, so that no caller waits for ever.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 _RECORD_BYTES_MAX: Final = 2**31 - 1 - 1024  # a batch of one record stays below 2 GiB
 _PARTITION_MAX: Final = 2**31 - 1
 
-#: Names and values; strings are written as UTF-8.
+#: The names and values of headers; strings are written as UTF-8.
 Headers = Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]
 
 
@@ -90,20 +90,20 @@ class Writer:
         timestamp: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """Accept a record, which is written soon. Strings are written as UTF-8.
+        """Accept a record, to be written in the background. Strings are written as UTF-8.
 
         Args:
             timestamp: milliseconds since 1970; now, by default.
-            partition: by default the partitioner chooses: by the key, or for records without
-                one the same partition for a whole batch.
+            partition: by default chosen by the partitioner: by the key, or for records without
+                a key the same partition for a whole batch.
 
         Returns:
-            The record's delivery, which says when it is written, and at which offset.
+            The record's delivery, a future with its offset.
 
         Raises:
             BufferFull: the buffer stayed full for `max_block_ms`.
             ClientError: the writer is closed.
-            TypeError, ValueError: an argument that cannot be part of a record.
+            TypeError, ValueError: an argument cannot be part of a record.
         """
         value = arguments.as_bytes("value", value)
         key = arguments.as_bytes("key", key)
@@ -140,12 +140,12 @@ class Writer:
         return self._acknowledged
 
     def flush(self, timeout_ms: float | None = None) -> None:
-        """Write everything that was sent so far, and wait until it is acknowledged.
+        """Write all records sent so far, and wait until they are acknowledged.
 
         Raises:
             DeliveryFailed: a record since the last flush was not written, and there is no
                 `on_delivery` to report it to.
-            RequestTimedOut: it takes longer than `timeout_ms`.
+            RequestTimedOut: this takes longer than `timeout_ms`.
         """
         self._thread.check_may_wait()
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
@@ -181,7 +181,7 @@ class Writer:
         return f"<drumlin.Writer to {self._topic!r}{', closed' if self._is_closed else ''}>"
 
     def _choose_partition(self, key: bytes | None, partition: int | None) -> int | None:
-        """The partition of a record; None: the one that is being filled at the moment."""
+        """The partition of a record; None: the one whose batch is being filled."""
         known = self._partitions  # the loop's thread replaces it
         if partition is not None:
             partition = arguments.whole_number("partition", partition, 0, _PARTITION_MAX)
@@ -195,7 +195,7 @@ class Writer:
         return partition
 
     def _is_there(self, partition: int) -> bool:
-        """Whether there is such a partition; asks the brokers, except in a callback of the loop."""
+        """Whether the partition exists; asks the brokers, except in a callback of the loop."""
         if self._thread.may_wait:
             with translated():
                 self._partitions = self._thread.run(
@@ -206,7 +206,7 @@ class Writer:
     # -- under the lock ------------------------------------------------------------------
 
     def _fits(self, size_bytes: int) -> bool:
-        # A record larger than the whole buffer goes alone.
+        # A record larger than the whole buffer is sent alone.
         free_bytes = self._options.buffer_bytes - self._buffered_bytes
         return size_bytes <= free_bytes or self._buffered_bytes == 0
 
@@ -231,7 +231,7 @@ class Writer:
         batch = OpenBatch(
             self._thread, self._topic, partition, self._options.batch_bytes, free_records
         )
-        self._open[partition] = batch  # the loop may look for it at once
+        self._open[partition] = batch  # before the loop looks for it
         try:
             self._thread.call_soon(self._linger, batch)
         except BaseException:
@@ -281,8 +281,8 @@ class Writer:
             self._looking = asyncio.ensure_future(self._look_for_partitions())
 
     async def _look_for_partitions(self) -> None:
-        """Look for added partitions; a topic that was deleted and created again may have fewer."""
-        # Without an answer the known partitions stay: a sender notices if one is gone.
+        """Refresh the partitions: some may be added, or the topic recreated with fewer."""
+        # Without a response the known partitions stay; a sender notices if one is gone.
         with contextlib.suppress(KafkaError, PeerError):
             found = await self._producer.partitions(self._topic, max_age_s=0)
             self._partitions = found
@@ -329,5 +329,5 @@ class Writer:
     ) -> None:
         try:
             on_delivery(delivered, failure)
-        except BaseException:  # noqa: BLE001 - user code; other records and waiting callers are served all the same
+        except BaseException:  # noqa: BLE001 - user code must not stop other records or callers
             _log.exception("on_delivery of the writer to topic %r", self._topic)

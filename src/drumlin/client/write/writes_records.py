@@ -1,7 +1,7 @@
-"""`append` and `writer`, the calls that a client and a transaction have alike.
+"""`append` and `writer`, the calls that a client and a transaction share.
 
-Their options, defaults and sentences stand here and nowhere else; `options.py` checks the values.
-What a call then does is decided by the class that has it.
+Their options, defaults and documentation are only here; `options.py` checks the values. The
+subclass carries out the call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class WritesRecords(ABC):
-    """From the caller to the log."""
+    """The calls that write records."""
 
     @knows_kafkas_names
     def append(
@@ -57,50 +57,50 @@ class WritesRecords(ABC):
         """Append many records at once; returns when the brokers have acknowledged all.
 
         Rows keep their order within a partition. By default the producer is idempotent: a
-        retry never writes a record twice. In a transaction `acks` are "all", several threads may
-        append at a time, and one of them ends the transaction when all are done.
+        retry never writes a record twice. In a transaction `acks` must be "all"; several threads
+        may append at a time, and one of them ends the transaction when all are done.
 
         Args:
             data: a pyarrow Table or RecordBatch, a DataFrame of pandas or Polars, a relation of
                 DuckDB, any other object with `__arrow_c_stream__`, a dict of columns, or a list
                 of dicts, one for each record.
             topic: the topic's name.
-            key, value, headers, timestamp: the columns to take them from. A column that is named
-                here must be there; by default `key`, `headers` and `timestamp` may be missing,
-                and None leaves them out. A missing timestamp is the time of the call. Keys and
+            key, value, headers, timestamp: the names of their columns. A column that is named
+                here must exist; by default `key`, `headers` and `timestamp` may be missing, and
+                None leaves them out. A missing timestamp is the time of the call. Keys and
                 values are bytes or strings, timestamps milliseconds or Arrow timestamps, headers
                 lists of (key, value).
             encode: "json" writes whole rows as JSON objects, or the column that `value` names as
                 JSON, and keys of any type as text. `headers` and `timestamp` are then used only
                 if they are named.
-            partition: a column of partition numbers, or a function that is given the data and
-                the number of partitions and returns such a column. By default Kafka's: murmur2
-                of the key, and for null keys one partition a batch.
+            partition: a column of partition numbers, or a function that gets the data and the
+                number of partitions and returns such a column. The default is Kafka's: murmur2
+                of the key, and for null keys one partition per batch.
             compression: "none", "gzip", "snappy", "lz4" or "zstd".
-            acks: "all" (-1), "leader" (1) or "none" (0); anything but "all" is not idempotent.
-            batch_bytes: the largest record batch; a broker refuses more than `max.message.bytes`,
-                1 MiB by default.
-            buffer_bytes: how much may be encoded and not acknowledged.
-            delivery_timeout_ms: how long to keep trying.
-            retries: how often a batch may be sent again; None: as often as there is time. With
-                0 a record is written once at most.
+            acks: "all" (-1), "leader" (1) or "none" (0); only "all" is idempotent.
+            batch_bytes: the maximum size of a record batch; a broker refuses more than
+                `max.message.bytes`, 1 MiB by default.
+            buffer_bytes: the maximum of bytes that are encoded and not acknowledged.
+            delivery_timeout_ms: the time after which a batch fails.
+            retries: the maximum number of retries of a batch; None: no limit but the timeout.
+                With 0 a record is written at most once.
 
         Returns:
-            What was written: `topic`, `record_count`, `size_bytes` of the encoded batches, and
+            A report: `topic`, `record_count`, `size_bytes` of the encoded batches, and
             `partitions`, for each partition its `first_offset`, `end_offset` and `record_count`.
 
         Raises:
-            UnknownTopic: there is no such topic, and the broker does not create it.
-            DeliveryFailed: a broker refused a batch for good, or time ran out; says which
-                partition, why, and what had been acknowledged before. A transaction can only be
-                aborted then.
-            ProducerFenced, TransactionTimedOut, UnknownTransaction: in a transaction that is no
-                longer open.
-            TransactionOver: in a transaction that has been ended.
-            TypeError, ValueError: data or options that cannot be.
+            UnknownTopic: the topic does not exist, and the broker does not create it.
+            DeliveryFailed: a broker refused a batch permanently, or it timed out; with the
+                partition, the reason, and the number of records acknowledged before. A
+                transaction can then only be aborted.
+            ProducerFenced, TransactionTimedOut, UnknownTransaction: the transaction is no longer
+                open.
+            TransactionOver: the transaction has already been ended.
+            TypeError, ValueError: invalid data or options.
         """
         with needing_arrow():
-            import drumlin.client.write.appender  # noqa: F401 - fails before anything is asked
+            import drumlin.client.write.appender  # noqa: F401 - fails before any request
 
         arguments.text("topic", topic)
         options = AppendOptions(
@@ -137,34 +137,34 @@ class WritesRecords(ABC):
         partitioner: Partitioner | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Writer:
-        """A writer for records one by one, which collects them into batches.
+        """A writer for single records, which collects them into batches.
 
-        In a transaction `acks` are "all"; its commit flushes the writer, and its end closes it.
+        In a transaction `acks` must be "all"; the commit flushes the writer, and the end closes it.
 
         Args:
             topic: the topic's name.
-            batch_bytes: a batch is closed when it holds this much before compression.
-            linger_ms: how long a batch waits for more records.
-            max_records: a batch is closed when it holds this many; None: no limit.
-            buffer_bytes: how much may be waiting or on its way before `send` waits.
-            max_block_ms: how long `send` waits then before it raises `BufferFull`.
-            delivery_timeout_ms: how long to keep trying to write a batch.
-            metadata_refresh_ms: how often to look whether the topic has more partitions by now.
-            retries: how often a batch may be sent again; None: as often as there is time. With 0
-                a record is written once at most, and not again if its connection breaks.
+            batch_bytes: the size before compression at which a batch is closed.
+            linger_ms: the time that a batch waits for more records.
+            max_records: the number of records at which a batch is closed; None: no limit.
+            buffer_bytes: the maximum of bytes in open batches or in flight before `send` waits.
+            max_block_ms: the maximum time that `send` waits before it raises `BufferFull`.
+            delivery_timeout_ms: the time after which a batch fails.
+            metadata_refresh_ms: the interval at which new partitions are looked for.
+            retries: the maximum number of retries of a batch; None: no limit but the timeout. With
+                0 a record is written at most once, and not again if its connection breaks.
             compression: "none", "gzip", "snappy", "lz4" or "zstd".
-            acks: "all" (-1), "leader" (1) or "none" (0). Only with "all", and retries, brokers
-                recognise a record that is sent again.
-            partitioner: a function of a key and the number of partitions, in place of Kafka's
+            acks: "all" (-1), "leader" (1) or "none" (0). The writer is idempotent only with "all"
+                and retries.
+            partitioner: a function of a key and the number of partitions, instead of Kafka's
                 hash of the key.
             on_delivery: called for each record, in the client's own thread, with
                 (Delivered, None) or (None, error). It must return quickly, and not wait for the
-                client. What it raises is logged.
+                client. Its exceptions are logged.
 
         Raises:
             UnknownTopic: there is no such topic, and the broker does not create it.
             TransactionOver: in a transaction that has been ended.
-            TypeError, ValueError: an option cannot have this value.
+            TypeError, ValueError: an option is invalid.
         """
         arguments.text("topic", topic)
         options = WriterOptions(

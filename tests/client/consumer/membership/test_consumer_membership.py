@@ -103,7 +103,7 @@ class ClassicGroup:
         elif self.began is not None:
             membership.refused(step, ErrorCode.rebalance_in_progress, now)
         else:
-            membership.beaten(now)
+            membership.heartbeat_succeeded(now)
         return True
 
     def _join(self, membership: ClassicMembership, step: classic.Join, now: float) -> bool:
@@ -328,10 +328,10 @@ class ModernGroup:
             held = target - others
             self.epochs[member_id] = self.epoch
         self.held[member_id] = held
-        membership.beaten(step, self.epochs[member_id], BEAT_S, now)
+        membership.heartbeat_succeeded(step, self.epochs[member_id], BEAT_S, now)
         if step.is_full or self.sent.get(member_id) != held & target:
             self.sent[member_id] = held & target
-            membership.targeted(held & target)
+            membership.target_received(held & target)
         return True
 
     def tick(self, now: float) -> None:

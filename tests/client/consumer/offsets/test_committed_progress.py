@@ -264,7 +264,7 @@ def test_a_commit_that_is_repeated_does_not_undo_what_the_next_owner_has_done() 
         nonlocal committer
         tasks = Tasks(lambda _: None)
         committer = committer_of(Positions(), store, tasks)
-        with pytest.raises(CommitFailed, match="went to others"):
+        with pytest.raises(CommitFailed, match="was revoked"):
             await committer.commit({PLACE: OffsetAndMetadata(1)})
         await tasks.stop()
 
@@ -324,7 +324,7 @@ async def live(seed: int) -> list[str]:
             case 0:
                 state.position += rng.randrange(1, 5)
             case 1:
-                positions.come_back()
+                positions.mark_processed()
             case 2:
                 begin(committer.commit_progress())
             case 3:
@@ -341,7 +341,7 @@ async def live(seed: int) -> list[str]:
             case _:
                 await asyncio.sleep(0)
     await asyncio.gather(*under_way)
-    positions.come_back()
+    positions.mark_processed()
     await committer.commit_progress()
     if store.offset < state.position:
         store.mistakes.append(f"at {state.position}, but {store.offset} is committed")

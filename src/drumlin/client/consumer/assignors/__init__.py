@@ -1,7 +1,7 @@
-"""Assignors: the rules by which a leader divides partitions among members.
+"""Assignors: the rules by which a group's leader assigns partitions to members.
 
 Names, and the bytes that members exchange, are those of Kafka's own clients, so that a group
-may have members of several kinds. Pure functions of what the members say.
+may mix clients. Pure functions of the members' subscriptions.
 """
 
 from __future__ import annotations
@@ -31,5 +31,5 @@ ASSIGNORS: Final[dict[str, Assignor]] = {
 
 
 def is_cooperative(names: tuple[str, ...]) -> bool:
-    """Whether a member that offers these may keep partitions while it joins: if all allow it."""
+    """Whether a member may keep partitions while it joins: all its assignors must allow it."""
     return all(ASSIGNORS[each].is_cooperative for each in names)

@@ -1,4 +1,4 @@
-"""The members of a group as a leader sees them."""
+"""The members of a group, as the group's leader gets them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from drumlin.client.consumer.assignors.subscription import MemberSubscription
 from drumlin.client.topic_partition import TopicPartition
 
-#: Member id to partitions; every member is in it.
+#: The partitions of every member, by member id.
 Assignment = dict[str, set[TopicPartition]]
 
 
@@ -19,7 +19,7 @@ class Member(NamedTuple):
 
 
 def in_order(members: Iterable[Member]) -> list[Member]:
-    """Static members first, by what stays the same over their restarts."""
+    """Static members first, by instance id, so that a restart does not change the order."""
     return sorted(
         members,
         key=lambda each: (
@@ -31,7 +31,7 @@ def in_order(members: Iterable[Member]) -> list[Member]:
 
 
 def subscribers(members: Iterable[Member]) -> dict[str, list[Member]]:
-    """Topic to the members that want it, in their order."""
+    """By topic, its subscribers in order."""
     found: dict[str, list[Member]] = {}
     for member in in_order(members):
         for topic in dict.fromkeys(member.subscription.topics):
@@ -42,7 +42,7 @@ def subscribers(members: Iterable[Member]) -> dict[str, list[Member]]:
 def all_partitions(
     partition_counts: Mapping[str, int], topics: Iterable[str]
 ) -> list[TopicPartition]:
-    """Sorted; topics that do not exist have none."""
+    """All partitions of the topics, sorted; a missing topic has none."""
     return [
         TopicPartition(topic, partition)
         for topic in sorted(topics)

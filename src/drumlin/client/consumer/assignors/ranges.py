@@ -1,6 +1,6 @@
-"""Kafka's `range`: each topic by itself, in runs of neighbouring partitions.
+"""Kafka's `range`: each topic by itself, in ranges of consecutive partitions.
 
-Members with the same place in the order get the same partitions of topics of the same size.
+Topics with the same subscribers and partition count are assigned alike.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from drumlin.client.topic_partition import TopicPartition
 
 
 def assign(partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
-    """The first members get one more where it does not come out even."""
+    """The assignment; the first members get the remainder, one partition each."""
     assignment: Assignment = {each.member_id: set() for each in members}
     for topic, wanting in subscribers(members).items():
         share, rest = divmod(partition_counts.get(topic, 0), len(wanting))

@@ -1,4 +1,4 @@
-"""Kafka's `roundrobin`: all partitions in a row, dealt out to members in turn."""
+"""Kafka's `roundrobin`: all partitions in order, assigned to members in turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from drumlin.client.topic_partition import TopicPartition
 
 
 def assign(partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
-    """The assignment; a member that is not subscribed to the topic is skipped."""
+    """The assignment; members that are not subscribed to a topic are skipped for it."""
     assignment: Assignment = {each.member_id: set() for each in members}
     turn = cycle(in_order(members))
     for topic, partition in all_partitions(partition_counts, subscribers(members)):

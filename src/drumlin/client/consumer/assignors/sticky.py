@@ -1,11 +1,11 @@
-"""Kafka's `sticky` and `cooperative-sticky`: even, with as few moves as possible.
+"""Kafka's `sticky` and `cooperative-sticky`: balanced, with as few moves as possible.
 
-Members report what they had: in their user data (`sticky`, whose members have given everything up
-when they join) or as owned partitions (`cooperative-sticky`). If two claim the same partition, the
-later generation is right; in the same generation, neither.
+Members report their previous partitions: in their user data (`sticky`, whose members have revoked
+all when they join) or as owned partitions (`cooperative-sticky`). If two claim a partition, the
+later generation wins; in the same generation, neither does.
 
-`cooperative-sticky` hands a partition on in two steps: first its owner loses it, and the rebalance
-that follows gives it to the next member.
+`cooperative-sticky` moves a partition in two rebalances: the first revokes it from its owner, the
+second assigns it to the next member.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def cooperative_user_data(generation_id: int) -> bytes:
 
 
 def assign(partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
-    """Even and sticky, by the claims in the members' user data."""
+    """The `sticky` assignment, by the claims in the members' user data."""
     return _assign(partition_counts, members, {m.member_id: _claim_in_data(m) for m in members})
 
 
 def assign_cooperatively(partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
-    """Even and sticky, without partitions that another member still owns."""
+    """The `cooperative-sticky` assignment: without partitions that another member still owns."""
     claims = {each.member_id: _owned(each) for each in members}
     assignment = _assign(partition_counts, members, claims)
     owners: dict[TopicPartition, tuple[int, str | None]] = {}
@@ -97,7 +97,7 @@ def _claim_in_data(member: Member) -> Claim:
     data = member.subscription.user_data
     if not data:
         return Claim(frozenset(), NO_GENERATION)
-    for version in (1, 0):  # which is not told
+    for version in (1, 0):  # the data does not carry it
         try:
             read = decode(_UserData, version, data, flexible=False)
         except MalformedMessage:
@@ -133,7 +133,7 @@ def _assign(
 def _kept(
     existing: set[TopicPartition], members: list[Member], claims: Mapping[str, Claim]
 ) -> Assignment:
-    """The partitions that members keep: still wanted, and claimed by no newer generation."""
+    """The partitions that members keep: subscribed to, and not claimed in a newer generation."""
     claimants: dict[TopicPartition, list[tuple[int, str]]] = defaultdict(list)
     for member in members:
         claim = claims[member.member_id]
@@ -151,9 +151,9 @@ def _kept(
 def _level(
     assignment: Assignment, free: list[TopicPartition], members: list[Member], total: int
 ) -> None:
-    """Level the numbers where all want the same topics: they differ by one at most."""
+    """Balance members that all subscribe to the same topics: counts differ by one at most."""
     share, rest = divmod(total, len(members))
-    # The members with most keep those left over, so that the fewest partitions move.
+    # The members with most partitions get the remainder, so that the fewest partitions move.
     order = sorted(in_order(members), key=lambda each: -len(assignment[each.member_id]))
     quotas = {each.member_id: share + (index < rest) for index, each in enumerate(order)}
     for member_id, partitions in assignment.items():
@@ -170,16 +170,16 @@ def _level(
 def _deal(
     assignment: Assignment, free: list[TopicPartition], wanting: Mapping[str, list[Member]]
 ) -> None:
-    """Give each free partition to the member with fewest; first those that few can take."""
+    """Assign each free partition to its subscriber with fewest; fewest subscribers first."""
     for topic, partition in sorted(free, key=lambda each: (len(wanting[each[0]]), each)):
         least = min(wanting[topic], key=lambda each: len(assignment[each.member_id]))
         assignment[least.member_id].add(TopicPartition(topic, partition))
 
 
 def _balance(assignment: Assignment, wanting: Mapping[str, list[Member]]) -> None:
-    """Move partitions to members that have at least two fewer, until there is none.
+    """Move partitions to members with at least two fewer, until no move is left.
 
-    Each move makes the sum of the squares smaller, so this ends.
+    Each move makes the sum of the squared counts smaller, so this ends.
     """
     moved = True
     while moved:

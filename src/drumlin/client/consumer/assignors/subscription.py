@@ -1,4 +1,4 @@
-"""Subscriptions and assignments, as members and their leader exchange them."""
+"""The encoding of the subscriptions and assignments that members and their leader exchange."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from drumlin.wire.embedded_protocol import (
     write_subscription,
 )
 
-_ASSIGNMENT_VERSION: Final = 0  # which every member reads
+_ASSIGNMENT_VERSION: Final = 0  # all members can read it
 
 
 class MemberSubscription(NamedTuple):
@@ -31,15 +31,15 @@ class MemberSubscription(NamedTuple):
     rack: str | None = None
 
 
-def encode_subscription(said: MemberSubscription) -> bytes:
+def encode_subscription(subscription: MemberSubscription) -> bytes:
     return write_subscription(
         ConsumerSubscription(
             SUBSCRIPTION_VERSION,
-            sorted(said.topics),
-            said.user_data,
-            by_topic(said.owned),
-            said.generation_id,
-            said.rack,
+            sorted(subscription.topics),
+            subscription.user_data,
+            by_topic(subscription.owned),
+            subscription.generation_id,
+            subscription.rack,
         )
     )
 
@@ -49,9 +49,9 @@ def decode_subscription(data: bytes) -> MemberSubscription:
     Raises:
         ValueError: the bytes are no subscription.
     """
-    said = read_subscription(data)
+    sent = read_subscription(data)
     return MemberSubscription(
-        tuple(said.topics), said.user_data, one_by_one(said.owned), said.generation_id, said.rack_id
+        tuple(sent.topics), sent.user_data, one_by_one(sent.owned), sent.generation_id, sent.rack_id
     )
 
 
@@ -60,7 +60,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """No bytes at all mean no partitions: the answer to a member that the leader forgot.
+    """The partitions; none for empty bytes, which a member gets that the leader left out.
 
     Raises:
         ValueError: the bytes are no assignment.

@@ -1,4 +1,4 @@
-"""A fetched piece as Arrow batches, each with its end offset. Runs in the reader's thread."""
+"""Decodes a fetched piece into Arrow batches, in the thread of the user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from drumlin.records.columns.columns import iterate_arrow
 
 
 class Decoded(NamedTuple):
-    """`batch` is None where the rest of a piece holds no records."""
+    """A batch and its end offset. `batch` is None if the rest of the piece has no records."""
 
     batch: pa.RecordBatch | None
     end_offset: int
@@ -25,11 +25,11 @@ class Decoded(NamedTuple):
 
 
 def decode(piece: Piece, position: int, options: ConsumerOptions) -> Iterator[Decoded]:
-    """The records of `piece` from `position` on.
+    """The records of `piece` from `position`.
 
     Raises:
         CorruptData: a batch is damaged.
-        Undecodable: a key or value is not what the option `decode` says.
+        Undecodable: a key or value does not have the format in `decode`.
     """
     topic, partition = piece.place
     schema = schema_of(options.read_options).with_metadata({"topic": topic})

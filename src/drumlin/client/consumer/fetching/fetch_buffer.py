@@ -1,7 +1,7 @@
-"""Fetched records that wait for the user, and how much memory they take.
+"""The buffer of fetched records that wait for the user, and its memory limit.
 
-A piece is what one fetch brought of one partition. Several pieces lie in the frame of one
-response, whose memory is free when the last of them is done.
+A piece is the records of one partition in one fetch response. The pieces of a response share its
+frame, whose memory is freed when the last of them is done.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """Whole record batches of one partition; what is before `start_offset` is not wanted."""
+    """Whole record batches of one partition; records before `start_offset` are skipped."""
 
     place: TopicPartition
-    version: int  # of the partition's state; if that has another one, this piece is stale
+    version: int  # of the partition's state; a piece with a different one is stale
     start_offset: int
     end_offset: int
     leader_epoch: int  # of the last batch
-    fetched_of_epoch: int  # of the leader that was asked
+    fetched_of_epoch: int  # of the leader that answered
     ended_s: float  # in the loop's time, when the log was known to end at `start_offset` or before
     records: memoryview
     aborted: Sequence[tuple[int, int]]
@@ -41,7 +41,7 @@ class Piece:
 
 
 class FetchBuffer:
-    """Lives in the loop; the user's thread reads the records of the piece that it got."""
+    """Used in the loop; the user's thread reads the records of the piece that it was given."""
 
     def __init__(self, limit_bytes: int, memory: FrameMemory) -> None:
         self._limit_bytes = limit_bytes
@@ -51,7 +51,7 @@ class FetchBuffer:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that may be fetched: the whole limit if nothing is held or in flight."""
+        """Bytes that may be fetched: the limit minus what is buffered or in flight."""
         return self._limit_bytes - self._used_bytes
 
     def reserve(self, size_bytes: int) -> None:
@@ -59,11 +59,11 @@ class FetchBuffer:
         self._used_bytes += size_bytes
 
     def give_up(self, size_bytes: int) -> None:
-        """Release a reservation: the response has come, or will not."""
+        """Release a reservation, as the response has arrived or failed."""
         self._used_bytes -= size_bytes
 
     def put(self, pieces: Sequence[Piece]) -> None:
-        """Take in the pieces of a response."""
+        """Add the pieces of a response."""
         if pieces:
             self._used_bytes += pieces[0].frame.size_bytes
             self._pieces.extend(pieces)
@@ -79,7 +79,7 @@ class FetchBuffer:
         return None
 
     def drop_unwanted(self, positions: Positions) -> None:
-        """Drop pieces of partitions that are gone or were repositioned."""
+        """Drop pieces of partitions that were revoked or repositioned."""
         kept: deque[Piece] = deque()
         for piece in self._pieces:
             if positions.get(piece.place, piece.version) is not None:
@@ -89,7 +89,7 @@ class FetchBuffer:
         self._pieces = kept
 
     def done(self, piece: Piece) -> None:
-        """The user's thread is done with the records of the first piece."""
+        """Remove the first piece: the user's thread has read its records."""
         if self._pieces and self._pieces[0] is piece:
             self._pieces.popleft()
             self._release(piece)

@@ -40,7 +40,7 @@ class Limits(NamedTuple):
 async def fetch_partitions(
     connection: BrokerConnection, wanted: Sequence[Wanted], limits: Limits
 ) -> dict[TopicPartition, PartitionFetch]:
-    """Fetch from the leader, which fills its answer in the order of the partitions.
+    """Fetch from the leader, which fills its response in the order of the partitions.
 
     Raises:
         KafkaError: the broker's error for the whole request.

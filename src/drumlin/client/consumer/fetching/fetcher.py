@@ -1,8 +1,8 @@
-"""Fetches ahead for all partitions, one request at a time for each route to a leader.
+"""Fetches ahead for all partitions, with one request in flight for each route to a leader.
 
 A broker holds a fetch while there is nothing to read, and answers the requests of a connection in
-order. So partitions that are read to their end share a request that may wait, on a connection of
-its own, and lagging partitions take the other route, where no request waits long.
+order. So partitions without lag share a request that may wait, on a connection of its own, and
+lagging partitions take the other route, where no request waits long.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from drumlin.peer.retry import is_retriable
 from drumlin.wire.by_hand.fetch_response import PartitionFetch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-_PIECES_AHEAD: Final = 2  # of a partition: one being read, and the next
+_PIECES_AHEAD: Final = 2  # per partition: the piece being read, and the next
 _PROMPT_WAIT_MS: Final = 50  # a lagging partition has records, unless its leader just changed
 _FREE_MIN_BYTES: Final = 64 << 10
-_WAITING_SHARE: Final = 4  # of the buffer: one part for fetches that wait, all together
+_WAITING_SHARE: Final = 4  # all waiting fetches together may take this part of the buffer: 1/4
 
-#: The versions of partitions when a request for them began.
+#: The versions of partitions when a request for them was sent.
 Versions = Mapping[TopicPartition, int]
 
 
 class Route(NamedTuple):
-    """To a leader, by the connection whose fetches may wait, or by the other one."""
+    """A connection to a leader: the one whose fetches may wait, or the prompt one."""
 
     leader: int
     waits: bool
 
 
 class Fetcher:
-    """Lives in the loop. `on_change` is called when there is something for the user."""
+    """Used in the loop. `on_change` is called when there are records or an error for the user."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Fetcher:
         self._is_stopped = False
 
     def pump(self) -> None:
-        """Begin the fetches that are due and have memory."""
+        """Send the fetches that are due, as far as memory allows."""
         if self._is_stopped:
             return
         routes: dict[Route, list[PartitionState]] = defaultdict(list)
@@ -96,17 +96,17 @@ class Fetcher:
             self._tasks.spawn(self._check(_hold(unchecked)))
         for states in routes.values():
             states.sort(key=lambda each: each.last_fetch)
-        # Where memory is short, the partition served last comes last.
+        # If memory is short, the partition fetched most recently comes last.
         for route, states in sorted(routes.items(), key=lambda each: each[1][0].last_fetch):
             if route not in self._busy:
                 self._begin(route, states)
 
     def stop(self) -> None:
-        """Begin no more fetches."""
+        """Send no more fetches."""
         self._is_stopped = True
 
     def _is_checked(self, state: PartitionState) -> bool:
-        """Whether the current leader was checked to have what was read."""
+        """Whether the current leader is known to have the log up to the position."""
         topic, partition = state.place
         epoch = self._prompt.view.topics[topic].partitions[partition].leader_epoch
         if state.position_epoch == NO_EPOCH or epoch == NO_EPOCH:
@@ -141,7 +141,7 @@ class Fetcher:
         self._fetches += 1
         wanted = []
         for state in states:
-            state.is_on_way = True
+            state.is_in_flight = True
             wanted.append(Wanted(state.place, state.fetch_offset, state.leader_epoch))
         self._busy.add(route)
         self._buffer.reserve(max_bytes)
@@ -174,7 +174,7 @@ class Fetcher:
             if (state := self._positions.get(place, version)) is not None
         ]
         for state in states:
-            state.is_on_way = False
+            state.is_in_flight = False
         if error is None:
             troubled = self._take(answers, states, asked_s)
         elif is_retriable(error):
@@ -193,7 +193,7 @@ class Fetcher:
         states: list[PartitionState],
         asked_s: float,
     ) -> list[PartitionState]:
-        """Take in a response; returns the partitions that need fresh metadata."""
+        """Process a response; returns the partitions that need fresh metadata."""
         frame = Frame(sum(len(each.records) for each in answers.values()), 0)
         pieces: list[Piece] = []
         troubled: list[PartitionState] = []
@@ -203,7 +203,7 @@ class Fetcher:
                 continue
             if answer.error_code is ErrorCode.offset_out_of_range:
                 if state.buffered:
-                    troubled.append(state)  # what is buffered comes first
+                    troubled.append(state)  # the buffered records are returned first
                 else:
                     self._starter.out_of_range(state)
             elif answer.error_code is not ErrorCode.none:
@@ -236,7 +236,7 @@ class Fetcher:
             return None
         if last.end_offset <= state.fetch_offset:
             where = f"topic {state.place[0]!r} partition {state.place[1]}"
-            what = f"asked for {state.fetch_offset}, got what is before it"
+            what = f"fetched from {state.fetch_offset}, got only records before it"
             self._fail([state], InvalidResponse(f"{where}: {what}"))
             return None
         piece = Piece(
@@ -261,10 +261,10 @@ class Fetcher:
             state.fail(as_client_error(error))
         self._on_change()
 
-    # -- what goes wrong -----------------------------------------------------------------
+    # -- errors --------------------------------------------------------------------------
 
     async def _check(self, versions: Versions) -> None:
-        """Ask the leaders whether their logs hold what was read (KIP-320)."""
+        """Ask the leaders whether their logs still have the positions (KIP-320)."""
         try:
             await self._starter.check(self._unchanged(versions))
         except (KafkaError, PeerError) as error:
@@ -276,7 +276,7 @@ class Fetcher:
         self.pump()
 
     def _recover(self, states: list[PartitionState]) -> None:
-        """After a pause, and with fresh metadata, these may be fetched again; not before."""
+        """Fetch these again after a back-off and a metadata refresh."""
         self._failures += 1
         options = self._prompt.options
         pause_ms = options.retry_backoff_ms * 2 ** min(self._failures - 1, 10)
@@ -290,7 +290,7 @@ class Fetcher:
         except (KafkaError, PeerError) as error:
             if not is_retriable(error):
                 self._fail(self._unchanged(versions), error)
-        # A new leader is asked first whether its log holds what was read.
+        # A new leader is first asked whether its log still has the position.
         for state in self._unchanged(versions):
             state.stage = Stage.CHECKING
         self.pump()
@@ -305,13 +305,13 @@ def _is_fetchable(state: PartitionState) -> bool:
     return (
         state.stage in (Stage.FETCHING, Stage.CHECKING)
         and not state.is_paused
-        and not state.is_on_way
+        and not state.is_in_flight
         and state.buffered < _PIECES_AHEAD
     )
 
 
 def _hold(states: list[PartitionState]) -> Versions:
-    """Fetch nothing of these until they are released; returns their versions."""
+    """Stop fetching these until their stage changes; returns their versions."""
     for state in states:
         state.stage = Stage.WAITING
     return {each.place: each.version for each in states}

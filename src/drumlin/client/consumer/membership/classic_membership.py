@@ -1,10 +1,10 @@
-"""A member of a classic group: when to join, sync, beat and leave, and which partitions it has.
+"""A member of a classic group: when it joins, syncs, heartbeats and leaves, and its partitions.
 
     UNJOINED -> PREPARING -> JOINING -> SYNCING -> STABLE -> PREPARING ...
 
-In PREPARING the user's thread gives up what must be given up before a join: everything in an
-eager group, nothing in a cooperative one. That waits for the user to poll; heartbeats continue
-meanwhile. The assignment is taken over in STABLE, by the user's thread again.
+In PREPARING the user's thread gives up partitions before a join: all in an eager group, in a
+cooperative one only those of topics no longer subscribed to. That waits for the user to poll;
+heartbeats continue meanwhile. In STABLE the user's thread takes over the assignment.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Phase(Enum):
     JOINING = auto()
     SYNCING = auto()
     STABLE = auto()
-    LEAVING = auto()  # did not poll for too long; the group must learn of it
-    AWAY = auto()  # ... the group knows; comes back with the next poll
+    LEAVING = auto()  # max_poll_interval_ms is exceeded; LeaveGroup is to be sent
+    AWAY = auto()  # left after that; the next poll joins again
     CLOSED = auto()
     FAILED = auto()
 
@@ -62,7 +62,7 @@ class Join(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """SyncGroup; the leader sends the assignment along, the others nothing."""
+    """SyncGroup; the leader's carries the assignment."""
 
     generation_id: int
     member_id: str
@@ -76,7 +76,7 @@ class Beat(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """The answer to a successful JoinGroup."""
+    """The response to a successful JoinGroup."""
 
     generation_id: int
     member_id: str
@@ -100,7 +100,7 @@ class ClassicOptions:
 
 
 class ClassicMembership(UsersSide):
-    """Times are seconds of the caller's clock."""
+    """The state machine of one member. Times are seconds of the caller's clock."""
 
     def __init__(self, options: ClassicOptions, now: float) -> None:
         super().__init__(options.max_poll_interval_s, now)
@@ -109,7 +109,7 @@ class ClassicMembership(UsersSide):
         self._topics: frozenset[str] | None = None
         self._joined_topics: frozenset[str] = frozenset()
         self._led_counts: Mapping[str, int] | None = (
-            None  # the partition counts that the leader assigned by
+            None  # the partition counts with which this member assigned as the leader
         )
         self.phase = Phase.UNJOINED
         self.failure: ErrorCode | None = None
@@ -125,7 +125,7 @@ class ClassicMembership(UsersSide):
     # -- what to send --------------------------------------------------------------------
 
     def next_step(self, now: float) -> Step:
-        """The next request to send; the same again until it is sent."""
+        """The next request to send; the same one until its outcome is reported."""
         self._notice_idleness(now)
         if self.phase is Phase.LEAVING:
             return Leave(self._member_id, "the consumer did not poll in time")
@@ -185,14 +185,14 @@ class ClassicMembership(UsersSide):
         if not tells:
             self._forget_membership(keep_id=False)
 
-    # -- what came of it -----------------------------------------------------------------
+    # -- outcomes of requests ------------------------------------------------------------
 
     def member_id_given(self, member_id: str) -> None:
-        """MEMBER_ID_REQUIRED: join again, by this name."""
+        """MEMBER_ID_REQUIRED: join again with this member id."""
         self._member_id = member_id
 
     def joined(self, answer: Joined, now: float) -> None:
-        """A generation has begun, with this member in it."""
+        """JoinGroup succeeded: a new generation has begun."""
         if self.phase is not Phase.JOINING:
             return
         self._joined = answer
@@ -203,11 +203,11 @@ class ClassicMembership(UsersSide):
         self.phase = Phase.SYNCING
 
     def led(self, partition_counts: Mapping[str, int]) -> None:
-        """This member leads, and has assigned the partitions of these topics."""
+        """This member is the leader, and has assigned the partitions of these topics."""
         self._led_counts = dict(partition_counts)
 
     def synced(self, partitions: Partitions, now: float) -> None:
-        """The partitions of this member in this generation."""
+        """SyncGroup succeeded: the partitions of this member in this generation."""
         if self.phase is not Phase.SYNCING:
             return
         self._target = partitions
@@ -218,12 +218,12 @@ class ClassicMembership(UsersSide):
         if self._topics != self._joined_topics:
             self._rejoin()
 
-    def beaten(self, now: float) -> None:
+    def heartbeat_succeeded(self, now: float) -> None:
         """A heartbeat succeeded."""
         self._next_beat = now + self._options.heartbeat_interval_s
 
     def left(self) -> None:
-        """A Leave was sent, or could not be."""
+        """LeaveGroup was sent, or failed."""
         if self.phase is Phase.LEAVING:
             self._forget_membership(keep_id=False)
             self.phase = Phase.AWAY
@@ -304,14 +304,14 @@ class ClassicMembership(UsersSide):
         )
 
     def polled(self, now: float) -> None:
-        """A member that was away comes back."""
+        """The user polls again: a member that is AWAY rejoins."""
         super().polled(now)
         if self.phase is Phase.AWAY:
             self.phase = Phase.UNJOINED
 
     @property
     def duty(self) -> Duty | None:
-        """The callback that the user's thread must run before the membership goes on."""
+        """The callback that the user's thread must run before the membership continues."""
         if self._has_lost:
             return Duty(DutyKind.LOSE, self._owned)
         if self.phase is Phase.PREPARING:
@@ -330,10 +330,10 @@ class ClassicMembership(UsersSide):
         return frozenset(each for each in self._owned if each[0] not in wanted)
 
     def duty_done(self, duty: Duty) -> None:
-        """The user's thread has finished its duty, whatever has happened meanwhile."""
+        """The user's thread has finished its duty; the member may have been fenced meanwhile."""
         self._is_on_duty = False
         if duty.kind is DutyKind.ASSIGN:
-            # Partitions without a valid claim are lost; the rest is decided again.
+            # Partitions assigned in a generation that is over are lost.
             self._owned |= duty.partitions
             if self._generation_id == NO_GENERATION:
                 self._has_lost = True
@@ -341,7 +341,7 @@ class ClassicMembership(UsersSide):
             self._owned -= duty.partitions
             self._has_lost = self._has_lost and bool(self._owned)
             if self._is_cooperative and self._target is not None:
-                # Other members wait for what was given up: only a new rebalance hands it on.
+                # Only another rebalance can assign the revoked partitions to other members.
                 self._rejoins_after_duty = True
         self._settle()
 
@@ -353,11 +353,11 @@ class ClassicMembership(UsersSide):
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """The topics that concern this member as the leader."""
+        """The topics that this member watches as the leader."""
         return frozenset(self._led_counts or ())
 
     def topics_changed(self, wanted: frozenset[str], partition_counts: Mapping[str, int]) -> None:
-        """New metadata: other topics make a member rejoin, other partition counts a leader."""
+        """New metadata: a member rejoins if its topics changed, a leader if the counts did."""
         self._topics = wanted
         if self.phase is not Phase.STABLE:
             return
@@ -369,7 +369,7 @@ class ClassicMembership(UsersSide):
             self._rejoin()
 
     def close(self) -> Leave | None:
-        """End; returns the LeaveGroup to send, if the group knows this member."""
+        """End the membership; returns the LeaveGroup to send if there is a member id."""
         member_id = self._member_id
         self.phase = Phase.CLOSED
         self._forget_membership(keep_id=False)

@@ -1,4 +1,4 @@
-"""Sends what a classic membership decides, and reports the answers to it."""
+"""Sends the requests that a classic membership decides on, and reports the responses to it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from drumlin.wire.protocol.leave_group import LeaveGroupRequest, MemberIdentity
 from drumlin.wire.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 _PROTOCOL_TYPE: Final = "consumer"
-_JOIN_EXTRA_MS: Final = 5_000  # what a broker may take longer than the rebalance timeout
+_JOIN_EXTRA_MS: Final = 5_000  # how much longer to wait than the rebalance timeout
 
 #: Given topics, the partition counts of those that exist.
 PartitionCounts = Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
 
 
 class ClassicProtocol:
-    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup of one member."""
+    """The JoinGroup, SyncGroup, Heartbeat and LeaveGroup requests of one member."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ClassicProtocol:
         self._partition_counts = partition_counts
 
     async def perform(self, step: Join | Sync | Beat) -> None:
-        """Send it, and take in the answer.
+        """Send the request, and report the response to the membership.
 
         Raises:
             KafkaError: refused.
@@ -158,10 +158,10 @@ class ClassicProtocol:
         )
         response = await self._link.membership_request("heartbeat", request)
         self._link.check(response.error_code, "heartbeat")
-        self.membership.beaten(_now())
+        self.membership.heartbeat_succeeded(_now())
 
     async def leave(self, step: Leave) -> None:
-        """Tell the group that this member goes, unless it is a static one that may come back."""
+        """Tell the group that this member leaves, unless it is static and may come back."""
         if self._options.group_instance_id is not None and not step.is_final:
             return
 

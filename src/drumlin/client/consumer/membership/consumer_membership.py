@@ -1,9 +1,9 @@
-"""A member of a KIP-848 group: the broker assigns, the member reconciles and says so.
+"""A member of a KIP-848 group: the broker assigns, the member reconciles and acknowledges.
 
-    JOINING -> STABLE, with every heartbeat carrying what has changed since the last one.
+    JOINING -> STABLE; each heartbeat carries the fields that have changed since the last one.
 
-The broker revokes partitions first, and hands them on when their owner reports that it has given
-them up; so what the user's thread has done (`duty_done`) is reported at once.
+The broker revokes partitions first, and assigns them to another member once their owner reports
+that it has given them up. So a finished duty (`duty_done`) is reported at once.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _FENCED: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_member
 class Phase(Enum):
     JOINING = auto()
     STABLE = auto()
-    LOST = auto()  # fenced: joins again once the user has given everything up
-    LEAVING = auto()  # did not poll for too long; the group must learn of it
-    AWAY = auto()  # ... the group knows; comes back with the next poll
+    LOST = auto()  # fenced: joins again once the user has given up all partitions
+    LEAVING = auto()  # max_poll_interval_ms is exceeded; a leaving heartbeat is to be sent
+    AWAY = auto()  # left after that; the next poll joins again
     CLOSED = auto()
     FAILED = auto()
 
@@ -65,7 +65,7 @@ class ConsumerProtocolOptions:
 
 
 class ConsumerMembership(UsersSide):
-    """Times are seconds of the caller's clock."""
+    """The state machine of one member. Times are seconds of the caller's clock."""
 
     def __init__(self, options: ConsumerProtocolOptions, member_id: str, now: float) -> None:
         super().__init__(options.max_poll_interval_s, now)
@@ -75,7 +75,7 @@ class ConsumerMembership(UsersSide):
         self.member_id = member_id
         self._epoch = JOIN_EPOCH
         self._target: Partitions = NO_PARTITIONS
-        self._told: Partitions | None = None  # what the broker knows to be owned; None: nothing yet
+        self._acknowledged: Partitions | None = None  # acknowledged as owned; None: nothing yet
         self._is_full = True
         self._next_beat = now
         self._not_before = now
@@ -83,7 +83,7 @@ class ConsumerMembership(UsersSide):
     # -- what to send --------------------------------------------------------------------
 
     def next_step(self, now: float) -> Step:
-        """The next request to send; the same again until it is sent."""
+        """The next request to send; the same one until its outcome is reported."""
         if self.phase is Phase.STABLE and now >= self._idle_at:
             self.phase = Phase.LEAVING
         if self.phase is Phase.LEAVING:
@@ -101,14 +101,14 @@ class ConsumerMembership(UsersSide):
         return Wait(min(self._next_beat, self._idle_at))
 
     def _has_something_to_tell(self) -> bool:
-        if self._is_on_duty or self._owned == self._told:
+        if self._is_on_duty or self._owned == self._acknowledged:
             return False
-        # An assignment is acknowledged when it is taken over, even if that changed nothing.
-        return self._told is not None or self.duty is None
+        # An assignment is acknowledged once it is taken over, even if it changed nothing.
+        return self._acknowledged is not None or self.duty is None
 
-    # -- what came of it -----------------------------------------------------------------
+    # -- outcomes of requests ------------------------------------------------------------
 
-    def beaten(self, step: Beat, epoch: int, interval_s: float, now: float) -> None:
+    def heartbeat_succeeded(self, step: Beat, epoch: int, interval_s: float, now: float) -> None:
         """A heartbeat succeeded."""
         if self.phase not in (Phase.JOINING, Phase.STABLE):
             return
@@ -116,18 +116,18 @@ class ConsumerMembership(UsersSide):
         self._epoch = epoch
         self._is_full = False
         if step.owned is not None:
-            self._told = step.owned
+            self._acknowledged = step.owned
         self._next_beat = now + interval_s
 
-    def targeted(self, partitions: Partitions) -> None:
+    def target_received(self, partitions: Partitions) -> None:
         """The broker's target assignment for this member."""
         if self.phase is Phase.STABLE:
             self._target = partitions
-            if self._told != partitions:
-                self._told = None
+            if self._acknowledged != partitions:
+                self._acknowledged = None
 
     def left(self) -> None:
-        """A Leave was sent, or could not be."""
+        """The leaving heartbeat was sent, or failed."""
         if self.phase is Phase.LEAVING:
             self.phase = Phase.AWAY
             self._forget_membership()
@@ -148,7 +148,7 @@ class ConsumerMembership(UsersSide):
             self._fail(code)
 
     def unanswered(self, step: Step, now: float) -> None:
-        """A request was not answered: whether the broker took it is not known."""
+        """A request was not answered: the broker may have processed it or not."""
         if isinstance(step, Leave):
             self.left()
         else:
@@ -156,7 +156,7 @@ class ConsumerMembership(UsersSide):
             self._not_before = now + RETRY_S
 
     def disowned(self, code: ErrorCode) -> None:
-        """A commit was refused with `code`. The next heartbeat tells what that means."""
+        """A commit was refused with `code`. Unless that fences this member, heartbeat at once."""
         if self.phase is not Phase.STABLE:
             return
         if code is ErrorCode.fenced_instance_id:
@@ -178,7 +178,7 @@ class ConsumerMembership(UsersSide):
     def _forget_membership(self) -> None:
         self._epoch = JOIN_EPOCH
         self._target = NO_PARTITIONS
-        self._told = None
+        self._acknowledged = None
         self._is_full = True
         self._has_lost = bool(self._owned)
 
@@ -193,14 +193,14 @@ class ConsumerMembership(UsersSide):
         return GroupMetadata(self._options.group_id, self._epoch, self.member_id, instance)
 
     def polled(self, now: float) -> None:
-        """A member that was away comes back."""
+        """The user polls again: a member that is AWAY rejoins."""
         super().polled(now)
         if self.phase is Phase.AWAY:
             self.phase = Phase.LOST
 
     @property
     def duty(self) -> Duty | None:
-        """The callback that the user's thread must run before the membership goes on."""
+        """The callback that the user's thread must run before the membership continues."""
         if self._has_lost:
             return Duty(DutyKind.LOSE, self._owned)
         if self.phase is not Phase.STABLE:
@@ -212,10 +212,10 @@ class ConsumerMembership(UsersSide):
         return None
 
     def duty_done(self, duty: Duty) -> None:
-        """The user's thread has finished its duty, whatever has happened meanwhile."""
+        """The user's thread has finished its duty; the member may have been fenced meanwhile."""
         self._is_on_duty = False
         if duty.kind is DutyKind.ASSIGN:
-            # The next duty gives up what was revoked meanwhile.
+            # Partitions revoked meanwhile are given up in the next duty.
             self._owned |= duty.partitions
             self._has_lost = self._has_lost or self.phase is not Phase.STABLE
         else:
@@ -224,14 +224,14 @@ class ConsumerMembership(UsersSide):
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """The broker looks after topics."""
+        """None: the broker watches the topics."""
         return frozenset()
 
     def topics_changed(self, wanted: frozenset[str], partition_counts: Mapping[str, int]) -> None:
-        """The broker looks after topics."""
+        """Does nothing: the broker watches the topics."""
 
     def close(self) -> Leave | None:
-        """End; returns the heartbeat to send, if the group knows this member."""
+        """End the membership; returns the leaving heartbeat to send, if this is a member."""
         is_member = self.phase in (Phase.STABLE, Phase.JOINING)
         self.phase = Phase.CLOSED
         self._forget_membership()

@@ -1,4 +1,4 @@
-"""Sends what a KIP-848 membership decides, and reports the answers to it."""
+"""Sends the heartbeats that a KIP-848 membership decides on, and reports the responses to it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TopicNames = Callable[[Iterable[UUID]], Awaitable[Mapping[UUID, str]]]
 
 
 class ConsumerProtocol:
-    """ConsumerGroupHeartbeat of one member."""
+    """The ConsumerGroupHeartbeat requests of one member."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ConsumerProtocol:
         self._has_unnamed = False
 
     async def perform(self, step: Beat) -> None:
-        """Send it, and take in the answer.
+        """Send the heartbeat, and report the response to the membership.
 
         Raises:
             KafkaError: refused.
@@ -79,7 +79,7 @@ class ConsumerProtocol:
         self._link.check(response.error_code, what)
         interval_s = response.heartbeat_interval.total_seconds()
         now = asyncio.get_running_loop().time()
-        self.membership.beaten(step, response.member_epoch, interval_s, now)
+        self.membership.heartbeat_succeeded(step, response.member_epoch, interval_s, now)
         if response.assignment is not None:
             self._target = frozenset(
                 (each.topic_id, partition)
@@ -87,13 +87,13 @@ class ConsumerProtocol:
                 for partition in each.partitions
             )
         if response.assignment is not None or self._has_unnamed:
-            self.membership.targeted(await self._named(self._target))
+            self.membership.target_received(await self._named(self._target))
 
     def _whole(self, version: int) -> Mapping[str, Any]:
         pattern = self._subscription.pattern
         timeout = timedelta(seconds=self._options.max_poll_interval_s)
         if pattern is not None and version < _PATTERNS_FROM:
-            raise ValueError("this broker does not resolve patterns: name the topics")
+            raise ValueError("this broker cannot subscribe by pattern: name the topics")
         return {
             "rack_id": self._rack,
             "rebalance_timeout": timeout,
@@ -112,7 +112,7 @@ class ConsumerProtocol:
         )
 
     async def _named(self, target: frozenset[IdPartition]) -> Partitions:
-        """The partitions by name. A topic that is gone, or not known yet, is asked for again."""
+        """The partitions by topic name. Unknown topic ids are looked up again at each heartbeat."""
         names = await self._topic_names({topic_id for topic_id, _ in target})
         self._ids.update((name, topic_id) for topic_id, name in names.items())
         self._has_unnamed = any(topic_id not in names for topic_id, _ in target)
@@ -123,7 +123,7 @@ class ConsumerProtocol:
         )
 
     async def leave(self, step: Leave) -> None:
-        """Tell the group that this member goes; a static one may come back."""
+        """Tell the group that this member leaves; a static one may come back."""
         instance_id = self._options.group_instance_id
         is_final = step.is_final or instance_id is None
         request = ConsumerGroupHeartbeatRequest(
@@ -138,7 +138,7 @@ class ConsumerProtocol:
         self._link.check(response.error_code, "consumer_group_heartbeat")
 
 
-#: The first version in which a broker resolves patterns of topics.
+#: The first version with subscription by pattern.
 _PATTERNS_FROM: Final = 1
 #: `rebalance_timeout` keeps its default, which means the same.
 _NOTHING_NEW: Mapping[str, Any] = {

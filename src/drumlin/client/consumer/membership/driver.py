@@ -1,6 +1,6 @@
-"""Runs a membership: asks it what to send next, sends that, and waits when nothing is due.
+"""Drives a membership: sends the requests that it decides on, and waits when none is due.
 
-One request is under way at a time. The only place of the membership that awaits.
+One request is in flight at a time. The only part of the membership that awaits.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class GroupProtocolDriver(Protocol):
     membership: Any
 
     async def perform(self, step: Any) -> None:
-        """Send what the membership wants sent, and report the answer to it."""
+        """Send the request of `step`, and report the response to the membership."""
 
     async def leave(self, step: Leave) -> None:
-        """Tell the group that this member goes."""
+        """Tell the group that this member leaves."""
 
 
 class Driver:
-    """Lives in the loop. `on_change` is called whenever the user's thread may have to act."""
+    """Used in the loop. `on_change` is called whenever the user's thread may have to act."""
 
     def __init__(self, protocol: GroupProtocolDriver, on_change: Callable[[], None]) -> None:
         self._protocol = protocol
@@ -37,11 +37,11 @@ class Driver:
         self._task = asyncio.ensure_future(self._run())
 
     def wake(self) -> None:
-        """Look again, as something other than an answer has changed the membership."""
+        """Ask the membership for its next step now: something other than a response changed it."""
         self._woken.set()
 
     async def stop(self) -> None:
-        """Send nothing more."""
+        """Send no more requests."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 

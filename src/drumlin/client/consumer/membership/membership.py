@@ -1,8 +1,8 @@
-"""A member's state machine as the driver sees it, whichever group protocol it speaks.
+"""The interface of a member's state machine, the same for both group protocols.
 
-It tells the *driver* which request comes next, and the driver reports the answer. It tells the
-*user's thread* which partitions to give up or to take over (`duty`), and the thread reports when
-that is done. It never waits, sends, or calls back.
+The state machine tells the *driver* which request comes next, and the driver reports the response.
+It tells the *user's thread* which partitions to give up or to take over (`duty`), and the thread
+reports that this is done. It never waits, sends, or calls back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drumlin.wire.error_codes import ErrorCode
 Partitions = frozenset[TopicPartition]
 NO_PARTITIONS: Partitions = frozenset()
 
-#: How long after a failed request the next one is sent.
+#: The pause after a failed request.
 RETRY_S = 0.1
 
 
@@ -28,11 +28,11 @@ def passes(code: ErrorCode) -> bool:
 
 
 class DutyKind(Enum):
-    """The kind of callback that the user's thread is to run."""
+    """The kind of callback that the user's thread must run."""
 
     REVOKE = "revoke"  # commit, then give them up
     LOSE = "lose"  # give them up; other members may have them already
-    ASSIGN = "assign"  # begin with them
+    ASSIGN = "assign"  # take them over
 
 
 class Duty(NamedTuple):
@@ -41,7 +41,7 @@ class Duty(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """A step in which nothing is sent before `until` (clock of the loop), or before an event."""
+    """Send nothing before `until` (clock of the loop), or before the driver is woken."""
 
     until: float | None
 
@@ -61,24 +61,24 @@ class Membership(Protocol):
     failure: ErrorCode | None
 
     def polled(self, now: float) -> None:
-        """The user's thread is in `poll`."""
+        """The user's thread has entered `poll`."""
 
     def poll_ended(self, now: float) -> None:
-        """... and has left it."""
+        """The user's thread has left `poll`."""
 
     @property
     def duty(self) -> Duty | None:
-        """The callback that the user's thread must run before the membership goes on."""
+        """The callback that the user's thread must run before the membership continues."""
 
     def begin_duty(self) -> Duty | None:
-        """The thread begins `duty`: until that is done, `owned` is not reported."""
+        """The thread begins `duty`; until `duty_done`, `owned` is not reported."""
 
     def duty_done(self, duty: Duty) -> None:
-        """The thread has finished its duty, whatever has happened meanwhile."""
+        """The thread has finished its duty; the member may have been fenced meanwhile."""
 
     @property
     def owned(self) -> Partitions:
-        """The partitions that the user has."""
+        """The partitions that the user's thread has taken over and not given up."""
 
     @property
     def credentials(self) -> GroupMetadata | None:
@@ -89,10 +89,10 @@ class Membership(Protocol):
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """Topics that concern this member besides those that it wants."""
+        """Topics that this member must watch besides those that it subscribes to."""
 
     def topics_changed(self, wanted: frozenset[str], partition_counts: Mapping[str, int]) -> None:
-        """New metadata of the wanted topics and of the group's topics."""
+        """New metadata: the subscribed topics, and the partition counts of the group's topics."""
 
     def close(self) -> Leave | None:
-        """End; returns the request to send, if the group knows this member."""
+        """End the membership; returns the request to send, if the group knows this member."""

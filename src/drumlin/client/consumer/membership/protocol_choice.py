@@ -1,4 +1,4 @@
-"""Makes the membership that the options ask for, and its protocol."""
+"""Makes the membership and the group protocol that the options name."""
 
 from __future__ import annotations
 

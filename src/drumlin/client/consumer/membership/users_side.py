@@ -1,4 +1,4 @@
-"""The user's side of a membership: which partitions it has, and whether it is busy with a duty.
+"""The user's side of a membership: the partitions that it owns, and the duty that it runs.
 
 Both group protocols share this; each decides which duty is due. Pure; times are seconds of the
 caller's clock.
@@ -12,11 +12,11 @@ from drumlin.client.consumer.membership.membership import NO_PARTITIONS, Duty, P
 
 
 class UsersSide(ABC):
-    """The user's thread as its membership sees it."""
+    """The state of the user's thread, for its membership."""
 
     def __init__(self, max_poll_interval_s: float, now: float) -> None:
         self._owned: Partitions = NO_PARTITIONS
-        self._has_lost = False  # what it owns belongs to other members now
+        self._has_lost = False  # the owned partitions may belong to other members now
         self._is_on_duty = False
         self._max_poll_interval_s = max_poll_interval_s
         self._last_poll = now
@@ -24,32 +24,32 @@ class UsersSide(ABC):
 
     @property
     def owned(self) -> Partitions:
-        """The partitions that the user has."""
+        """The partitions that the user's thread has taken over and not given up."""
         return self._owned
 
     def polled(self, now: float) -> None:
-        """The user's thread is in `poll`, and so in no duty: an interrupt may have ended one."""
+        """The user's thread has entered `poll`, and so no duty: an interrupt may have ended it."""
         self._last_poll = now
         self._is_polling = True
         self._is_on_duty = False
 
     def poll_ended(self, now: float) -> None:
-        """... and has left it."""
+        """The user's thread has left `poll`."""
         self._last_poll = now
         self._is_polling = False
 
     @property
     def _idle_at(self) -> float:
-        """The time from which on the user's thread counts as no longer polling."""
+        """The time at which max_poll_interval_ms is exceeded."""
         return float("inf") if self._is_polling else self._last_poll + self._max_poll_interval_s
 
     @property
     @abstractmethod
     def duty(self) -> Duty | None:
-        """The callback that the user's thread must run before the membership goes on."""
+        """The callback that the user's thread must run before the membership continues."""
 
     def begin_duty(self) -> Duty | None:
-        """The user's thread begins with `duty`: what it has is not certain until it is done."""
+        """The user's thread begins `duty`: what it owns is not certain until `duty_done`."""
         duty = self.duty
         self._is_on_duty = duty is not None
         return duty

@@ -1,8 +1,8 @@
-"""Commits offsets: on request, and periodically those of records that are processed.
+"""Commits offsets: on request, and periodically those of processed records.
 
-One commit is under way at a time, so that none overtakes an older one that is being repeated.
-Progress never goes back: an offset that is committed automatically is greater than the last that
-this consumer has committed, unless the user or `out_of_range` has moved the position since.
+One commit is in flight at a time, so that none overtakes an older one that is being retried.
+Progress never moves back: an auto-committed offset is greater than this consumer's last committed
+one, unless the user or `out_of_range` has moved the position since.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _NOT_OURS: Final = frozenset(
 
 
 class _Known(NamedTuple):
-    """The offset that this consumer has committed last, or found when it began."""
+    """The last offset that this consumer has committed, or fetched at its start."""
 
     offset: int
-    moved: int  # the partition's, when that was committed
+    moved: int  # of the partition's state, when the offset was committed
 
 
 class Committer:
-    """Lives in the loop."""
+    """The commits of one consumer. Used in the loop only."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class Committer:
             tasks.spawn(self._commit_periodically(interval_ms / 1000))
 
     def forget(self, places: Iterable[TopicPartition]) -> None:
-        """These partitions go; nothing may be committed for them from now on.
+        """Note that these partitions are lost: nothing may be committed for them from now on.
 
-        A commit that is still being repeated fails: it would undo the progress of other members.
+        A commit that is still being retried fails: it would undo the progress of other members.
         """
         self._losses += 1
         for place in places:
@@ -84,13 +84,13 @@ class Committer:
             self._lost_at[place] = self._losses
 
     async def commit(self, offsets: Offsets) -> None:
-        """Commit what the user names, also if that goes back.
+        """Commit the offsets that the user passes, even if they move back.
 
         Raises:
             CommitFailed: this consumer is no longer a member of the group, or has lost one of
                 these partitions since.
-            KafkaError, PeerError, OffsetStoreFailed: refused, or not answered, until the
-                request's time was up.
+            KafkaError, PeerError, OffsetStoreFailed: refused, or not answered before the
+                request timeout.
         """
         await self._in_order(lambda: offsets)
 
@@ -100,11 +100,11 @@ class Committer:
         await self._in_order(lambda: self._not_behind(returned))
 
     async def commit_progress(self, places: Iterable[TopicPartition] | None = None) -> None:
-        """Commit the offsets of processed records, where they are new. Raises as `commit`."""
+        """Commit the offsets of records processed since the last commit. Raises as `commit`."""
         await self._in_order(lambda: self._news(places))
 
     async def _in_order(self, due: Callable[[], Offsets]) -> None:
-        """Commit what is due when the commits before this one are done."""
+        """Commit the offsets that `due` returns once all earlier commits are done."""
         deadline = Deadline(self._timeout_ms)
         losses = self._losses
         async with self._in_turn:
@@ -118,11 +118,11 @@ class Committer:
                     self._committed[place] = _Known(each.offset, moved[place])
 
     async def _insist(self, offsets: Offsets, losses: int, deadline: Deadline) -> None:
-        """Commit in as many attempts as there is time for."""
+        """Commit, with retries until the deadline."""
         for pause_s in backoff_s(self._link.options):
             credentials = self._credentials()
             if credentials is None:
-                raise CommitFailed("not committed: this consumer is no member of its group now")
+                raise CommitFailed("not committed: this consumer is not a member of its group now")
             self._check_kept(offsets, losses)
             try:
                 await self._storage.commit(
@@ -138,7 +138,7 @@ class Committer:
             await asyncio.sleep(min(pause_s, deadline.remaining_s))
 
     def _not_behind(self, offsets: Offsets) -> Offsets:
-        """`offsets` without those that would take back what is committed."""
+        """`offsets` without those before the committed offset."""
         return {
             place: each
             for place, each in offsets.items()
@@ -146,7 +146,7 @@ class Committer:
         }
 
     def _news(self, places: Iterable[TopicPartition] | None) -> Offsets:
-        """The positions to commit: those past what is committed."""
+        """The positions to commit: those past the committed offset."""
         committed = self._committed
         return {
             place: each
@@ -165,10 +165,10 @@ class Committer:
     def _check_kept(self, offsets: Offsets, losses: int) -> None:
         for topic, partition in offsets.keys() - self._kept(offsets, losses).keys():
             where = f"topic {topic!r} partition {partition}"
-            raise CommitFailed(f"not committed: {where} went to others meanwhile")
+            raise CommitFailed(f"not committed: {where} was revoked meanwhile")
 
     def _check_owned(self, who: GroupMetadata, offsets: Offsets, losses: int) -> None:
-        """Refuse partitions that are not assigned, for a store that knows no members."""
+        """Refuse partitions that are not assigned, for a store that does not know the members."""
         self._check_kept(offsets, losses)
         if not who.member_id:
             return
@@ -177,14 +177,14 @@ class Committer:
             raise CommitFailed(f"not committed: {where} is not assigned to this consumer")
 
     def _kept(self, offsets: Offsets, losses: int) -> Offsets:
-        """`offsets` without partitions that were lost after that many losses."""
+        """`offsets` without partitions that were lost since the count of losses was `losses`."""
         lost_at = self._lost_at
         return {place: each for place, each in offsets.items() if lost_at.get(place, 0) <= losses}
 
     def _judge(
         self, error: KafkaError | PeerError | OffsetStoreFailed, credentials: GroupMetadata
     ) -> None:
-        """Return if the commit may be tried again; raise otherwise."""
+        """Return if the commit may be retried; raise otherwise."""
         if isinstance(error, OffsetStoreFailed):
             if not error.may_pass:
                 raise error
@@ -201,7 +201,7 @@ class Committer:
             raise error
 
     def start_known(self, offsets: Offsets) -> None:
-        """Note what was committed when these partitions began."""
+        """Note the committed offsets at which these partitions start."""
         for place, each in offsets.items():
             state = self._positions.get(place)
             if state is not None:
@@ -211,7 +211,7 @@ class Committer:
         while True:
             await asyncio.sleep(interval_s)
             if self._credentials() is None:
-                continue  # the next poll raises it
+                continue  # not a member now
             try:
                 await self.commit_progress()
             except CommitFailed as error:

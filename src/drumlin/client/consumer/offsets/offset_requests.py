@@ -1,4 +1,4 @@
-"""A consumer's OffsetCommit and OffsetFetch, and its membership confirmed; each sent once."""
+"""A consumer's OffsetCommit and OffsetFetch, and a check of its membership; no retries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ async def commit_offsets(
     who: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> None:
-    """
+    """Commit offsets.
+
     Raises:
         KafkaError: one of the partitions was refused.
         PeerError: not answered; it may have been committed.
@@ -41,7 +42,7 @@ async def fetch_offsets(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Committed offsets of `places`; partitions without one are left out.
 
-    While a transaction may commit offsets, it fails with a retriable error.
+    While a transaction with offsets of these partitions is open, it fails with a retriable error.
 
     Raises:
         KafkaError: refused.
@@ -58,16 +59,16 @@ async def confirm_membership(
     who: GroupMetadata,
     places: Collection[TopicPartition],
 ) -> None:
-    """See that the coordinator would take a commit of this member.
+    """Check that the coordinator would accept a commit of this member.
 
-    A rebalance that goes on takes nothing from a member until it has joined again.
+    A rebalance in progress is no failure: it revokes nothing before the member has rejoined.
 
     Raises:
         KafkaError: the group has moved on.
         PeerError: not answered.
     """
     if protocol == "consumer":
-        # Since version 9 an OffsetFetch with a member's epoch is refused as its commit would be.
+        # Since version 9 the member epoch of an OffsetFetch is checked as that of a commit is.
         response = await link.request(
             "offset_fetch", fetch_request(who, places), version_max=NAMES_UP_TO
         )

@@ -1,6 +1,6 @@
-"""The interface of a store of a group's offsets, and the brokers as such a store.
+"""The interface of an offset store, and its implementation by the brokers.
 
-A store's calls are single attempts; its callers decide what is tried again.
+A store's calls are single attempts; its callers retry.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class StartOffsets(NamedTuple):
-    """The offsets at which partitions begin, and those that need not be committed again."""
+    """The start offsets of partitions, and those offsets that need not be committed again."""
 
     offsets: Offsets
     settled: Offsets
 
 
 class OffsetStorage(Protocol):
-    """A store of offsets. All calls raise KafkaError, PeerError and OffsetStoreFailed."""
+    """A store of committed offsets. All calls raise KafkaError, PeerError and OffsetStoreFailed."""
 
     async def fetch(self, who: GroupMetadata, places: Collection[TopicPartition], /) -> Offsets:
         """Committed offsets of `places`; partitions without one are left out."""
@@ -32,7 +32,7 @@ class OffsetStorage(Protocol):
     async def take_over(
         self, who: GroupMetadata, places: Collection[TopicPartition], /
     ) -> StartOffsets:
-        """The same, for the new owner of these partitions; earlier owners can no longer write."""
+        """Fetch for the new owner of `places`, and fence the earlier owners."""
 
     async def commit(
         self, who: GroupMetadata, offsets: Offsets, check_owned: Callable[[], None], /
@@ -44,7 +44,7 @@ class OffsetStorage(Protocol):
 
 
 class BrokerStorage:
-    """The topic `__consumer_offsets`, whose coordinator refuses former members."""
+    """The topic `__consumer_offsets`, whose coordinator fences former members."""
 
     def __init__(self, link: CoordinatorLink) -> None:
         self._link = link

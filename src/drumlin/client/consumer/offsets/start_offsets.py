@@ -1,7 +1,7 @@
-"""Start offsets: committed ones, those of the option `start`, and those after a log has changed.
+"""Start offsets: committed, by the option `start`, or new ones after a truncation.
 
-Looks positions up and sets them; it does not fetch. It never moves a position silently: an invalid
-one becomes an error that poll raises, or a reset that is logged and reported to `on_reset`.
+Looks positions up and sets them; does not fetch. Never moves a position silently: an invalid one
+becomes an error that poll raises, or a reset that is logged and reported to `on_reset`.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _log = logging.getLogger(__name__)
 _NOT_A_REPLICA: Final = -1
 _NOT_KNOWN: Final = -1
 
-#: Given partitions, what the group has committed for them; None where there is no group.
+#: Fetches the group's committed offsets of partitions; None without a group.
 Committed = Callable[
     [Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]
 ]
 
 
-#: Partitions, and the versions that they had when something was asked for them.
+#: Partitions, and their versions when a request for them was sent.
 Noted = list[tuple[PartitionState, int]]
 
 
@@ -65,7 +65,7 @@ class Reset(NamedTuple):
 
 
 class Starter:
-    """Lives in the loop. `on_change` is called when partitions can be fetched, or failed."""
+    """Used in the loop. `on_change` is called when partitions can be fetched, or have failed."""
 
     def __init__(
         self,
@@ -85,19 +85,19 @@ class Starter:
         self.resets: deque[Reset] = deque()
 
     def start(self, places: Iterable[TopicPartition]) -> None:
-        """Find out where these begin, and have them fetched."""
+        """Look up the start offsets of these, and have them fetched."""
         states = [self._positions.of(each) for each in places]
         if states:
             self._tasks.spawn(self._insist(_noted(states), self._start))
 
     def out_of_range(self, state: PartitionState) -> None:
-        """The log does not hold the position: do what the option says."""
+        """Apply the option `out_of_range`: the log does not have the position."""
         state.drop_buffered()
         state.stage = Stage.STARTING
         self._tasks.spawn(self._insist(_noted([state]), self._reset))
 
     def seek(self, state: PartitionState, spec: OffsetSpec) -> None:
-        """Go to a place that has a name, or a time."""
+        """Look up a named place or a time, and continue there."""
         state.stage = Stage.STARTING
         state.failure = None
         state.drop_buffered()
@@ -109,7 +109,7 @@ class Starter:
 
         self._tasks.spawn(self._insist(_noted([state]), go))
 
-    # -- the three reasons ---------------------------------------------------------------
+    # -- start, reset, truncation check --------------------------------------------------
 
     async def _start(self, noted: Noted) -> None:
         committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
@@ -140,7 +140,7 @@ class Starter:
                 return
             if first <= state.position <= end:
                 await asyncio.sleep(self._connections.options.retry_backoff_ms / 1000)
-                if self._still(noted):  # it is in range, after all
+                if self._still(noted):  # the position is in range, after all
                     state.fetch_again()
             elif policy == "raise":
                 state.fail(OffsetOutOfRange(*state.place, state.position, first, end))
@@ -148,10 +148,10 @@ class Starter:
                 self._move(state, first if policy == "earliest" else end)
 
     async def check(self, states: list[PartitionState]) -> None:
-        """Ask the leaders how far they know what we have read (KIP-320).
+        """Ask the leaders for the end offset of the epoch that was read last (KIP-320).
 
         Raises:
-            KafkaError, PeerError: it is not known now.
+            KafkaError, PeerError: a leader is unknown or does not answer.
         """
         by_leader: dict[int, Noted] = defaultdict(list)
         for state, version in _noted(states):
@@ -186,14 +186,14 @@ class Starter:
         self.resets.append(Reset(state.place, old, offset))
         self._on_change()
 
-    # -- asking --------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------
 
     async def _insist(
         self,
         noted: Noted,
         attempt: Callable[[Noted], Coroutine[Any, Any, None]],
     ) -> None:
-        """`attempt` until it succeeds, or fails for good, which the partitions then have."""
+        """Retry `attempt` until it succeeds; a permanent error fails the partitions."""
         for pause_s in backoff_s(self._connections.options):
             noted = _noted(self._still(noted))
             if not noted:
@@ -212,7 +212,7 @@ class Starter:
         self._on_change()
 
     def _still(self, noted: Noted, stage: Stage = Stage.STARTING) -> list[PartitionState]:
-        """The partitions that were neither revoked nor repositioned meanwhile."""
+        """Those partitions that were neither revoked nor repositioned meanwhile."""
         return [
             state
             for state, version in noted
@@ -225,11 +225,11 @@ class Starter:
     async def _ask_ends(
         self, leader: int, states: list[PartitionState]
     ) -> dict[TopicPartition, tuple[int, int, int]]:
-        """For each partition the end of our epoch, that end's epoch, and the leader's epoch."""
+        """For each partition the end offset of our epoch, its epoch, and the leader's epoch."""
         topics = self._connections.view.topics
         epochs = {}
         for topic, partition in (each.place for each in states):
-            self._connections.view.leader_of(topic, partition)  # raises where it is gone
+            self._connections.view.leader_of(topic, partition)  # raises if there is none
             epochs[topic, partition] = topics[topic].partitions[partition].leader_epoch
         by_topic: dict[str, list[Any]] = defaultdict(list)
         for state in states:
@@ -262,7 +262,7 @@ class Starter:
 
 
 def passes(error: KafkaError | PeerError | ClientError) -> bool:
-    """Whether the same may succeed later."""
+    """Whether a retry may succeed."""
     if isinstance(error, ClientError):
         return isinstance(error, OffsetStoreFailed) and error.may_pass
     return is_retriable(error)

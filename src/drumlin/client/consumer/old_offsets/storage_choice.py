@@ -1,4 +1,4 @@
-"""The choice of the store of offsets by the options."""
+"""Chooses the offset store that the options name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A group's offsets in ZooKeeper, for the loop: one thread of its own makes the blocking calls.
+"""A group's offsets in ZooKeeper, for the event loop: a thread of its own makes the blocking calls.
 
-Connects when it is first asked. Values come back to the loop; nothing else is shared.
+Connects at the first call. Values come back to the loop; nothing else is shared.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CLOSING_S: Final = 5.0
 
 
 class ZooKeeperNodes:
-    """Lives in the loop. Raises OffsetStoreFailed; OffsetStoreUnreachable without an answer."""
+    """Used in the loop. Calls raise OffsetStoreFailed; OffsetStoreUnreachable without an answer."""
 
     def __init__(
         self, hosts: str, properties: Mapping[str, str], group: str, timeout_ms: int
@@ -50,28 +50,28 @@ class ZooKeeperNodes:
         self._group = group
         self._timeout_ms = min(timeout_ms, _SESSION_TIMEOUT_MS)
         self._thread = ThreadPoolExecutor(1, "drumlin-offsets")
-        self._offsets: ConsumerOffsets | None = None  # of the thread alone
+        self._offsets: ConsumerOffsets | None = None  # used by the thread only
 
     async def read(
         self, places: Collection[TopicPartition], *, is_exact: bool
     ) -> dict[TopicPartition, ZooKeeperOffset]:
-        """The offsets there are. `is_exact`: not those of a server that lags behind the others."""
+        """The stored offsets. With `is_exact` the server first catches up (`sync`)."""
 
         def read(offsets: ConsumerOffsets) -> dict[TopicPartition, ZooKeeperOffset]:
             if is_exact:
                 offsets.sync()
             found = offsets.read_nodes(self._group, places)
             for what in found.unreadable.values():
-                # To begin elsewhere instead could pass records over.
+                # A different start offset could skip records.
                 raise OffsetStoreFailed(f"ZooKeeper {self._hosts} {what}")
             return by_partition(found.offsets)
 
         return await self._run(read)
 
     async def write(self, offsets: Versioned) -> None:
-        """Write those whose nodes have their versions; an error names one that was refused."""
+        """Write those whose nodes have the given version; the error names one that was refused."""
         refused = await self._run(lambda nodes: nodes.write_nodes(self._group, offsets))
-        # What does not pass comes first: it is not to be tried again.
+        # Permanent failures are raised first: they must not be retried.
         for place, why in sorted(refused.items(), key=lambda each: each[1] in (CHANGED, REMOVED)):
             where = f"ZooKeeper {self._hosts} {offset_path(self._group, place)}"
             message = f"not committed: {where}: {why}"
@@ -97,11 +97,11 @@ class ZooKeeperNodes:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, run)
         except ZooKeeperAway as error:
-            raise OffsetStoreUnreachable(self._told(error)) from error
+            raise OffsetStoreUnreachable(self._message(error)) from error
         except ZooKeeperFailure as error:
-            raise OffsetStoreFailed(self._told(error)) from error
+            raise OffsetStoreFailed(self._message(error)) from error
 
-    def _told(self, error: ZooKeeperFailure) -> str:
+    def _message(self, error: ZooKeeperFailure) -> str:
         return f"offsets in ZooKeeper's {group_path(self._group)}/offsets: {error}"
 
     def _connected(self) -> ConsumerOffsets:

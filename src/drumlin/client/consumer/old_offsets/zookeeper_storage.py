@@ -1,14 +1,14 @@
-"""Offsets kept in ZooKeeper, alone or beside those at the brokers, as high-level consumers did.
+"""Offsets in ZooKeeper, alone or besides the brokers, as in Kafka's old high-level consumer.
 
 ZooKeeper knows nothing of the group's members, so a commit goes in three steps:
 
 1. read the nodes' versions;
-2. have the coordinator confirm that we are a member still: by our commit there, or by being asked;
-3. write, where the nodes still have those versions.
+2. have the coordinator confirm that we are still a member: by a commit there, or by a heartbeat;
+3. write those nodes that still have these versions.
 
-A new owner writes each node again as it finds it, before it begins. So a member that was replaced
-fails in step 2 if it reads after that, and in step 3 if it had read before: it can never write
-over what came after it. Without membership (`assign`) there is no step 2: the last one wins.
+A new owner first rewrites each node unchanged, which gives it a new version. So a fenced member
+fails in step 2 if it reads after that, and in step 3 if it had read before: it can never overwrite
+its successor's progress. Without membership (`assign`) there is no step 2: the last write wins.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Nodes = Mapping[TopicPartition, ZooKeeperOffset]
 
 
 def greater_of_both(brokers: Offsets, nodes: Offsets) -> StartOffsets:
-    """The greater offset of each partition; those that both stores have are settled.
+    """The greater offset of each partition; equal offsets in both stores are settled.
 
-    A broker's is preferred to an equal one, as it has metadata and an epoch.
+    Of two equal ones the broker's is taken, as it has metadata and a leader epoch.
     """
     ahead = {
         place: each
@@ -47,7 +47,7 @@ def greater_of_both(brokers: Offsets, nodes: Offsets) -> StartOffsets:
 
 
 def due_writes(offsets: Offsets, found: Nodes) -> Versioned:
-    """The offsets to write, where another is found, each with the version that it is to replace."""
+    """The offsets that differ from those in `found`, each with the node version it replaces."""
     return {
         place: (each.offset, found[place].version if place in found else ABSENT)
         for place, each in offsets.items()
@@ -92,7 +92,7 @@ class ZooKeeperStorage:
 
 
 class DualStorage:
-    """Both stores. A commit there that fails here has happened there: the greater one counts."""
+    """Both stores. If a commit fails in ZooKeeper alone, the broker's greater offset counts."""
 
     def __init__(
         self, brokers: OffsetStorage, in_zookeeper: ZooKeeperStorage, nodes: ZooKeeperNodes
@@ -110,8 +110,8 @@ class DualStorage:
     async def take_over(
         self, who: GroupMetadata, places: Collection[TopicPartition]
     ) -> StartOffsets:
-        # ZooKeeper first: from then on nobody else writes there, and nobody at the brokers
-        # has been able to since this member got the partitions.
+        # ZooKeeper first: this fences earlier owners there. The brokers have fenced them since
+        # this member got the partitions.
         found = await self._in_zookeeper.take_over(who, places)
         return greater_of_both(await self._brokers.fetch(who, places), found.offsets)
 
@@ -125,7 +125,7 @@ class DualStorage:
             found = await self._nodes.read(offsets.keys(), is_exact=False)
         except OffsetStoreFailed as error:
             failure = error
-        # Also without ZooKeeper: what one store has need not be read again.
+        # Even without ZooKeeper: records committed in one store need not be read again.
         await self._brokers.commit(who, offsets, check_owned)
         if failure is not None:
             raise failure

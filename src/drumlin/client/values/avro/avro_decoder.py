@@ -1,7 +1,7 @@
-"""Avro values in the bytes of records, as Arrow columns of a reader's schema.
+"""Decodes Avro values in the bytes of records into Arrow columns of a reader's schema.
 
-Runs the program of each writer's schema in the kernel. There is no other path: without a
-compiler (see `records/kernels`) Avro cannot be decoded, and that is an error.
+Runs the program of each writer's schema in the kernel. There is no fallback: without a compiler
+(see `records/kernels`) Avro cannot be decoded, which is an error.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _PROGRAMS_MAX: Final = 200
 
 
 class AvroDecoder:
-    """Decodes into the columns of one reader's schema."""
+    """A decoder for one reader's schema."""
 
     def __init__(self, reader: RegisteredSchema) -> None:
         """
         Raises:
-            SchemaError: the schema cannot become columns.
+            SchemaError: the schema cannot be mapped to columns.
         """
         self._schema = reader
         self._reader = AvroSchema(reader.text, reader.references)
@@ -47,21 +47,22 @@ class AvroDecoder:
 
     @property
     def kind(self) -> str:
-        """In a registry."""
+        """The kind of its schemas in a registry."""
         return "AVRO"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AvroDecoder, (self._schema,)
 
     def check(self, writer: RegisteredSchema | None) -> None:
-        """
+        """Check the writer's schema.
+
         Raises:
             SchemaError: no value of the writer can be read.
         """
         self._program(writer or self._schema)
 
     def decode(self, values: Payloads, writer: RegisteredSchema | None) -> Rows:
-        """Decode what the writer's schema wrote, or else the reader's own.
+        """Decode values of the writer's schema, or without one, of the reader's.
 
         Raises:
             SchemaError: no value of the writer can be read.
@@ -109,7 +110,7 @@ class AvroDecoder:
 
 
 def _node_type(part: Part) -> pa.DataType:
-    """The type that the kernel fills: numbers of symbols, and the bytes of UUIDs."""
+    """The type that the kernel fills: for enums and UUIDs, symbol numbers and bytes."""
     kind = kind_of(part.form)
     if kind == "enum":
         return pa.int32()

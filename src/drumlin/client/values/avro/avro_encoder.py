@@ -1,7 +1,7 @@
-"""Arrow columns as Avro values: their schema, and the bytes of each row.
+"""Encodes Arrow columns as Avro values: their schema, and the bytes of each row.
 
-Written by fastavro, row by row. Times travel as the integers that they are, so that no date is
-too far away for Python.
+fastavro encodes row by row. Times are passed as integers, so that dates outside of Python's range
+are possible.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _PLAIN: Final = {
 
 
 class AvroEncoder:
-    """Encodes columns of one type.
+    """An encoder for columns of one type.
 
     Args:
-        type: of the columns.
-        schema: as JSON; by default one is made of the type (see `schema_of`).
-        registry: where the schema is registered, now; values then begin with its id.
-        subject: under which it is registered.
+        type: the type of the columns.
+        schema: the schema as JSON; by default derived from the type (see `schema_of`).
+        registry: the registry in which the schema is registered now; values begin with its id.
+        subject: the subject under which it is registered.
 
     Raises:
         SchemaError: a part of the type has no counterpart in Avro, or the schema is invalid.
-        RegistryError: the registry refuses the schema, or cannot be asked.
+        RegistryError: the registry refuses the schema, or cannot be reached.
         ValueError: a registry without a subject, or the other way round.
     """
 
@@ -68,7 +68,7 @@ class AvroEncoder:
             self._header = header(register(as_registry(registry), subject, "AVRO", self._text))
 
     def encode(self, values: pa.Array) -> pa.Array:
-        """The bytes of each row; null where the row is.
+        """The bytes of each row; null for null rows.
 
         Raises:
             ValueError: a value does not fit the schema.
@@ -93,7 +93,7 @@ class AvroEncoder:
 
 
 def schema_of(type_: pa.DataType, name: str = "Value") -> Any:
-    """An Avro schema for values of a type, all of whose parts may be null.
+    """An Avro schema for values of a type, with all parts nullable.
 
     Raises:
         SchemaError: a part has no counterpart.
@@ -110,10 +110,10 @@ def schema_of(type_: pa.DataType, name: str = "Value") -> Any:
     if pa.types.is_map(type_) and pa.types.is_string(type_.key_type):
         return {"type": "map", "values": _nullable(type_.item_type, f"{name}_value")}
     if not pa.types.is_struct(type_):
-        raise SchemaError(f"{name}: Avro has nothing for {type_}")
+        raise SchemaError(f"{name}: Avro has no type for {type_}")
     for each in type_:
         if _NAME.fullmatch(each.name) is None:
-            raise SchemaError(f"{name}: {each.name!r} is no name for a field in Avro")
+            raise SchemaError(f"{name}: {each.name!r} is not a valid Avro field name")
     fields = [
         {"name": each.name, "type": _nullable(each.type, f"{name}_{each.name}"), "default": None}
         for each in type_
@@ -143,7 +143,7 @@ def _python_values(values: pa.Array) -> list[Any]:
 
 
 def _storage(type_: pa.DataType) -> pa.DataType:
-    """A type with integers in the place of times."""
+    """The type with integers in place of times."""
     if pa.types.is_timestamp(type_):
         return pa.int64()
     if pa.types.is_date32(type_):

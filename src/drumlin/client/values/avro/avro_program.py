@@ -1,7 +1,7 @@
-"""Programs for the kernel of Avro values: how what one schema wrote is read by another.
+"""Compiles a writer's and a reader's Avro schema to a program for the kernel.
 
 Owns Avro's rules of schema resolution: fields by name and alias, defaults, promotions, branches
-of unions, symbols of enums. A program reads nothing; `avro_decoder.py` runs it.
+of unions, symbols of enums. Decodes nothing: `avro_decoder.py` runs the programs.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Unreadable(SchemaError):
 
 
 def program_of(writer: AvroSchema, reader: AvroSchema, part: Part) -> Program:
-    """The program that reads what `writer` wrote into the parts of `reader`.
+    """The program that reads values of `writer` into the parts of `reader`.
 
     Raises:
-        SchemaError: no value of the writer can be read, or there would be too many steps.
+        SchemaError: no value of the writer can be read, or the program has too many steps.
     """
     making = _Making(writer, reader)
     try:
@@ -82,18 +82,18 @@ class _Making:
         self._writer = writer
         self._reader = reader
         self._steps: list[int] = []
-        self._made = 0  # with those that were taken back
+        self._made = 0  # including those that were undone
         self._tables: list[tuple[int, Sequence[int]]] = []
         self._literals = bytearray()
-        #: Of each call its argument, and the record that is skipped there.
+        #: The argument of each call, and the record that it skips.
         self._calls: list[tuple[int, Mapping[str, Any]]] = []
         self._open_names: list[str] = []
-        #: So many of them are left by way of a union, an array or a map, which take bytes.
+        #: The number of open records outside the innermost union, array or map, which takes bytes.
         self._bounded = 0
         self._loops = self._loops_max = 0
 
     def finished(self, root: Part) -> Program:
-        """The program, with the tables that its steps refer to after them."""
+        """The program: its steps, followed by the tables that they refer to."""
         self._step(at.OP_END)
         null_place = len(self._steps)
         self._null(root)
@@ -106,7 +106,7 @@ class _Making:
         return Program(steps, bytes(self._literals), null_place, self._loops_max)
 
     def _finish_calls(self) -> None:
-        """Add what is called, once for each record; that may call others."""
+        """Add the called steps once for each record; they may call others."""
         places: dict[str, int] = {}
         done = 0
         while done < len(self._calls):
@@ -120,7 +120,7 @@ class _Making:
             self._steps[argument] = places[written["name"]]
 
     def _step(self, op: int, node: int = 0, first: int = 0, second: int = 0) -> int:
-        """Add a step; the place of its first argument."""
+        """Add a step; returns the position of its first argument."""
         self._steps += (op, node, first, second)
         self._made += 1
         if self._made > _STEPS_MAX:
@@ -136,13 +136,13 @@ class _Making:
             for child in part.children:
                 self._null(child)
 
-    # What is read and kept.
+    # Reading.
 
     def read(self, form: Form, part: Part, path: str) -> None:
         """Read a value of the writer's `form` into a part.
 
         Raises:
-            Unreadable: that is impossible, whatever the value.
+            Unreadable: no value of `form` can be read.
         """
         written = self._writer.whole(form)
         kind = kind_of(written)
@@ -169,7 +169,7 @@ class _Making:
         self.read(written["values"], values, path)
 
     def _branches(self, branches: list[Any], part: Part, path: str) -> None:
-        """Read a union: to each branch its steps, and an error where it has no counterpart."""
+        """Read a union: steps for each branch, which fail if it has no counterpart."""
 
         def read(form: Form) -> None:
             before = self._mark()
@@ -203,7 +203,7 @@ class _Making:
             self._steps[argument] = len(self._steps)
 
     def _member(self, written: Any, part: Part, path: str) -> None:
-        """Read what is no union into the field of a union's branch."""
+        """Read a value that is no union into a branch of the reader's union."""
         if kind_of(written) == "null":
             if not part.may_be_null:
                 raise Unreadable(f"{path}: null cannot be read")
@@ -220,14 +220,14 @@ class _Making:
     def _chosen(self, written: Any, part: Part, path: str) -> Part:
         kind = kind_of(written)
         same = [each for each in part.children if kind_of(each.form) == kind]
-        same.sort(key=lambda each: _name(each.form) != _name(written))  # namesakes come last
+        same.sort(key=lambda each: _name(each.form) != _name(written))  # other names last
         for each in same:
             if _have_same_name(written, each.form):
                 return each
         for each in part.children:
             if (kind, kind_of(each.form)) in _PROMOTIONS:
                 return each
-        raise Unreadable(f"{path}: {kind} is no branch of the reader's union")
+        raise Unreadable(f"{path}: the reader's union has no branch for {kind}")
 
     def _record(self, written: Any, part: Part, path: str) -> None:
         if not _have_same_name(written, part.form):
@@ -237,7 +237,7 @@ class _Making:
         fields = part.form["fields"] if isinstance(part.form, Mapping) else []
         targets = [(each["name"], child) for each, child in zip(fields, part.children, strict=True)]
         names = {each["name"] for each in written["fields"]}
-        # Of a field whose own name was written the aliases are not asked.
+        # Aliases count only for a field whose own name was not written.
         wanted = {
             alias: target
             for field, target in zip(fields, targets, strict=True)
@@ -258,11 +258,11 @@ class _Making:
         self._open_names.pop()
 
     def _default(self, field: Mapping[str, Any], part: Part, path: str) -> None:
-        """Read the default of a field that the writer did not have."""
+        """Read the default of a field that the writer does not have."""
         if "default" not in field:
-            raise Unreadable(f"{path}: the writer has no such field, and it has no default")
-        if self._writer is self._reader:  # the kernel goes back to the row, not to a default
-            raise Unreadable(f"{path}: a default has no such field")
+            raise Unreadable(f"{path}: the writer does not have this field, and it has no default")
+        if self._writer is self._reader:  # the kernel cannot nest defaults
+            raise Unreadable(f"{path}: a default does not have this field")
         start = len(self._literals)
         self._literals += self._reader.encoded(field["type"], field["default"])
         self._step(at.OP_LITERAL, 0, start, len(self._literals))
@@ -274,7 +274,7 @@ class _Making:
         self._step(at.OP_RESUME)
 
     def _within(self, body: Callable[[], None]) -> None:
-        """Compile what is in a union, an array or a map, each of which takes a byte by itself."""
+        """Compile the inside of a union, an array or a map, which takes at least a byte itself."""
         bounded, self._bounded = self._bounded, len(self._open_names)
         body()
         self._bounded = bounded
@@ -292,7 +292,7 @@ class _Making:
 
     def _check_items(self, form: Form, path: str) -> None:
         if takes_no_bytes(self._writer, form):
-            raise SchemaError(f"{path}: an array whose items take no bytes has no bound")
+            raise SchemaError(f"{path}: an array of items that take no bytes is not supported")
 
     def _scalar(self, written: Any, part: Part, path: str) -> None:
         kind, wanted = kind_of(written), kind_of(part.form)
@@ -329,14 +329,14 @@ class _Making:
     def _decimal(self, written: Any, part: Part, path: str) -> None:
         scale = part.type.scale
         if logical_of(written) == "decimal" and written.get("scale", 0) != scale:
-            raise Unreadable(f"{path}: a decimal of another scale")
+            raise Unreadable(f"{path}: the decimal has another scale")
         limit = 10**part.type.precision
         limits = [*_words(limit), *_words(limit - 1)]
         size = written["size"] if kind_of(written) == "fixed" else -1
         argument = self._step(at.OP_DECIMAL, part.node, size) + 1
         self._tables.append((argument, limits))
 
-    # What is passed over: as long as it can be seen where it ends, whatever it holds.
+    # Skipping: a value need not be valid, as long as its end can be found.
 
     def _skip(self, form: Form, path: str) -> None:
         if takes_no_bytes(self._writer, form):
@@ -361,14 +361,14 @@ class _Making:
             self._step(at.OP_BYTES, at.NO_NODE)
 
     def _skip_record(self, written: Any, path: str) -> None:
-        """Within itself a record is skipped by a call, which may be as deep as the value is.
+        """Skip a record. Within itself it is skipped by a call, as deep as the value is nested.
 
         Raises:
-            SchemaError: it is within itself in every value, which then has no end.
+            SchemaError: it contains itself in every value, which would never end.
         """
         name = written["name"]
         if name in self._open_names[self._bounded :]:
-            raise SchemaError(f"{path}: {name} contains itself without an end")
+            raise SchemaError(f"{path}: {name} contains itself in every value")
         if name in self._open_names:
             self._calls.append((self._step(at.OP_CALL), written))
         else:
@@ -410,7 +410,7 @@ def _name(form: Any) -> str:
 
 
 def _have_same_name(written: Any, wanted: Any) -> bool:
-    """Whether named types are the same to a reader, by name or alias; others are, if of a kind."""
+    """Whether types match by name or alias; types without a name always match."""
     if not isinstance(written, Mapping) or "name" not in written:
         return True
     name = str(written["name"])
@@ -424,6 +424,6 @@ def _are_same_fixed(written: Any, wanted: Any) -> bool:
 
 
 def _words(value: int) -> tuple[int, int]:
-    """The upper and the lower 64 bits, as numbers with a sign."""
+    """The upper and the lower 64 bits, as signed numbers."""
     low = value & _WORD
     return value >> 64, low - (1 << 64) if low >= 1 << 63 else low

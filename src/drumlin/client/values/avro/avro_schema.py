@@ -1,8 +1,8 @@
-"""Avro schemas: parsed, with the schemas that they refer to; and what Arrow type each becomes.
+"""Parses Avro schemas, with the schemas that they reference, and maps them to Arrow types.
 
 The mapping is that of Spark's `from_avro`: a union of null and one type is that type, one of int
-and long is a long and one of float and double a double, a union of others is a struct with a
-field for each, enums and UUIDs are text, times of day are integers.
+and long is a long, one of float and double is a double, any other union is a struct with a field
+for each branch; enums and UUIDs are text, times of day are integers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LOGICAL: Final = {
 }
 
 
-#: The kinds whose values a value in a schema's JSON may be.
+#: The Avro kinds that a value in a schema's JSON may have.
 _KINDS_OF_JSON: Final[Mapping[type, tuple[str, ...]]] = {
     type(None): ("null",),
     bool: ("boolean",),
@@ -56,7 +56,7 @@ _KINDS_OF_JSON: Final[Mapping[type, tuple[str, ...]]] = {
     list: ("array",),
     dict: ("map", "record"),
 }
-#: What a union of two numbers is.
+#: The type of a union of two number types.
 _WIDER: Final = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 
 
@@ -66,8 +66,8 @@ class AvroSchema:
     def __init__(self, text: str, references: Sequence[tuple[str, str]] = ()) -> None:
         """
         Raises:
-            SchemaError: it is no Avro schema.
-            DecoderUnavailable: what parses it is not installed.
+            SchemaError: the text is no Avro schema.
+            DecoderUnavailable: the package fastavro is not installed.
         """
         try:
             from fastavro.schema import parse_schema
@@ -75,10 +75,10 @@ class AvroSchema:
             raise DecoderUnavailable(NO_PACKAGE) from None
         self.text = text
         self._names: dict[str, Any] = {}
-        #: Whether each value of a record is encoded as nothing, as far as that was asked.
+        #: Cached by record name: whether all its values are encoded as nothing.
         self.takes_no_bytes: dict[str, bool] = {}
         try:
-            # Defaults are looked at where one is needed: a registry may have others, too.
+            # Defaults are checked only when needed: a registry may hold invalid ones.
             for _, referred in references:
                 parse_schema(_read(referred), self._names, _ignore_default_error=True)
             self.root: Form = parse_schema(_read(text), self._names, _ignore_default_error=True)
@@ -86,7 +86,7 @@ class AvroSchema:
         except RecursionError:
             raise SchemaError("not an Avro schema: it is nested too deeply") from None
         except MemoryError:
-            raise  # it says nothing about the schema
+            raise  # not a fault of the schema
         except Exception as error:
             raise SchemaError(f"not an Avro schema: {error!r}") from error
 
@@ -102,10 +102,10 @@ class AvroSchema:
         return self.whole(inner)
 
     def encoded(self, form: Form, value: Any) -> bytes:
-        """A default value of a field, in binary form; of a union, in the first branch that fits.
+        """A field's default in binary form; for a union, in the first branch that fits.
 
         Raises:
-            SchemaError: it is not of its type.
+            SchemaError: the default is not of the field's type.
         """
         from fastavro import schemaless_writer, validate
 
@@ -121,18 +121,18 @@ class AvroSchema:
         except MemoryError:
             raise
         except Exception as error:
-            raise SchemaError(f"the default {value!r} is not of its type: {error!r}") from error
+            raise SchemaError(f"the default {value!r} has another type: {error!r}") from error
         return target.getvalue()
 
     def of_branch(self, branches: list[Any], value: Any) -> tuple[int, Any]:
-        """The first branch of a union that a default may be of, and the default as its value."""
+        """The first branch of a union that fits a default, and the default as its value."""
         wholes = [self.whole(each) for each in branches]
         kinds = _KINDS_OF_JSON[type(value)]
         index = next((at for at, each in enumerate(wholes) if kind_of(each) in kinds), 0)
         return index, _from_json(self, wholes[index], value)
 
     def _complete(self, form: Form) -> Any:
-        """A form that can be used alone: named types at their first mention, no logical ones."""
+        """A self-contained form: named types are defined at their first use; no logical types."""
         return _defined(self, form, set())
 
 
@@ -141,7 +141,7 @@ def _read(text: str) -> Any:
 
 
 def _without_impossible(form: dict[str, Any]) -> dict[str, Any]:
-    """A form without a logical type that it cannot have: Avro has that ignored."""
+    """A form without an invalid logical type, which must be ignored according to Avro."""
     if form.get("logicalType") != "decimal" or _may_be_decimal(form):
         return form
     return {name: each for name, each in form.items() if name != "logicalType"}
@@ -159,9 +159,10 @@ def _may_be_decimal(form: Mapping[str, Any]) -> bool:
 
 
 def _check_attributes(form: Any) -> None:
-    """
+    """Check attributes that the parser does not check.
+
     Raises:
-        ValueError: an attribute is not what Avro says, which the parser lets pass.
+        ValueError: an attribute is not valid in Avro.
     """
     if isinstance(form, list):
         for each in form:
@@ -175,11 +176,11 @@ def _check_attributes(form: Any) -> None:
     field_names = [each["name"] for each in fields]
     symbols = form.get("symbols", [])
     for text in (form.get("name", ""), *field_names, *form.get("aliases", ()), *symbols):
-        str.encode(text)  # a column has to be called so
+        str.encode(text)  # a column will have this name
     if len(set(field_names)) < len(fields):
-        raise ValueError("two fields of one name")
+        raise ValueError("two fields have the same name")
     if symbols and not isinstance(form.get("default", ""), str):
-        raise ValueError("the default of an enum is no symbol")
+        raise ValueError("the default of an enum is not a symbol")
     if not 0 <= form.get("size", 0) < 1 << 63:
         raise ValueError(f"size {form['size']}")
     for each in (form.get("type"), form.get("items"), form.get("values"), fields):
@@ -187,27 +188,27 @@ def _check_attributes(form: Any) -> None:
 
 
 def kind_of(form: Mapping[str, Any] | list[Any]) -> str:
-    """The name of its type: `union` for a list, `record` for an error."""
+    """The name of a form's type: `union` for a list, `record` for an error."""
     kind = "union" if isinstance(form, list) else str(form["type"])
     return "record" if kind == "error" else kind
 
 
 def logical_of(form: Mapping[str, Any] | list[Any]) -> str:
-    """The name of its logical type, or an empty text."""
+    """The name of a form's logical type, or an empty string."""
     return str(form.get("logicalType", "")) if isinstance(form, Mapping) else ""
 
 
 def _plain_kind(form: Mapping[str, Any] | list[Any]) -> str:
-    """The kind of a form without a logical type, or an empty text."""
+    """The kind of a form without a logical type, or an empty string."""
     return "" if logical_of(form) else kind_of(form)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the reader's schema, the type that it becomes, and the number of its node.
+    """A part of the reader's schema, its Arrow type, and the number of its node.
 
     `children` are the fields of a record, the items of an array, keys and values of a map, and
-    the branches of a union but null. A union of one type besides null is that type's part.
+    the branches of a union except null. A union of null and one type is that type's part.
     """
 
     form: Mapping[str, Any] | list[Any]
@@ -217,7 +218,7 @@ class Part:
     may_be_null: bool = False
 
     def walk(self) -> Iterator[Part]:
-        """It and all below it, in the order of their nodes."""
+        """The part and all parts below it, in the order of their nodes."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -237,7 +238,7 @@ class _Builder:
         node = self._number()
         name = str(whole["name"]) if isinstance(whole, Mapping) and "name" in whole else ""
         if name and name in self.open_names:
-            raise SchemaError(f"{path}: {name} contains itself, which no column can")
+            raise SchemaError(f"{path}: {name} contains itself, which is impossible in a column")
         self.open_names.append(name)
         try:
             type_, children = self._filled(whole, kind, path)
@@ -288,10 +289,10 @@ class _Builder:
 
 
 def parts_of(schema: AvroSchema) -> tuple[Part, int]:
-    """The parts of a reader's schema, and how many there are.
+    """The root part of a reader's schema, and the number of parts.
 
     Raises:
-        SchemaError: it cannot become columns.
+        SchemaError: the schema cannot be mapped to columns.
     """
     builder = _Builder(schema)
     try:
@@ -305,9 +306,9 @@ def _scalar_type(form: Mapping[str, Any], kind: str, path: str) -> pa.DataType:
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = form.get("precision"), form.get("scale", 0)
         if not isinstance(precision, int) or not isinstance(scale, int):
-            raise SchemaError(f"{path}: a decimal without a precision")
+            raise SchemaError(f"{path}: the decimal has no precision")
         if not 0 < precision <= _DECIMAL_DIGITS_MAX or not 0 <= scale <= precision:
-            raise SchemaError(f"{path}: no column holds decimal({precision}, {scale})")
+            raise SchemaError(f"{path}: no column type for decimal({precision}, {scale})")
         return pa.decimal128(precision, scale)
     if (kind, logical) in _LOGICAL and not (kind == "fixed" and form["size"] != 16):
         return _LOGICAL[kind, logical]
@@ -317,16 +318,17 @@ def _scalar_type(form: Mapping[str, Any], kind: str, path: str) -> pa.DataType:
 
 
 def _check_size(schema: AvroSchema, form: Form, path: str) -> None:
-    """
+    """Check the items of an array.
+
     Raises:
-        SchemaError: items take no bytes: a few bytes could say that there are any number.
+        SchemaError: the items take no bytes, so that a few bytes could claim any number of them.
     """
     if takes_no_bytes(schema, form):
-        raise SchemaError(f"{path}: an array whose items take no bytes has no bound")
+        raise SchemaError(f"{path}: an array of items that take no bytes is not supported")
 
 
 def takes_no_bytes(schema: AvroSchema, form: Form, within: frozenset[str] = frozenset()) -> bool:
-    """Whether each value of a schema, which is within these records, is encoded as nothing."""
+    """Whether all values of a form, which is within these records, are encoded as nothing."""
     whole = schema.whole(form)
     kind = kind_of(whole)
     if kind == "record" and isinstance(whole, Mapping):
@@ -342,7 +344,7 @@ def takes_no_bytes(schema: AvroSchema, form: Form, within: frozenset[str] = froz
 
 
 def _from_json(schema: AvroSchema, form: Any, value: Any) -> Any:
-    """A default as Python values: bytes are text of the same numbers in a schema's JSON."""
+    """A default as a Python value: in a schema's JSON, bytes are Latin-1 text."""
     kind = kind_of(form)
     if kind in ("bytes", "fixed") and isinstance(value, str):
         return value.encode("latin-1", "replace")

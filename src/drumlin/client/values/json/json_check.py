@@ -1,7 +1,7 @@
-"""The fault in a JSON value that a parser has refused, told in words, and where it is.
+"""Describes the fault in a JSON value that Arrow's parser has refused, and its place.
 
-It does not decide: the parser of whole blocks takes what this refuses (numbers of any length,
-any depth in fields that are not wanted), and refuses what this takes (how texts become times).
+This check does not decide: Arrow's parser accepts values that it refuses (numbers of any length,
+any depth in ignored fields), and refuses values that it accepts (some texts as times).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import pyarrow as pa
 
 
 def check_json(value: bytes, wanted: pa.DataType) -> None:
-    """
+    """Check a value.
+
     Raises:
         ValueError, RecursionError: the value is not JSON, or not of the type.
     """

@@ -1,10 +1,9 @@
-"""JSON objects in the bytes of records, as Arrow structs of a given type.
+"""Decodes JSON objects in the bytes of records into Arrow structs of a given type.
 
-Whole blocks go through Arrow's parser as lines, and it alone decides what is good: a value is, if
-the parser takes it alone. What one line may hold is checked first, so that no value can pass for
-two, or shift the others; a block that is refused is halved, and of a small one each value that
-looks bad is parsed alone. A field that an object lacks is null, and one that the type lacks is
-ignored.
+Arrow's parser gets whole blocks of values, one per line, and it alone decides: a value is valid if
+the parser accepts it by itself. Each line is checked first, so that no value can count as two, or
+shift the others. A refused block is halved, and in a small one each suspicious value is parsed by
+itself. A field that an object lacks is null, and one that the type lacks is ignored.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ from drumlin.client.values.json.json_times import has_nanoseconds, with_times
 from drumlin.client.values.json.json_wanted import only_wanted
 from drumlin.client.values.registry import RegisteredSchema
 
-#: Of a refused block of so many values, each is checked.
+#: In a refused block of up to this size, each value is checked.
 _FEW: Final = 4096
 _REASON: Final = "not JSON of this schema"
 _OPEN, _CLOSE, _NEWLINE, _RETURN = b"{}\n\r"
 _MARK: Final = b"\xef\xbb\xbf"
-#: Line breaks become tabs: white space as well, and in strings as little allowed.
+#: Line breaks become tabs, which are also white space, and are not allowed in strings either.
 _ONE_LINE: Final = bytes.maketrans(b"\n\r", b"\t\t")
 
 
 class JsonDecoder:
-    """Decodes to one type, which is a struct."""
+    """A decoder for one struct type."""
 
     def __init__(self, wanted: pa.DataType) -> None:
         """
         Raises:
-            SchemaError: the type is no struct, or has a part that Arrow's parser cannot fill.
+            SchemaError: the type is no struct, or has a part that Arrow's parser cannot read.
         """
         if not pa.types.is_struct(wanted):
-            raise SchemaError(f"JSON values become the fields of a struct, not {wanted}")
+            raise SchemaError(f"JSON values are decoded into a struct, not {wanted}")
         _check(wanted, "value")
         self._wanted = wanted
         # Arrow's parser reads dates as numbers; people write them as text.
@@ -60,7 +59,7 @@ class JsonDecoder:
         """No schema of a registry is needed."""
 
     def check(self, writer: RegisteredSchema | None) -> None:
-        """Whatever wrote them, JSON values say themselves what they are."""
+        """Does nothing: JSON values need no writer's schema."""
 
     def decode(self, values: Payloads, writer: RegisteredSchema | None = None) -> Rows:  # noqa: ARG002
         """Decode the objects."""
@@ -79,7 +78,7 @@ class JsonDecoder:
         parts: list[tuple[np.ndarray, pa.Array]],
         reasons: dict[int, str],
     ) -> None:
-        """Decode values that may stand on a line; where some are at fault, find them."""
+        """Decode values that fit on a line each; if the block is refused, find the invalid ones."""
         count = len(values.rows)
         if count == 0:
             return
@@ -100,7 +99,7 @@ class JsonDecoder:
         parts: list[tuple[np.ndarray, pa.Array]],
         reasons: dict[int, str],
     ) -> None:
-        """Decode what cannot stand on a line as it is: mostly with white space around or within."""
+        """Decode values that need changes to fit on a line, mostly of white space."""
         lines: list[bytes] = []
         rows: list[int] = []
         for place, row in enumerate(values.rows.tolist()):
@@ -120,7 +119,7 @@ class JsonDecoder:
         parts: list[tuple[np.ndarray, pa.Array]],
         reasons: dict[int, str],
     ) -> None:
-        """Find out whose fault it is. A line in which another parser finds one goes in alone."""
+        """Decode a refused block. Lines in which another parser finds a fault are parsed singly."""
         sound: list[int] = []
         for place, line in enumerate(lines):
             fault = self._fault_of(line)
@@ -134,7 +133,7 @@ class JsonDecoder:
         self._decode_lines([lines[place] for place in sound], rows[sound], parts, reasons)
 
     def _fault_of(self, value: bytes) -> str | None:
-        """The fault that the parser finds in a value, in better words than its own."""
+        """The fault in a value, with a clearer message than Arrow's; None if none is found."""
         try:
             check_json(value, self._read)
         except (ValueError, RecursionError) as error:
@@ -148,7 +147,7 @@ class JsonDecoder:
         parts: list[tuple[np.ndarray, pa.Array]],
         reasons: dict[int, str],
     ) -> None:
-        """Decode lines; while the parser refuses them, halve them until one alone is at fault."""
+        """Decode lines; if the parser refuses them, halve them down to single invalid lines."""
         if not lines:
             return
         try:
@@ -166,22 +165,23 @@ class JsonDecoder:
             self._decode_lines(lines[half:], rows[half:], parts, reasons)
 
     def _only_wanted(self, line: bytes) -> pa.Array | None:
-        """The wanted fields of a value that the parser refuses; None if it refuses these, too."""
+        """A refused value with only the fields of the type; None if that is refused, too."""
         try:
             return self._parse([only_wanted(line, self._read)])
         except (ValueError, ArithmeticError, RecursionError):
             return None
 
     def _parse(self, values: list[bytes]) -> pa.Array:
-        """
+        """Parse values, one per line.
+
         Raises:
-            ArrowInvalid, UnicodeDecodeError: some line is not an object of this type.
+            ArrowInvalid, UnicodeDecodeError: a line is not an object of this type.
         """
         lines, count = b"\n".join(values), len(values)
         lines.decode()
         found = self._cells(lines, count).cast(self._wanted)
         if self._has_decimals:
-            # The parser counts the digits that are written, and not those that the scale adds.
+            # The parser counts the digits in the text, without those that the scale adds.
             found.validate(full=True)
         return found
 
@@ -191,14 +191,14 @@ class JsonDecoder:
         except pa.ArrowInvalid:
             if self._with_texts == self._read or not has_nanoseconds(lines):
                 raise
-        # Of these the parser knows no times; as texts it takes them.
+        # The parser refuses times with nanoseconds, so they are read as text.
         return with_times(_parsed(lines, count, self._with_texts), self._read)
 
 
 def _parsed(lines: bytes, count: int, wanted: pa.DataType) -> pa.Array:
     table = arrow_json.read_json(
         pa.py_buffer(lines),
-        # In one block: a value larger than a block would be an error.
+        # One block: a value larger than a block would be an error.
         read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
         parse_options=arrow_json.ParseOptions(
             explicit_schema=pa.schema(list(wanted)), unexpected_field_behavior="ignore"
@@ -212,10 +212,10 @@ def _parsed(lines: bytes, count: int, wanted: pa.DataType) -> pa.Array:
 
 
 def _are_lines(values: Payloads) -> np.ndarray:
-    """A mask of the values that may stand on a line: from a brace to a brace, without a line break.
+    """A mask of the values that fit on a line: from a brace to a brace, without a line break.
 
-    After a closing brace nothing but a comma, another closing one or a new object can follow, and
-    no string can hold a line break: so if there are as many objects as lines, each has its own.
+    A closing brace can only be followed by a comma, another closing brace or a new object, and no
+    string can hold a line break: so if there are as many objects as lines, each line has one.
     """
     sizes = values.ends - values.starts
     found: np.ndarray = sizes >= len("{}")
@@ -238,11 +238,11 @@ def _check(wanted: pa.DataType, path: str) -> None:
     elif pa.types.is_list(wanted):
         _check(wanted.value_type, f"{path}[]")
     elif pa.types.is_map(wanted) or pa.types.is_binary(wanted):
-        raise SchemaError(f"{path}: JSON is not read into {wanted} here")
+        raise SchemaError(f"{path}: JSON cannot be decoded into {wanted}")
 
 
 def _as_text(wanted: pa.DataType, is_text: Callable[[pa.DataType], bool]) -> pa.DataType:
-    """A type with texts in the place of some others."""
+    """The type with text in place of those types for which `is_text` holds."""
     if is_text(wanted):
         return pa.string()
     if pa.types.is_struct(wanted):

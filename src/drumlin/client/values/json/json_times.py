@@ -1,7 +1,7 @@
-"""Times in JSON that have nanoseconds, as Go and Java write them: cut to microseconds.
+"""Times with nanoseconds in JSON, as Go and Java write them: truncated to microseconds.
 
-Arrow's parser of JSON refuses them as times, so they are read as texts and become times here. A
-text without nanoseconds becomes the same time here and there, or none in both.
+Arrow's JSON parser refuses them as times, so they are read as text and converted here. A text
+without nanoseconds has the same result here as in Arrow's parser, or is refused by both.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _UTC: Final = pa.timestamp("us", tz="UTC")
 
 
 def has_nanoseconds(lines: bytes) -> bool:
-    """Whether some text may be such a time."""
+    """Whether a text may be a time with nanoseconds."""
     return _LONG_FRACTION.search(lines) is not None
 
 
 def with_times(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """An array whose texts are times, where a type has times.
+    """The array with times in place of text, where `wanted` has times.
 
     Raises:
         ArrowInvalid: a text is no time.
@@ -45,7 +45,7 @@ def with_times(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _times(texts: pa.Array) -> pa.Array:
-    """Those without a zone are in UTC."""
+    """Texts as times; those without a zone are in UTC."""
     cut = pc.replace_substring_regex(texts, _NANOSECONDS, r"\1\2")
     is_zoned = pc.match_substring_regex(cut, _ZONED)
     nothing = pa.scalar(None, pa.string())

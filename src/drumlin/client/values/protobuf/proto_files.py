@@ -1,7 +1,7 @@
-"""Protobuf schemas as text: compiled to descriptors, with the files that they import.
+"""Compiles Protobuf schemas, with the files that they import, to descriptors.
 
-The compiler is Google's, and runs in a process of its own, with a time limit: the text comes from
-a registry. What imports what by which name is as in the registry's references.
+The compiler is Google's, and runs in a process of its own with a timeout, as the text comes from a
+registry. Imports are resolved by the registry's references.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_PACKAGE: Final = "Protobuf needs the package grpcio-tools: pip install grpcio
 _PACKAGE: Final = "grpc_tools"
 _MAIN: Final = "drumlin-values.proto"
 _COMPILE_TIMEOUT_S: Final = 60
-#: How long to wait before the next try, of a compiler that came to no verdict.
+#: The pauses before retries of a compiler that failed without a verdict on the schema.
 _PAUSES_S: Final = (0.1, 1.0)
 _NAME_MAX: Final = 200
 _NOT_FOUND: Final = ": File not found."
@@ -34,14 +34,14 @@ _NOT_FOUND: Final = ": File not found."
 
 @functools.lru_cache(maxsize=200)
 def _compiled(schema: RegisteredSchema) -> bytes | str:
-    """A serialized `FileDescriptorSet`: the schema's file is the last one, its imports come before.
+    """A serialized `FileDescriptorSet`: the schema's file is the last one, after its imports.
 
-    Text, if the compiler refuses it: what it said. It would say so again to each block of values.
-    Nothing but a verdict is remembered: a compiler that failed may not fail again.
+    If the compiler refuses the schema, its message, so that it is not run for each block of values.
+    Only verdicts are cached: a failure of the compiler may be temporary.
 
     Raises:
-        SchemaError: it cannot be handed to the compiler.
-        DecoderUnavailable: the compiler is not installed, or came to no verdict.
+        SchemaError: the schema cannot be handed to the compiler.
+        DecoderUnavailable: the compiler is not installed, or has failed.
     """
     names = {name for name, _ in schema.references} | {_MAIN}
     for pause_s in _PAUSES_S:
@@ -53,7 +53,7 @@ def _compiled(schema: RegisteredSchema) -> bytes | str:
 
 
 class _Failed(DecoderUnavailable):
-    """The compiler has failed in a way that may pass."""
+    """The compiler has failed, possibly temporarily."""
 
 
 def _write(folder: Path, name: str, text: str) -> None:
@@ -70,7 +70,7 @@ def _write(folder: Path, name: str, text: str) -> None:
 
 
 def _compile(schema: RegisteredSchema, names: Collection[str]) -> bytes | str:
-    """The verdict of one run of the compiler, in a folder of its own."""
+    """Run the compiler once, in a folder of its own; returns its verdict."""
     with tempfile.TemporaryDirectory(prefix="drumlin-proto-") as name:
         folder, target = Path(name, "schemas"), Path(name, "descriptors")
         folder.mkdir()
@@ -79,20 +79,20 @@ def _compile(schema: RegisteredSchema, names: Collection[str]) -> bytes | str:
         finished = _run(folder, target)
         if finished.returncode == 0 and target.exists():
             return target.read_bytes()
-    said = finished.stderr.replace(f"{folder}/", "").strip()
-    if finished.returncode > 0 and _is_verdict(said, names):
-        return f"not a Protobuf schema: {said.replace(f'{_MAIN}:', '')[:1000]}"
-    if importlib.util.find_spec(_PACKAGE) is None or f"No module named '{_PACKAGE}" in said:
+    output = finished.stderr.replace(f"{folder}/", "").strip()
+    if finished.returncode > 0 and _is_verdict(output, names):
+        return f"not a Protobuf schema: {output.replace(f'{_MAIN}:', '')[:1000]}"
+    if importlib.util.find_spec(_PACKAGE) is None or f"No module named '{_PACKAGE}" in output:
         raise DecoderUnavailable(NO_PACKAGE)
     code = finished.returncode
-    how = f"was ended by signal {-code}" if code < 0 else f"failed ({code})"
-    raise _Failed(f"the compiler of Protobuf schemas {how}: {said[-1000:] or 'it said nothing'}")
+    how = f"was killed by signal {-code}" if code < 0 else f"failed ({code})"
+    raise _Failed(f"the compiler of Protobuf schemas {how}: {output[-1000:] or 'no output'}")
 
 
 def _run(folder: Path, target: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
     try:
-        return subprocess.run(  # noqa: S603  our own interpreter, and names that are ours
+        return subprocess.run(  # noqa: S603  our own interpreter and file names
             [*command, f"--descriptor_set_out={target}", _MAIN],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -107,12 +107,12 @@ def _run(folder: Path, target: Path) -> subprocess.CompletedProcess[str]:
         ) from None
 
 
-def _is_verdict(said: str, names: Collection[str]) -> bool:
-    """Whether the compiler found fault with the text of a file: then it will do so again.
+def _is_verdict(output: str, names: Collection[str]) -> bool:
+    """Whether the compiler found a fault in the text of a file, which is permanent.
 
-    It could not open a file if it says of one that is there that it is not.
+    If it reports an existing file as missing, it could not open it: that is no verdict.
     """
-    lines = said.splitlines()
+    lines = output.splitlines()
     missing = [line.removesuffix(_NOT_FOUND) for line in lines if line.endswith(_NOT_FOUND)]
     if any(name in names or _is_of_package(name) for name in missing):
         return False
@@ -120,17 +120,18 @@ def _is_verdict(said: str, names: Collection[str]) -> bool:
 
 
 def _is_of_package(name: str) -> bool:
-    """Whether a file is one of those that come with the compiler."""
+    """Whether a file is bundled with the compiler."""
     found = importlib.util.find_spec(_PACKAGE)
     folders = [] if found is None else found.submodule_search_locations or []
     return ".." not in name and any(Path(each, "_proto", name).exists() for each in folders)
 
 
 def files_of(schema: RegisteredSchema) -> FileDescriptorSet:
-    """
+    """The descriptors of a schema and its imports.
+
     Raises:
-        SchemaError: it cannot be compiled.
-        DecoderUnavailable: nothing here can tell.
+        SchemaError: the schema cannot be compiled.
+        DecoderUnavailable: the compiler is not installed, or has failed.
     """
     found = _compiled(schema)
     if isinstance(found, str):
@@ -142,11 +143,11 @@ def files_of(schema: RegisteredSchema) -> FileDescriptorSet:
 
 @functools.lru_cache(maxsize=200)
 def message_names(schema: RegisteredSchema) -> Mapping[tuple[int, ...], str]:
-    """The full names of a schema's messages, by their paths, as values have them before them.
+    """The full names of a schema's messages, by the paths that precede values.
 
     Raises:
-        SchemaError: it cannot be compiled.
-        DecoderUnavailable: nothing here can tell.
+        SchemaError: the schema cannot be compiled.
+        DecoderUnavailable: the compiler is not installed, or has failed.
     """
     file = files_of(schema).file[-1]
     return dict(_named(file.message_type, (), (file.package,) if file.package else ()))

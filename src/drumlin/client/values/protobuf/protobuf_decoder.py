@@ -1,4 +1,4 @@
-"""Protobuf values in the bytes of records, as Arrow columns of a reader's schema."""
+"""Decodes Protobuf values in the bytes of records into Arrow columns of a reader's schema."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _NO_INDEXES: Final = "the value has no message indexes after its schema id"
 
 
 class ProtobufDecoder:
-    """Decodes into the columns of one message."""
+    """A decoder for one message."""
 
     def __init__(self, schema: RegisteredSchema, message: str | None) -> None:
         """
         Raises:
-            SchemaError: the schema is invalid, has no such message, or cannot become columns.
+            SchemaError: the schema is invalid, has no such message, or cannot be mapped to columns.
         """
         self._schema = schema
         self._plan, self._message = plan_of(files_of(schema), message)
@@ -40,11 +40,12 @@ class ProtobufDecoder:
 
     @property
     def kind(self) -> str:
-        """In a registry."""
+        """The kind of its schemas in a registry."""
         return "PROTOBUF"
 
     def check(self, writer: RegisteredSchema | None) -> None:
-        """
+        """Check the writer's schema.
+
         Raises:
             SchemaError: the writer's schema is invalid.
         """
@@ -52,7 +53,7 @@ class ProtobufDecoder:
             message_names(writer)
 
     def decode(self, values: Payloads, writer: RegisteredSchema | None) -> Rows:
-        """Decode values; those of a writer begin with the place of their message in its schema.
+        """Decode values; with a writer, they begin with the path of their message in its schema.
 
         Raises:
             DecoderUnavailable: there are no kernels.
@@ -74,8 +75,8 @@ class ProtobufDecoder:
     def _messages(
         self, values: Payloads, writer: RegisteredSchema, reasons: dict[int, str]
     ) -> Payloads:
-        """The values that are of the wanted message, without their message indexes."""
-        # A single zero stands for the first message, as most values have it.
+        """The values of the right message, without their message indexes."""
+        # A single zero stands for the first message, which most values have.
         good = with_zero(values, 1)
         starts = values.starts + good
         others = np.flatnonzero(~good)
@@ -99,8 +100,8 @@ class ProtobufDecoder:
 
 
 def _paths(values: Payloads) -> Iterator[tuple[int, tuple[int, ...] | None, int]]:
-    """The place of each value, the path of its message (None: it has none), and its size."""
-    limit = 400  # of a path; what follows is not copied
+    """The index of each value, the path of its message (None: no path), and the path's size."""
+    limit = 400  # the maximum size of a path; the rest is not copied
     for place, (start, end) in enumerate(
         zip(values.starts.tolist(), values.ends.tolist(), strict=True)
     ):
@@ -125,7 +126,7 @@ def _filled(array: pa.Array, default: pa.Scalar, nodes: Nodes) -> pa.Array:
 
 
 def _names(numbers: pa.Array, names: dict[int, str] | Any) -> pa.Array:
-    """The names of an enum's numbers; of one without a name, its digits."""
+    """The names of an enum's numbers; unknown numbers as digits."""
     import pyarrow.compute as pc
 
     places = pc.index_in(numbers, value_set=pa.array(list(names), pa.int32()))

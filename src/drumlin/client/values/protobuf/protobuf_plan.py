@@ -1,10 +1,10 @@
-"""Protobuf messages as Arrow types, and the tables by which the kernel decodes them.
+"""Maps Protobuf messages to Arrow types, and makes the tables with which the kernel decodes them.
 
-Fields are known by their numbers, so the reader's schema suffices. Numbers without a sign become
-the next larger type, enums the names of their values, timestamps times. A field that can tell
-whether it is there (a message, `optional`, in a `oneof`) is null where it is not; others are zero
-or empty there, or have the default that the schema declares; but in a `oneof` null tells which one
-is there. Where a message contains itself, the inner one stays as its bytes.
+Fields are identified by number, so the reader's schema suffices. Unsigned numbers become the next
+larger type, enums the names of their values, timestamps Arrow timestamps. A missing field with
+presence (a message, `optional`, in a `oneof`) is null; others are zero or empty, or have the
+schema's default, except in a `oneof`, where null shows that another member is set. If a message
+contains itself, the inner one is decoded as its bytes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 _PARTS_MAX: Final = 10_000
 _TIMESTAMP: Final = ".google.protobuf.Timestamp"
 _REPEATED: Final = 3
-_IMPLICIT: Final = 2  # field presence, of editions
-_DELIMITED: Final = 2  # message encoding, of editions
+_IMPLICIT: Final = 2  # the feature `field_presence` of editions
+_DELIMITED: Final = 2  # the feature `message_encoding` of editions
 _ENUM: Final = 14
 _MESSAGE: Final = 11
 _BYTES: Final = 12
 
-#: Of a field's type in its descriptor: the Arrow type, the kernel's, and the wire's.
+#: By a field's type in its descriptor: the Arrow type, the kernel's, and the wire type.
 _SCALARS: Final[Mapping[int, tuple[pa.DataType, int, int]]] = {
     1: (pa.float64(), at.TYPE_8, at.WIRE_8),
     2: (pa.float32(), at.TYPE_4, at.WIRE_4),
@@ -55,9 +55,9 @@ _SCALARS: Final[Mapping[int, tuple[pa.DataType, int, int]]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a message, its type, and its node. `names` are those of an enum's numbers.
+    """A part of a message, its type, and its node. `names` maps an enum's numbers.
 
-    Where it is not there it is the `default`, or null.
+    If the part is missing, its value is the `default`, or null.
     """
 
     kind: Literal["message", "list", "map", "enum", "plain"]
@@ -80,14 +80,14 @@ class Plan(NamedTuple):
 
 
 class _Enum(NamedTuple):
-    """Names of numbers, of several the first; and numbers of names."""
+    """The name of each number, the first if there are several; and the number of each name."""
 
     names: Mapping[int, str]
     numbers: Mapping[str, int]
 
 
 class _Definitions:
-    """The definitions in the files, by full names."""
+    """The definitions in the files, by full name."""
 
     def __init__(self, files: FileDescriptorSet) -> None:
         self.messages: dict[str, tuple[Any, Any]] = {}
@@ -108,13 +108,13 @@ class _Definitions:
 
 
 def plan_of(files: FileDescriptorSet, message: str | None) -> tuple[Plan, str]:
-    """The plan by which values of a message are decoded, and the message's full name.
+    """The plan for decoding values of a message, and the message's full name.
 
     Args:
         message: its full name; by default the first one of the last file.
 
     Raises:
-        SchemaError: there is no such message, or it cannot become columns.
+        SchemaError: there is no such message, or it cannot be mapped to columns.
     """
     definitions = _Definitions(files)
     if message is None:
@@ -124,7 +124,7 @@ def plan_of(files: FileDescriptorSet, message: str | None) -> tuple[Plan, str]:
         message = ".".join(filter(None, (file.package, file.message_type[0].name)))
     if f".{message}" not in definitions.messages:
         known = ", ".join(sorted(each[1:] for each in definitions.messages))
-        raise SchemaError(f"there is no message {message!r}, but {known}")
+        raise SchemaError(f"there is no message {message!r}: there are {known}")
     making = _Making(definitions)
     try:
         root, _ = making.message(f".{message}", "value", has_node=True)
@@ -163,7 +163,7 @@ class _Making:
         )
 
     def message(self, name: str, path: str, has_node: bool) -> tuple[Part, int]:
-        """A message as a struct, or as the children of a map's entries; and its number."""
+        """A message as a struct, or as the parts of a map's entries; and its number."""
         descriptor, file = self._definitions.messages[name]
         number = len(self._messages)
         node = self._node(pa.struct([])) if has_node else at.NO_NODE
@@ -178,15 +178,15 @@ class _Making:
         self._words_max = max(self._words, self._words_max)
         children = []
         for each in descriptor.field:
-            # Maps and their values are no groups, whatever the file says.
+            # Maps and their values are never groups, even with the file's feature.
             if has_node and not self._is_entry(each) and _is_delimited(each, file):
-                raise SchemaError(f"{path}.{each.name}: groups are not decoded")
+                raise SchemaError(f"{path}.{each.name}: groups are not supported")
             row, part = self._field(each, file, f"{path}.{each.name}")
             default = self._default(each)
             if default is not None:
                 part = replace(part, default=pa.scalar(default, part.type))
             if not has_node:
-                row[at.FIELD_PRESENCE] = 0  # in an entry of a map, what is left out is zero
+                row[at.FIELD_PRESENCE] = 0  # in a map's entry, a missing field is zero
             fields.append(row)
             children.append(part)
             nulls += self._nulls_of(part, row)
@@ -210,7 +210,7 @@ class _Making:
         return len(self._node_types) - 1
 
     def _field(self, descriptor: Any, file: Any, path: str) -> tuple[list[int], Part]:
-        """A field's row in the kernel's table, and what it becomes."""
+        """A field's row in the kernel's table, and its part."""
         is_repeated = descriptor.label == _REPEATED
         list_node = self._node(pa.null()) if is_repeated else at.NO_NODE
         part, kind, wire, number = self._value(descriptor, path)
@@ -235,7 +235,7 @@ class _Making:
         return Part("list", type_, node, (item,))
 
     def _default(self, descriptor: Any) -> object:
-        """The value that the schema gives to a field that is not there; None: it gives none."""
+        """The schema's default of a missing field; None without one."""
         if not descriptor.HasField("default_value") or descriptor.HasField("oneof_index"):
             return None
         if descriptor.type == _ENUM:
@@ -249,7 +249,7 @@ class _Making:
         return bool(self._definitions.messages[descriptor.type_name][0].options.map_entry)
 
     def _value(self, descriptor: Any, path: str) -> tuple[Part, int, int, int]:
-        """The Arrow type of one value, the kernel's, the wire's, and the number of a message."""
+        """The part of one value, the kernel's type, the wire type, and a message's number."""
         if descriptor.type_name == _TIMESTAMP:
             type_ = pa.timestamp("us", tz="UTC")
             return Part("plain", type_, self._node(type_)), at.TYPE_TIMESTAMP, at.WIRE_SIZED, 0
@@ -261,7 +261,7 @@ class _Making:
             part, number = self.message(descriptor.type_name, path, has_node=not is_entry)
             return part, at.TYPE_MESSAGE, at.WIRE_SIZED, number
         if descriptor.type not in _SCALARS:
-            raise SchemaError(f"{path}: groups are not decoded")
+            raise SchemaError(f"{path}: groups are not supported")
         type_, kind, wire = _SCALARS[descriptor.type]
         if descriptor.type == _ENUM:
             names = self._definitions.enums[descriptor.type_name].names
@@ -270,7 +270,7 @@ class _Making:
 
 
 def _default_of_scalar(descriptor: Any) -> object:
-    """The default of a scalar, which a compiled schema has as text."""
+    """The default of a scalar, which is text in a descriptor."""
     text = descriptor.default_value
     type_ = _SCALARS[descriptor.type][0]
     if descriptor.type == _BYTES:
