@@ -146,7 +146,7 @@ class SessionFetch(Fetch):
     def is_next_large(self) -> bool:
         session = self._the_session
         log_dirs = [directory.failure for directory in self.broker.logs.directories]
-        looks_through = session.is_to_be_looked_through(log_dirs, for_stable=self.for_stable)
+        looks_through = session.needs_full_check(log_dirs, for_stable=self.for_stable)
         self._looked_through_for = log_dirs if looks_through else None
         count = len(session) if looks_through else len(session.dirty)
         return count + self._request_size + len(self._news) > _AT_ONCE
@@ -308,7 +308,7 @@ class SessionFetch(Fetch):
         """Add partitions of a topic to a response's pieces."""
         session = self._the_session
         for watched, answer in told:
-            watched.told(answer)
+            watched.reported(answer)
             if self.is_follower:
                 sent_to_follower(watched.partition, answer)
             if self._is_incremental and has_records(answer):
