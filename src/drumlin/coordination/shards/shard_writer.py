@@ -116,13 +116,13 @@ class ShardWriter(Generic[Shard, StateRecord]):
         if led is None:
             led = self.led(shard)
         confirmation = None
-        for batch, said in batches:
+        for batch, content in batches:
             try:
                 led.append_internal(batch, self._clock.wall_ms(), verification, reserve_bytes)
             except KafkaError as error:
                 raise as_told(error) from error
             confirmation = self._log.confirm(led) if led.awaits_confirmation else None
-            take_over(said, base_offset_of(batch))
+            take_over(content, base_offset_of(batch))
         return confirmation
 
     def when_written(self, shard: Shard, records: Sequence[StateRecord], answer: T) -> Written[T]:

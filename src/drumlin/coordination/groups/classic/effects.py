@@ -112,13 +112,13 @@ class Effects:
         error, _, generation_id, protocol_type, name, leader_id, _, _ = answer
         for member, member_id, waiter in _taken(joined):
             self._note_answered(member)
-            told = JoinAnswer(error, member_id, generation_id, protocol_type, name, leader_id)
+            own_answer = JoinAnswer(error, member_id, generation_id, protocol_type, name, leader_id)
             if waiter is None:
                 yield None
             elif member_id == leader_id:
-                yield from self._leader_answer(waiter, told)
+                yield from self._leader_answer(waiter, own_answer)
             else:
-                yield Answer(waiter, told)
+                yield Answer(waiter, own_answer)
         yield from self._generation.read_subscriptions(generation_id)
 
     def _answers(

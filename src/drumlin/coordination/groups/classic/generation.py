@@ -139,10 +139,10 @@ class Generation:
         for some in in_steps(self._membership.members.values()):
             if not self.is_current(generation_id):
                 return
-            said = {each.metadata(self.protocol_name) for each in some} - read
-            read |= said  # most members of a group have the same subscription
+            unread = {each.metadata(self.protocol_name) for each in some} - read
+            read |= unread  # most members of a group have the same subscription
             try:
-                for each in said:
+                for each in unread:
                     yield from add_topics(each, topics)
             except ValueError as error:
                 _log.warning("group %s, generation %d: no subscription: %s", *self.name, error)

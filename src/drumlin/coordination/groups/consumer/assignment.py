@@ -75,13 +75,15 @@ class Assigning:
         instance_ids: dict[str, str] = {}
         assignees = []
         for member_id, member in members.items():
-            said = member.subscription
+            subscription = member.subscription
             had = self._current.get(member_id, _NOTHING)
-            assignees.append(Assignee(member_id, said.group_instance_id, topics.of(said), had))
-            if said.assignor is not None:
-                votes[said.assignor] += 1
-            if said.group_instance_id is not None:
-                instance_ids[member_id] = said.group_instance_id
+            assignees.append(
+                Assignee(member_id, subscription.group_instance_id, topics.of(subscription), had)
+            )
+            if subscription.assignor is not None:
+                votes[subscription.assignor] += 1
+            if subscription.group_instance_id is not None:
+                instance_ids[member_id] = subscription.group_instance_id
             await give_way()
         name = preferred_assignor(group, votes)
         partitions = await ASSIGNORS[name](assignees, topics.counts)
@@ -115,13 +117,15 @@ class _Topics:
         self.counts: dict[UUID, int] = {}
         """Partitions of each subscribed topic that exists."""
 
-    def of(self, said: Subscription) -> frozenset[UUID]:
+    def of(self, subscription: Subscription) -> frozenset[UUID]:
         """The topics that a member reads: one object for all members with equal subscriptions."""
-        key = said.topics, said.regex or ""
+        key = subscription.topics, subscription.regex or ""
         known = self._ids.get(key)
         if known is None:
-            resolved = self._regexes.get(said.regex) if said.regex else None
-            names = said.topics if resolved is None else said.topics | resolved.topics
+            resolved = self._regexes.get(subscription.regex) if subscription.regex else None
+            names = (
+                subscription.topics if resolved is None else subscription.topics | resolved.topics
+            )
             found = map(self._known, self._there & names)
             known = frozenset(topic.topic_id for topic in found if topic is not None)
             self._ids[key] = known

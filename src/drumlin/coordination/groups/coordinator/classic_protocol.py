@@ -65,7 +65,10 @@ class ClassicProtocol:
         longest = self._config.group_max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
             raise KafkaError(ErrorCode.invalid_session_timeout)
-        if sum(len(name) + len(said) for name, said in request.protocols) > _PROTOCOLS_BYTES_MAX:
+        if (
+            sum(len(name) + len(metadata) for name, metadata in request.protocols)
+            > _PROTOCOLS_BYTES_MAX
+        ):
             message = f"a member may send {_PROTOCOLS_BYTES_MAX} bytes of protocol metadata at most"
             raise KafkaError(ErrorCode.invalid_request, message)
         consumer_group = shard.consumer_group(group_id)

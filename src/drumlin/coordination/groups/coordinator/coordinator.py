@@ -343,7 +343,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         self._partitions.shard(partition).end_transaction(producer_id, is_commit=is_commit)
 
     async def delete_offsets(
-        self, group_id: str, asked: Sequence[tuple[str, int]]
+        self, group_id: str, requested: Sequence[tuple[str, int]]
     ) -> Written[list[ErrorCode]]:
         """OffsetDelete: a code for each partition.
 
@@ -353,7 +353,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             KafkaError: no offset was deleted, or only the first ones of several batches.
         """
         shard = self._shard_with_members(group_id)
-        return await self._offsets.delete(shard, group_id, asked)
+        return await self._offsets.delete(shard, group_id, requested)
 
     @property
     def has_unconfirmed(self) -> bool:

@@ -152,7 +152,7 @@ class OffsetWriter:
                     raise KafkaError(code)
 
     async def delete(
-        self, shard: GroupShard, group_id: str, asked: Sequence[tuple[str, int]]
+        self, shard: GroupShard, group_id: str, requested: Sequence[tuple[str, int]]
     ) -> Written[list[ErrorCode]]:
         """Delete offsets for a client; returns a code for each of them.
 
@@ -160,7 +160,7 @@ class OffsetWriter:
             KafkaError: no offset was deleted, or only the first ones of several batches.
         """
         partitions: dict[str, list[int]] = {}
-        for topic, partition in asked:
+        for topic, partition in requested:
             held = partitions.setdefault(topic, [])
             if shard.holds(group_id, topic, partition):
                 held.append(partition)
@@ -174,7 +174,7 @@ class OffsetWriter:
 
         confirmation = await self.remove(shard, group_id, chosen, check)
         refusal = ErrorCode.group_subscribed_to_topic
-        codes = [refusal if topic in kept else ErrorCode.none for topic, _ in asked]
+        codes = [refusal if topic in kept else ErrorCode.none for topic, _ in requested]
         return self._log.written(codes, confirmation)
 
     async def remove(

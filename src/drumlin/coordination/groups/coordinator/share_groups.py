@@ -34,7 +34,13 @@ from drumlin.coordination.groups.share.messages import (
     TopicOutcome,
     Topics,
 )
-from drumlin.coordination.groups.share.outcomes import Found, Starts, divided, for_each, told
+from drumlin.coordination.groups.share.outcomes import (
+    Found,
+    Starts,
+    divided,
+    for_each,
+    topic_outcomes,
+)
 from drumlin.coordination.groups.share.records import (
     StatePartitionMetadata,
     TopicPartitions,
@@ -133,17 +139,17 @@ class ShareGroupMembership:
         """
         if request.member_epoch == LEAVE_EPOCH:
             return await self._leave(group_id, request)
-        told, initializing = await self._beat(group_id, request)
+        response, initializing = await self._beat(group_id, request)
         if initializing is None:
-            return told
+            return response
         # A share coordinator that is not available for long must not make the members leave.
         done, _ = await asyncio.wait([initializing], timeout=_INITIALIZED_WITHIN_S)
         if not done or not initializing.result():
-            return told
+            return response
         # A member that waited for this has its partitions now, not with its next heartbeat.
-        again = request._replace(member_epoch=told.member_epoch)
-        told, _ = await self._beat(group_id, again, at_once=True)
-        return told
+        again = request._replace(member_epoch=response.member_epoch)
+        response, _ = await self._beat(group_id, again, at_once=True)
+        return response
 
     async def _beat(
         self, group_id: str, request: ShareHeartbeat, *, at_once: bool = False
@@ -159,10 +165,10 @@ class ShareGroupMembership:
         decision, topics = group.heartbeat(request, limits, at_once=at_once)
         answer = self._groups.bring_about(shard, group_id, decision)
         epoch = self._found(shard, group_id).epoch
-        told = await answer
+        response = await answer
         if not topics:
-            return told, None
-        return told, self._background.spawn(self._initialize(group_id, topics, epoch))
+            return response, None
+        return response, self._background.spawn(self._initialize(group_id, topics, epoch))
 
     async def _leave(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         shard = self._groups.shard_of(group_id)
@@ -242,7 +248,7 @@ class ShareGroupMembership:
             decision = Decision([group.partitions_record(value)])
             await self._groups.bring_about(shard, group_id, decision)
             outcomes = await self._initialize_at(group_id, topics, starts, group.epoch)
-        return await told(found, starts, outcomes)
+        return await topic_outcomes(found, starts, outcomes)
 
     async def _sorted(
         self, wanted: Iterable[tuple[str, Mapping[int, int]]]

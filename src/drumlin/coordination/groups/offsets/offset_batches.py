@@ -123,9 +123,9 @@ class OffsetPacker:
         while True:
             fitting = self._fitting(values, overhead)
             if fitting:
-                some, said = partitions[:fitting], values[:fitting]
-                self._records += _records(len(self._records), key_start, some, said)
-                self._topics.append(_values_of((offsets.topic, offsets.topic_id, some, said)))
+                some, fitted = partitions[:fitting], values[:fitting]
+                self._records += _records(len(self._records), key_start, some, fitted)
+                self._topics.append(_values_of((offsets.topic, offsets.topic_id, some, fitted)))
             if fitting == len(values):
                 return
             self._end()

@@ -91,10 +91,10 @@ class GroupShard:
 
     async def take_over(self, loaded: LoadedPartition) -> None:
         """Fill the shard from the log, in turns of the loop."""
-        for group_id, said in loaded.groups.items():
-            group = new_group(said.kind, group_id, self._context)
+        for group_id, stored in loaded.groups.items():
+            group = new_group(stored.kind, group_id, self._context)
             self.groups[group_id] = group
-            await group.restore(said.records)
+            await group.restore(stored.records)
         for group_id, topics in loaded.offsets.items():
             self._group_for_offsets(group_id)
             self.offsets.take_group(group_id, topics)
