@@ -210,7 +210,7 @@ class Session:
                     await give_way()
 
     def to_the_back(self, watched: Watched) -> None:
-        """Move an entry that gave records behind all others."""
+        """Move an entry that returned records behind all others."""
         self.dirty.pop(watched, None)
         self.dirty[watched] = None
 

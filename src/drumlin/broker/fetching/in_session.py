@@ -2,8 +2,8 @@
 
 The first fetch of a session answers all partitions. In later ones the request names only what
 changed, and the response only what is new. Requests of one session are handled one after the other:
-one that arrives while another is under way has that one answered first. A session whose request
-breaks off is ended, as it is unknown what its client has received.
+if one arrives while another is in progress, that one is answered first. A session whose request
+fails is ended, as the data that its client has received is unknown.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SessionFetch(Fetch):
     ) -> None:
         """`created` is the session for this request; without it, the request names an existing one.
 
-        request_size: how many partitions the request names or forgets.
+        request_size: the number of partitions that the request names or forgets.
         """
         super().__init__(context, request)
         self._session: Session | None = created
