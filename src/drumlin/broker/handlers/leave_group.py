@@ -1,8 +1,8 @@
 """LeaveGroup (key 13), versions 0-5: members leave without waiting for their session to end.
 
 - Up to version 2 one member leaves, and its error is the response's.
-- From version 3 several may leave (KIP-345), static ones by their instance id alone if need be;
-  each has its own error. From version 5 they give a reason (KIP-800).
+- From version 3 several may leave (KIP-345), each with its own error; a static member needs only
+  its instance id. From version 5 they give a reason (KIP-800).
 """
 
 from __future__ import annotations
