@@ -9,7 +9,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 def add(counts: dict[Name, int], name: Name, difference: int) -> None:
-    """Add to the count of a name, or take from it; it never becomes negative."""
+    """Add a difference, which may be negative, to the count of a name; the count may not be."""
     count = counts.get(name, 0) + difference
     if count:
         counts[name] = count

@@ -1,8 +1,8 @@
-"""Deadlines by key: what is due, and when to look again. A plain data structure, no loop.
+"""Deadlines by key: a plain data structure, without an event loop.
 
-Deadlines are moved all the time (every heartbeat moves one) and rarely fall due. So a key that
-moves later keeps its place in the heap, and finds its true deadline when that place comes up. One
-that has none any more keeps its place until it is the first.
+Deadlines are moved often (by every heartbeat) and rarely pass. So a key whose deadline is moved
+later keeps its place in the heap, and is queued again when that place comes first. A cancelled key
+keeps its place until then, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-#: Places of cancelled deadlines that one look drops. A look adds one place at most.
+#: Places of cancelled deadlines that one check removes. A check adds at most one place.
 _GIVEN_UP_MAX: Final = 64
 
 
@@ -30,11 +30,11 @@ class DeadlineQueue(Generic[Key]):
         return len(self._deadlines)
 
     def items(self) -> Iterator[tuple[Key, float]]:
-        """All deadlines, in no order."""
+        """All deadlines, in no particular order."""
         return iter(self._deadlines.items())
 
     def schedule(self, key: Key, deadline: float) -> None:
-        """Set the key's deadline, in place of the one that it may have."""
+        """Set the key's deadline, replacing an earlier one."""
         self._deadlines[key] = deadline
         queued_at = self._queued_at.get(key)
         if queued_at is None or deadline < queued_at:
@@ -47,7 +47,7 @@ class DeadlineQueue(Generic[Key]):
         self._deadlines.pop(key, None)
 
     def next_deadline(self) -> float | None:
-        """When `due` is worth calling again: never later than the first deadline."""
+        """The time at which to call `due` again: never later than the first deadline."""
         for _ in range(_GIVEN_UP_MAX):
             if not self._heap:
                 return None
@@ -61,16 +61,16 @@ class DeadlineQueue(Generic[Key]):
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> Iterator[Key]:
-        """Take the keys whose deadline has come, the earliest first.
+        """Remove and return the keys whose deadline has passed, the earliest first.
 
-        What is scheduled while iterating is due too if its deadline has come.
+        This includes deadlines that are scheduled during the iteration.
         """
         return (key for key in self.look(now) if key is not None)
 
     def look(self, now: float) -> Iterator[Key | None]:
         """Like `due`, for callers that give way: None for places whose key was moved or removed.
 
-        There may be as many of these as there are keys. What is not taken is still there.
+        There may be as many of these as there are keys. Keys that are not taken stay scheduled.
         """
         while self._heap and self._heap[0][0] <= now:
             yield self._take_first()

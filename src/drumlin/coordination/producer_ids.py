@@ -1,7 +1,7 @@
 """Producer ids for idempotent producers: taken from the metadata store in blocks.
 
-A block is recorded as taken before its first id is given out. What is left of it when the
-broker stops is lost, and no id is ever given out twice.
+A block is recorded as taken before its first id is allocated. Its remaining ids are lost when the
+broker stops, and no id is ever allocated twice.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from drumlin.metadata.store.store import ProducerIdBlock
 
 
 class BlockExhausted(Exception):
-    """All ids of the block are given out; there are more after a `refill`."""
+    """All ids of the block are used; there are more after a `refill`."""
 
 
 class ProducerIds:
-    """Gives out ids that no other broker of the cluster gives out.
+    """Allocates ids that are unique in the cluster.
 
-    `next_block()` durably takes a block of ids of the cluster.
+    `next_block()` durably takes a block of ids from the metadata store.
     """
 
     def __init__(self, next_block: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
@@ -29,7 +29,7 @@ class ProducerIds:
         self._refilling = asyncio.Lock()
 
     async def next_id(self) -> int:
-        """An id that has never been given out."""
+        """An id that has never been used."""
         while True:
             try:
                 return self.take()
@@ -37,10 +37,10 @@ class ProducerIds:
                 await self.refill()
 
     def take(self) -> int:
-        """An id that has never been given out, at once.
+        """An id that has never been used, without waiting.
 
         Raises:
-            BlockExhausted: there is none before a `refill`.
+            BlockExhausted: a `refill` is necessary.
         """
         if self._next_id == self._end_id:
             raise BlockExhausted
@@ -49,8 +49,8 @@ class ProducerIds:
         return producer_id
 
     async def refill(self) -> None:
-        """Take another block if there is no id at hand."""
+        """Take another block if all ids are used."""
         async with self._refilling:
-            if self._next_id == self._end_id:  # else the former holder of the lock has done it
+            if self._next_id == self._end_id:  # else the previous holder of the lock took a block
                 first, size = await self._next_block()
                 self._next_id, self._end_id = first, first + size

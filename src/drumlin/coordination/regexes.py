@@ -1,12 +1,11 @@
 """Regular expressions of clients, in RE2's syntax as in Apache Kafka.
 
 RE2 takes time in proportion to the text, whatever the pattern, and its memory is limited. Compiling
-is what takes long: above all the classes of Unicode, each of which is hundreds of ranges, and
-repetitions. So a pattern has few of those, is short, and gets little memory: the worst take
-some milliseconds. Threads would not help there: RE2's binding keeps the interpreter's lock while it
-compiles. It does not while it matches: so where pattern and text together may take longer than a
-turn of the event loop (`takes_long`), a thread is to match them, which takes seconds at most.
-Nobody asks what a group in the pattern has matched: finding out takes 50 times as long.
+is slow: above all Unicode classes, each of which has hundreds of ranges, and repetitions. So both
+are limited, as are the pattern's length and memory: the worst patterns take some milliseconds.
+Threads would not help: RE2's binding holds the GIL while it compiles. It releases the GIL while it
+matches: where that may take longer than a turn of the event loop (`takes_long`), a thread does it,
+in seconds at most. Matches of groups in the pattern are not captured: that takes 50 times as long.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import re2
 
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Of one compiled pattern; larger ones are refused.
+#: The memory of one compiled pattern; larger ones are refused.
 _MEMORY_BYTES_MAX: Final = 128 << 10
 _LENGTH_MAX: Final = 4096
 #: `\\p` and `\\P`; each takes up to 0.4 ms.
@@ -42,7 +41,7 @@ def compile_regex(pattern: str) -> Any:
     classes = pattern.count(r"\p") + pattern.count(r"\P")
     if classes > _UNICODE_CLASSES_MAX:
         message = (
-            f"a regular expression with {classes} classes of Unicode; "
+            f"a regular expression with {classes} Unicode classes; "
             f"{_UNICODE_CLASSES_MAX} are allowed"
         )
         raise KafkaError(ErrorCode.invalid_regular_expression, message)
@@ -58,13 +57,13 @@ def compile_regex(pattern: str) -> Any:
         return re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0]
-        told = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        message = f"{pattern!r} is no regular expression: {told}"
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        message = f"{pattern!r} is not a regular expression: {text}"
         raise KafkaError(ErrorCode.invalid_regular_expression, message) from None
 
 
 def takes_long(compiled: Any, text: str) -> bool:
-    """Whether it may take more than a turn to match them: from milliseconds to seconds."""
+    """Whether matching may take more than a turn of the loop: from milliseconds to seconds."""
     return bool(len(text) * compiled.programsize > _STEPS_MAX)
 
 

@@ -455,7 +455,7 @@ def test_groups(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "code", "message"),
     [
-        ("1", ("root", SET, "XX"), "invalid_config", "XX is no level for logger root: levels are TRACE, DEBUG, INFO, WARN, ERROR, FATAL"),
+        ("1", ("root", SET, "XX"), "invalid_config", "XX is not a level for logger root: levels are TRACE, DEBUG, INFO, WARN, ERROR, FATAL"),
         ("1", ("nope.x", SET, "INFO"), "invalid_config", "there is no logger nope.x"),
         ("1", ("root", APPEND, "INFO"), "invalid_request", "the level of a logger is not a list, so append means nothing for it"),
         ("1", ("root", DELETE, None), "invalid_request", "the root logger must have a level of its own"),

@@ -296,7 +296,7 @@ def test_the_metrics_listener_changes_nothing(server: DrumlinServer) -> None:
         ("GET /compaction/simulate?topic=asked&partition=x", "", 400, "is a number"),
         ("GET /compaction/simulate", "", 400, "a topic must be named"),
         ("GET /compaction?partition=x", "", 400, "is a number"),
-        ("GET /nowhere", "", 404, "nothing is here"),
+        ("GET /nowhere", "", 404, "no such path"),
     ],
 )
 def test_what_an_operator_may_not_ask(

@@ -230,7 +230,7 @@ def test_a_topic_of_very_many_partitions(in_zookeeper: Stores, operator: Operato
         await store.delete_topic(topic.topic_id)
         assert not operator.has(layout.topic_path("wide"))
         assert not operator.client.get_children(layout.TO_DELETE)
-        with pytest.raises(KafkaError, match="more than ZooKeeper takes"):
+        with pytest.raises(KafkaError, match="more than ZooKeeper accepts"):
             await store.create_topic("wider", [[1]] * 80_000, {})
         assert "wider" not in store.image.topics
 

@@ -1,4 +1,4 @@
-"""Which APIs and versions this broker serves: the one place that says so.
+"""The APIs and versions that this broker serves.
 
 APIs in this table are advertised in ApiVersions and routed; others are refused by closing the
 connection, as Apache Kafka does. The ranges are those of Apache Kafka 4.3.

@@ -1,1 +1,1 @@
-"""What a fetch reads of a partition, and incremental sessions (KIP-227)."""
+"""Reads of a partition by a fetch, and incremental fetch sessions (KIP-227)."""

@@ -1,8 +1,8 @@
-"""What one fetch reads of a partition: slices of its log, or an error.
+"""The read of one partition by a fetch: slices of its log, or an error.
 
 - `max_bytes` bounds the response and each partition's own limit the partition, but the first
   partition that has anything gives a whole batch at least (KIP-74).
-- A replica or consumer whose log diverges from ours is told from where on (KIP-595); one with
+- A replica or consumer whose log diverges from ours gets the diverging epoch (KIP-595); one with
   another leader epoch gets an error (KIP-320).
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from drumlin.wire.by_hand.fetch_request import Wanted
 
 _READ_COMMITTED: Final = 1
-#: Stands for records that exist but for which the response has no room.
+#: Stands for records that exist but do not fit into the response.
 NO_ROOM: Final = None
 _NO_ABORTED: Final[tuple[tuple[int, int], ...]] = ()
 _NO_EPOCH: Final = -1
 _NULL_ID: Final = bytes(16)
-#: Aborted transactions listed for one partition: a millisecond's worth of encoding. If there are
+#: Aborted transactions listed for one partition: encoding them takes a millisecond. If there are
 #: more, fewer records are sent.
 _ABORTED_MAX: Final = 1000
 
@@ -71,7 +71,7 @@ def sent_to_follower(partition: Replica | None, answer: Answer) -> None:
 
 
 class PartitionRead:
-    """One pass of a fetch over its partitions: what it has read, and how much more it may read."""
+    """One pass of a fetch over its partitions: its reads so far, and the bytes that are left."""
 
     __slots__ = (
         "_isolation_level",
@@ -112,7 +112,7 @@ class PartitionRead:
             self.must_answer = True
 
     def follow(self, partition: Replica, wanted: Wanted) -> Answer | None:
-        """Note how far a follower has come, before it is answered.
+        """Note a follower's fetch offset, before it is answered.
 
         Returns an answer if the follower is refused, is told where the logs diverge, or is
         throttled. If None is returned, `look` must be called in the same turn.
@@ -234,7 +234,7 @@ class PartitionRead:
     def _told_instead(
         self, partition: Replica, wanted: Wanted
     ) -> tuple[int, int] | PreferredReplica | None:
-        """What a reader gets in place of records, if it must.
+        """The answer that a reader gets instead of records, if it must.
 
         Raises:
             KafkaError: it has another leader epoch.
@@ -252,7 +252,7 @@ class PartitionRead:
         return None if nearest is None else PreferredReplica(nearest)
 
     def _parting(self, partition: Replica, wanted: Wanted) -> tuple[int, int] | None:
-        """Where our log and the reader's diverge; None if they are not known to.
+        """The epoch and offset at which the reader's log diverges from ours; None if unknown.
 
         A follower may have nothing in common with our log: its records may all be of epochs before
         those that we know of, and records that we have deleted since may have ended some of these.
@@ -281,14 +281,14 @@ class PartitionRead:
 
 
 def _told(partition: Replica, aside: tuple[int, int] | PreferredReplica) -> Answer:
-    """The answer of a reader that gets this in place of records."""
+    """The answer to a reader that gets this instead of records."""
     return (0, *partition.offsets(), None, NOTHING, aside)
 
 
 def _diverging(
     partition: Replica, last_fetched_epoch: int, fetch_offset: int
 ) -> tuple[int, int] | None:
-    """Where our log diverges from that of a client at `last_fetched_epoch`."""
+    """The epoch and offset at which the log of a client at `last_fetched_epoch` diverges."""
     epoch, end_offset = partition.end_offset_for_epoch(last_fetched_epoch)
     if epoch < 0:
         raise KafkaError(ErrorCode.offset_out_of_range)

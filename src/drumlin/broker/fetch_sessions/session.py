@@ -4,10 +4,11 @@ Each entry of the session watches its partition, and so knows when there is some
 records, a new high watermark, log start offset or leader epoch, or its deletion. A fetch examines
 only such entries, whether the session has ten partitions or ten thousand:
 
-- `dirty` holds all entries that may have something to report, the one to be examined next first. An
-  entry that is found to have no news leaves it. One that gave records moves to the end, as it may
-  have more; entries with an error, and those for which a full response had no room, stay.
-- Whether a log dir failed or came back is checked at each fetch, as threads may notice it.
+- `dirty` holds all entries that may have something to report, in the order in which they are
+  examined. An entry without news is removed. One that returned records moves to the end, as it may
+  have more; entries with an error, and those that did not fit into the response, stay.
+- Log dirs that failed or came back are looked for at each fetch: threads may notice them, which
+  must not touch `dirty`.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class Watched:
             self.partition.replicas_waiting.leave(self)
         self.partition = partition
         if partition is not None:
-            room = partition.replicas_waiting if session.is_follower else partition.waiting
-            room.watch(self, also_for_stable=session.for_stable)
+            waiting = partition.replicas_waiting if session.is_follower else partition.waiting
+            waiting.watch(self, also_for_stable=session.for_stable)
 
     def is_news(self, answer: Answer) -> bool:
         """Whether an incremental response must include this partition."""
@@ -79,7 +80,7 @@ class Watched:
             or diverging is not None
         )
 
-    def told(self, answer: Answer) -> None:
+    def reported(self, answer: Answer) -> None:
         """Remember what this response reports."""
         # An error is repeated until it goes away, and then the partition is named once more.
         self.high_watermark = _UNKNOWN if answer[0] else answer[1]
@@ -133,7 +134,7 @@ class Session:
 
     @property
     def weight(self) -> int:
-        """The number of partitions; overlong topic names count as partitions of the same memory."""
+        """The number of partitions; an overlong topic name counts as several, by its size."""
         return self._size + self._long_names
 
     async def follow(
@@ -192,8 +193,8 @@ class Session:
             del self._topics[topic]
             self._long_names -= len(topic) // _NAME_BYTES
 
-    def is_to_be_looked_through(self, log_dirs: list[OSError | None], *, for_stable: bool) -> bool:
-        """Whether any partition may have news that its entry was not told of."""
+    def needs_full_check(self, log_dirs: list[OSError | None], *, for_stable: bool) -> bool:
+        """Whether a partition may have news of which its entry was not notified."""
         return for_stable != self.for_stable or log_dirs != self._log_dirs
 
     async def look_through(self, log_dirs: list[OSError | None], *, for_stable: bool) -> None:
@@ -202,14 +203,14 @@ class Session:
         steps = 0
         for known in self._topics.values():
             for watched in known.values():
-                watched.watch(None)  # it must watch another partition
+                watched.watch(None)  # the next examination watches the current partition
                 self.dirty[watched] = None
                 steps += 1
                 if steps % _STEP == 0:
                     await give_way()
 
     def to_the_back(self, watched: Watched) -> None:
-        """Move an entry that gave records behind all others."""
+        """Move an entry that returned records behind all others."""
         self.dirty.pop(watched, None)
         self.dirty[watched] = None
 

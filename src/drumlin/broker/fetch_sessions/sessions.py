@@ -21,9 +21,9 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EVICTION_S: Final = 120.0
 _INT32_MAX: Final = 2**31 - 1
-#: Of all sessions together; each takes some 300 bytes. Apache Kafka has no such limit.
+#: Partitions of all sessions together; each takes some 300 bytes. Apache Kafka has no such limit.
 _PARTITIONS_MAX: Final = 200_000
-#: A session of up to this many is freed at once.
+#: A session of up to this many partitions is freed at once.
 _SMALL: Final = 256
 _LARGE_AT_A_TIME: Final = 2
 
@@ -63,7 +63,7 @@ class FetchSessions:
         return session
 
     def busy(self, session_id: int, epoch: int) -> Session | None:
-        """The session of this id, if a request is under way in it, or some are in its queue.
+        """The session with this id, if a request is in progress in it, or some are queued.
 
         Raises:
             KafkaError: INVALID_FETCH_SESSION_EPOCH, the epoch does not follow theirs.
@@ -102,7 +102,7 @@ class FetchSessions:
         """Count the partitions again after a request was applied; a session without any ends.
 
         Raises:
-            KafkaError: FETCH_SESSION_ID_NOT_FOUND, as it has outgrown the cache.
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, the session has outgrown the cache.
         """
         if session.is_ended:
             return
@@ -118,7 +118,7 @@ class FetchSessions:
         self._add(session, weight)
 
     def close(self, session_id: int) -> None:
-        """End a session, if there is one of this id."""
+        """End the session with this id, if there is one."""
         session = self._sessions.get(session_id)
         if session is not None:
             self._remove(session)

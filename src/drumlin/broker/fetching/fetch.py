@@ -52,7 +52,7 @@ _KEPT_BYTES_MAX: Final = 8 * 1024
 
 
 class Fetch:
-    """What fetches with and without a session have in common. Used for one request, once."""
+    """The common base of fetches with and without a session. Used for one request, once."""
 
     __slots__ = (
         "_going_on",
@@ -108,7 +108,7 @@ class Fetch:
         """Find a partition that this broker does not lead.
 
         Raises:
-            KafkaError: it cannot be read here.
+            KafkaError: the partition cannot be read here.
         """
         may_follow = not self.is_follower and self.context.version >= _FOLLOWERS_FROM
         index, epoch = wanted[:2]
@@ -161,7 +161,7 @@ class Fetch:
             return ()
         return endpoints_of(self.broker, self._leaders, self.context.listener)
 
-    # -- what the two kinds implement --------------------------------------------
+    # -- implemented by the two kinds --------------------------------------------
 
     def may_start(self) -> bool:
         """Whether to `start` now; if not, `start` is called when earlier requests of the session
@@ -223,12 +223,12 @@ class Fetch:
     def over(self, *, is_answered: bool) -> None:
         """Called when the fetch has ended, answered or not."""
 
-    # -- the way ------------------------------------------------------------------------
+    # -- running ------------------------------------------------------------------------
 
     def start(self, later: LaterParts | None = None) -> Parts | LaterParts:
         """Read and answer; a `Later` if a task has to continue, or the fetch waits.
 
-        That is the one given, if there is one already.
+        That is the given one, if there is one already.
         """
         self._was_woken = False
         request = self.request
@@ -255,7 +255,7 @@ class Fetch:
         return self.later(later)
 
     def later(self, later: LaterParts | None = None) -> LaterParts:
-        """The `Later` that the answer will settle: the one given, if there is one already."""
+        """The `Later` that the answer will settle: the given one, if there is one already."""
         self._later = later or Later(lets_pass=True, give_up=self.give_up)
         return self._later
 
@@ -300,13 +300,13 @@ class Fetch:
         try:
             partition, wanted = self.wanted_next()
         except KafkaError:
-            return  # which the next pass finds
+            return  # the next pass finds the error
         answer = await self.broker.threads.reading(_look, self.reading, partition, wanted)
         self.reading.take(answer)
         self.put_cold(answer)
 
     async def _warm(self) -> None:
-        """Read into memory all that is to be sent."""
+        """Read all data of the answer into memory."""
         are_few = self.reading.read_bytes <= _KEPT_BYTES_MAX
         for number, answer in enumerate(self.answers):
             if number % STEP == STEP - 1:
@@ -333,7 +333,7 @@ class Fetch:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it asks for nothing at all."""
+        """Whether the request names no partition."""
         raise NotImplementedError
 
     # -- waiting ------------------------------------------------------------------------
@@ -383,7 +383,7 @@ class Fetch:
                 answer[5].release()
 
     def give_up(self) -> None:
-        """The answer is not wanted any more."""
+        """Stop: the answer is not needed any more."""
         if self._is_over:
             return
         if self._timer is not None:
@@ -410,7 +410,7 @@ class Fetch:
         self._later.settle(parts, error)
 
     def fail(self, error: Exception) -> None:
-        """Break off, and answer with an error."""
+        """Stop, and answer with an error."""
         if self._is_over:
             return
         self.release()

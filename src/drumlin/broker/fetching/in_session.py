@@ -2,8 +2,8 @@
 
 The first fetch of a session answers all partitions. In later ones the request names only what
 changed, and the response only what is new. Requests of one session are handled one after the other:
-one that arrives while another is under way has that one answered first. A session whose request
-breaks off is ended, as it is unknown what its client has received.
+if one arrives while another is in progress, that one is answered first. A session whose request
+fails is ended, as the data that its client has received is unknown.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SessionFetch(Fetch):
     ) -> None:
         """`created` is the session for this request; without it, the request names an existing one.
 
-        request_size: how many partitions the request names or forgets.
+        request_size: the number of partitions that the request names or forgets.
         """
         super().__init__(context, request)
         self._session: Session | None = created
@@ -146,7 +146,7 @@ class SessionFetch(Fetch):
     def is_next_large(self) -> bool:
         session = self._the_session
         log_dirs = [directory.failure for directory in self.broker.logs.directories]
-        looks_through = session.is_to_be_looked_through(log_dirs, for_stable=self.for_stable)
+        looks_through = session.needs_full_check(log_dirs, for_stable=self.for_stable)
         self._looked_through_for = log_dirs if looks_through else None
         count = len(session) if looks_through else len(session.dirty)
         return count + self._request_size + len(self._news) > _AT_ONCE
@@ -308,7 +308,7 @@ class SessionFetch(Fetch):
         """Add partitions of a topic to a response's pieces."""
         session = self._the_session
         for watched, answer in told:
-            watched.told(answer)
+            watched.reported(answer)
             if self.is_follower:
                 sent_to_follower(watched.partition, answer)
             if self._is_incremental and has_records(answer):

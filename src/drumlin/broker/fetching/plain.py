@@ -27,12 +27,12 @@ _AT_ONCE: Final = 128
 
 
 class PlainFetch(Fetch):
-    """A fetch without a session: nothing of it is kept."""
+    """A fetch without a session: nothing is kept after the answer."""
 
     __slots__ = ("_amount", "_items", "_rooms", "_waiter")
 
     def __init__(self, context: RequestContext, request: FetchRequest, amount: int) -> None:
-        """`amount`: how many partitions the request names."""
+        """`amount`: the number of partitions that the request names."""
         super().__init__(context, request)
         self._amount = amount
         self._items: list[tuple[bytes, Wanted]] = []
@@ -135,7 +135,7 @@ class PlainFetch(Fetch):
     # -- answering ----------------------------------------------------------------------
 
     def _note_sent(self, topic: bytes, parts: Sequence[Wanted], at: int) -> None:
-        """Partitions of a topic are answered, the first of them by answer number `at`."""
+        """Write the answers for partitions of a topic, which begin at answer number `at`."""
         if self.is_follower:
             found = self.partitions_of(topic)
             for number, wanted in enumerate(parts, at):

@@ -1,4 +1,4 @@
-"""One file per API: translates a message into calls, and what they return into a message.
+"""One file per API: translates a request into calls, and their results into a response.
 
 A handler holds no state and imports no other handler.
 """

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (key 25), versions 0-4: a transaction is going to commit offsets of a group.
+"""AddOffsetsToTxn (key 25), versions 0-4: a transaction will commit offsets of a group.
 
 The group's partition of `__consumer_offsets` joins the transaction, as AddPartitionsToTxn adds
 others. Producers of transactions v2 do not send this: TxnOffsetCommit adds the partition itself.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         EntityData as Named,
     )
 
-#: Types and names; of one type the last name counts.
+#: Types and names; if a type occurs twice, its last name counts.
 _Entity = tuple[tuple[str, str | None], ...]
 
 

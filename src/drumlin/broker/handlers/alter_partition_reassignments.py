@@ -1,8 +1,8 @@
 """AlterPartitionReassignments (key 45), versions 0-1: move partitions to other brokers (KIP-455).
 
-Null in place of replicas cancels a reassignment. The request is answered when the reassignments
-have begun, with a code for each partition; ListPartitionReassignments tells when they are over. Any
-broker can be asked. A request whose time-out is zero or less is answered REQUEST_TIMED_OUT.
+Null instead of replicas cancels a reassignment. The request is answered when the reassignments have
+begun, with a code for each partition; ListPartitionReassignments shows those in progress. Every
+broker serves it. A request whose timeout is zero or less is answered REQUEST_TIMED_OUT.
 
 Version 1 can refuse to change the number of replicas (KIP-860).
 """

@@ -1,5 +1,5 @@
-"""AlterUserScramCredentials (key 51), version 0: who may log in by SCRAM (KIP-554), with an
-answer for each user. See `unsecured.py`.
+"""AlterUserScramCredentials (key 51), version 0: change the SCRAM credentials of users (KIP-554),
+with an answer for each user. See `unsecured.py`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""ApiVersions (key 18), versions 0-4: what this broker serves.
+"""ApiVersions (key 18), versions 0-4: the APIs and versions that this broker serves.
 
 - An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the versions of
   this API alone, so that the client can ask again (KIP-511).
 - From version 3 the client names its software; a malformed name is INVALID_REQUEST.
 - Version 3 lists features (KIP-584). Version 4 also lists those with a minimum level of 0, which
-  clients of version 3 cannot take.
+  clients of version 3 cannot read.
 - Produce is advertised from version 0, though served from 3 only: librdkafka before 2.x
   concludes from a higher minimum that it may not compress (KAFKA-18659). Apache Kafka does
   the same.

@@ -82,7 +82,7 @@ async def _describe(
 
 
 async def _member(group: ConsumerGroup, member: Member) -> DescribedMember:
-    said = member.subscription
+    subscription = member.subscription
     has: dict[UUID, set[int]] = {}
     for partitions in (member.progress.assigned, member.progress.revoking):
         for topic_id, epochs in partitions.items():
@@ -91,13 +91,13 @@ async def _member(group: ConsumerGroup, member: Member) -> DescribedMember:
     target = await _assignment(group, group.targets.get(member.member_id, {}))
     return DescribedMember(
         member_id=member.member_id,
-        instance_id=said.group_instance_id,
-        rack_id=said.rack_id,
+        instance_id=subscription.group_instance_id,
+        rack_id=subscription.rack_id,
         member_epoch=member.epoch,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        subscribed_topic_names=tuple(sorted(said.topics)),
-        subscribed_topic_regex=said.regex,
+        client_id=subscription.client_id,
+        client_host=subscription.client_host,
+        subscribed_topic_names=tuple(sorted(subscription.topics)),
+        subscribed_topic_regex=subscription.regex,
         assignment=held,
         target_assignment=target,
         member_type=_CLASSIC if member.is_classic else _CONSUMER,

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (key 68), versions 0-1: a member joins, stays and leaves (KIP-848).
 
-- A member joins with epoch 0, stays with its epoch, and leaves with -1, or, as a static member
-  that will be back, with -2.
+- A member joins with epoch 0, stays with its epoch, and leaves with -1, or temporarily, as a static
+  member, with -2.
 - A null field has not changed. From version 1 members choose their own ids, and can subscribe by
   a regular expression.
 - Answered when all changes are in the log: the next request of the connection may start meanwhile.

@@ -2,7 +2,7 @@
 
 - A name given twice is an error for that name, answered after the others.
 - `validate_only` gives the same answer, but creates nothing.
-- A request whose time-out is zero or less is answered REQUEST_TIMED_OUT.
+- A request whose timeout is zero or less is answered REQUEST_TIMED_OUT.
 
 Version notes: 4 allows -1 (the broker's default) for counts; 5 answers with counts and the
 topic's configuration; 7 adds topic ids.

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (key 92), version 0: a share group without members forgets topics."""
+"""DeleteShareGroupOffsets (key 92), version 0: delete the offsets of a share group in topics."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DescribeQuorum (key 55), versions 0-2: who decides about the metadata (KIP-595).
+"""DescribeQuorum (key 55), versions 0-2: the quorum that owns the metadata (KIP-595).
 
 There is no quorum here and no metadata log: ZooKeeper has the metadata, or one process. Programs
-get an answer all the same: the controller is the leader and the only voter, in the epoch of its
+get an answer nevertheless: the controller is the leader and the only voter, in the epoch of its
 election, and all other live brokers are observers. Offsets and times are -1, which means unknown in
 the protocol.
 

@@ -1,7 +1,7 @@
 """DescribeShareGroupOffsets (key 90), versions 0-1: the start offsets of share groups.
 
-Without topics: all topics for which a group has state. Version 1 adds the lag: how many records
-are left, including those between delivered ones (KIP-1226).
+Without topics: all topics for which a group has state. Version 1 adds the lag: the number of
+records left, including those between delivered ones (KIP-1226).
 """
 
 from __future__ import annotations

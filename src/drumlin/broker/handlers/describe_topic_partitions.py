@@ -2,7 +2,7 @@
 
 Topics come sorted by name, without repetition; no names mean all topics. A page has at most
 `response_partition_limit` partitions, but at least one, and the cursor says where the next one
-begins. Topics that do not exist take no room on a page.
+begins. Topics that do not exist do not count.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ async def handle(
 
 
 async def _sorted(names: Iterable[str], start: str = "") -> Iterator[str]:
-    """The names from `start` on: sorted some at a time, and merged as they are asked for."""
+    """The names from `start` on, in order: sorted some at a time, and merged lazily."""
     runs = []
     left = iter(names)
     while some := list(islice(left, _AT_ONCE)):

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50), version 0: who may log in by SCRAM (KIP-554).
+"""DescribeUserScramCredentials (key 50), version 0: the SCRAM credentials of users (KIP-554).
 
 Each user is answered once; no names, or null, mean all of them. See `unsecured.py`.
 """

@@ -1,9 +1,9 @@
-"""ElectLeaders (key 43), versions 0-2: elect the preferred leaders, or any at all (KIP-460).
+"""ElectLeaders (key 43), versions 0-2: elect preferred leaders, or unclean ones (KIP-460).
 
-Null in place of topics means all partitions; then those that need no election are left out. An
-unclean election elects a replica that is not in sync if none that is in sync is alive: acknowledged
-records may be lost. Any broker can be asked. An error of the whole request is repeated for each of
-its partitions.
+Null instead of topics means all partitions; then those that need no election are left out. An
+unclean election elects an out-of-sync replica if no in-sync replica is alive: acknowledged records
+may be lost. Every broker serves it. An error of the whole request is repeated for each of its
+partitions.
 
 Version notes: 1 adds unclean elections, and a top-level error code.
 """

@@ -92,7 +92,7 @@ class _LargeFetch:
             header = context.header
             answers = fetch_answers(header.api_version)
             self.later.settle(answers.frame(header.correlation_id, 0, [], error=error.code.value))
-        except Exception as error:  # noqa: BLE001  the connection is to hear of it
+        except Exception as error:  # noqa: BLE001  the connection handles it
             self.later.settle(None, error)
         else:
             if not isinstance(parts, Later):

@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10), versions 0-6: which broker coordinates a group or a transaction.
+"""FindCoordinator (key 10), versions 0-6: the coordinator of a group or a transactional id.
 
     key type 0  group            the leader of the group's partition of __consumer_offsets,
                                  which is created by the first request
@@ -6,7 +6,7 @@
              2  share (6+)       the leader of the partition of __share_group_state that keeps
                                  the state of a "group:topic id:partition"
 
-Up to version 3 one key is asked for, from version 4 several (KIP-699).
+Up to version 3 a request has one key, from version 4 several (KIP-699).
 """
 
 from __future__ import annotations

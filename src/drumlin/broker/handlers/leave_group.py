@@ -1,8 +1,8 @@
 """LeaveGroup (key 13), versions 0-5: members leave without waiting for their session to end.
 
 - Up to version 2 one member leaves, and its error is the response's.
-- From version 3 several may leave (KIP-345), static ones by their instance id alone if need be;
-  each has its own error. From version 5 they give a reason (KIP-800).
+- From version 3 several may leave (KIP-345), each with its own error; a static member needs only
+  its instance id. From version 5 they give a reason (KIP-800).
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ async def handle(
 async def _leave_in_pieces(
     context: RequestContext, group_id: str, members: Sequence[MemberIdentity]
 ) -> LeaveGroupResponse:
-    told: list[MemberResponse] = []
+    responses: list[MemberResponse] = []
     code = ErrorCode.none
     try:
         for first in range(0, len(members), _LEAVING_TOGETHER):
             leaving = _members(members[first : first + _LEAVING_TOGETHER])
             codes = await context.broker.groups.leave(group_id, leaving)
-            told += _told(leaving, codes)
+            responses += _member_responses(leaving, codes)
             await give_way()
     except KafkaError as error:
-        told, code = [], error.code
-    return LeaveGroupResponse(throttle_time=ZERO, error_code=code, members=tuple(told))
+        responses, code = [], error.code
+    return LeaveGroupResponse(throttle_time=ZERO, error_code=code, members=tuple(responses))
 
 
 async def _respond(
@@ -81,11 +81,13 @@ def _response(
     has_several = version >= _SEVERAL_FROM
     if not has_several and codes:
         code = codes[0]
-    members = tuple(_told(leaving, codes)) if has_several else ()
+    members = tuple(_member_responses(leaving, codes)) if has_several else ()
     return LeaveGroupResponse(throttle_time=ZERO, error_code=code, members=members)
 
 
-def _told(leaving: list[LeavingMember], codes: list[ErrorCode]) -> Iterator[MemberResponse]:
+def _member_responses(
+    leaving: list[LeavingMember], codes: list[ErrorCode]
+) -> Iterator[MemberResponse]:
     for member, code in zip(leaving, codes, strict=False):
         yield MemberResponse(
             member_id=member.member_id,

@@ -90,7 +90,7 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
 
 
 def _settle(context: RequestContext, topic: str, index: int) -> None:
-    """Do what only the loop may do; what follows may run in a thread."""
+    """Do the part that only the loop may do; the rest may run in a thread."""
     partition = context.broker.partitions.find(topic, index)
     if partition is not None:
         partition.settle_exact_states()

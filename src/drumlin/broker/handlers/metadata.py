@@ -55,7 +55,7 @@ _CREATED_AT_A_TIME: Final = 50
 
 @dataclass(slots=True)
 class _Plan:
-    """What to answer: existing topics, and entries that are only errors."""
+    """The topics of the answer: existing ones, and entries that are only errors."""
 
     topics: Sequence[TopicState] = ()
     unknown_ids: Sequence[UUID] = ()
@@ -159,7 +159,7 @@ async def _create(context: RequestContext, missing: Sequence[str]) -> None:
         )
         for outcome in outcomes:
             if isinstance(outcome, KafkaError):
-                _log.info("a topic asked for by name was not created: %s", outcome)
+                _log.info("a topic requested by name was not created: %s", outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
 

@@ -1,8 +1,8 @@
 """OffsetCommit (key 8), versions 2-10: commit offsets of a group.
 
 - Answered when they are in the log: the next request of the connection may start meanwhile.
-- Partitions that do not exist are answered first, as in Apache Kafka, whatever becomes of
-  the others.
+- Partitions that do not exist are answered first, as in Apache Kafka, whether or not the others
+  succeed.
 - Up to version 4 the request may set its own retention; 6 adds leader epochs, 7 static members;
   from 10 topics are named by id (KIP-848).
 - From version 9 an unknown group is GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION.

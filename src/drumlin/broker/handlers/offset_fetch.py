@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9), versions 1-10: what a group has committed.
+"""OffsetFetch (key 9), versions 1-10: the committed offsets of a group.
 
 - A partition without a commit has offset -1 and no error, whether or not it exists.
 - From version 2 null for the topics means all of them, and the group's error is top-level.
@@ -7,7 +7,7 @@
   (KIP-848), and those with an unknown id are answered last.
 - A group that is named twice with the same topics is answered once.
 - With `require_stable` (7+, KIP-447) a partition is UNSTABLE_OFFSET_COMMIT while a transaction
-  is open that may change what is committed for it.
+  is open that may change its committed offset.
 """
 
 from __future__ import annotations

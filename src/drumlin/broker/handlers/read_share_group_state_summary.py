@@ -1,7 +1,7 @@
 """ReadShareGroupStateSummary (key 87), versions 0-1: the start offsets of a share group in
 partitions.
 
-The leader epoch of the request is not checked. Version 1 adds how many records are complete
+The leader epoch of the request is not checked. Version 1 adds the number of complete records
 (KIP-1226).
 """
 

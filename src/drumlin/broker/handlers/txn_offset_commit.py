@@ -4,7 +4,7 @@
   `require_stable` answers UNSTABLE_OFFSET_COMMIT. Answered when they are in the log.
 - The partition of `__consumer_offsets` must be part of the transaction, as the partition of a
   produced batch must be: by AddOffsetsToTxn, or from version 5 on by this request itself.
-- Partitions that do not exist are answered by themselves, whatever becomes of the others.
+- Partitions that do not exist are answered separately, whether or not the others succeed.
 
 Version notes: 2 adds leader epochs (KIP-320), 3 adds the member (KIP-447), 4 adds
 TRANSACTION_ABORTABLE, and 5 adds the partition to the transaction (KIP-890).

@@ -1,6 +1,6 @@
-"""UnregisterBroker (key 64), version 0: forget a broker that is gone for good.
+"""UnregisterBroker (key 64), version 0: remove a broker that will not come back.
 
-A live one is refused: it would be back at once. Its replicas are not moved, see
+A live one is refused: it would register again at once. Its replicas are not moved, see
 AlterPartitionReassignments; its configuration stays, as in Apache Kafka.
 """
 

@@ -1,6 +1,6 @@
-"""WriteShareGroupState (key 85), versions 0-1: a partition leader writes what has changed.
+"""WriteShareGroupState (key 85), versions 0-1: a partition leader writes changes of the state.
 
-Version 1 adds how many records are complete (KIP-1226).
+Version 1 adds the number of complete records (KIP-1226).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def handle(
 
 
 async def _batches(given: Sequence[StateBatchData]) -> tuple[StateBatch, ...]:
-    """There may be tens of thousands."""
+    """The batches in a request; there may be tens of thousands."""
     batches: list[StateBatch] = []
     for first in range(0, len(given), _AT_ONCE):
         batches += map(_batch, given[first : first + _AT_ONCE])

@@ -6,7 +6,7 @@ that its coordinator does not know (kafka-transactions.sh abort).
 - Each partition has its own code. A producer that occurs several times in the request is answered
   once, and one without partitions not at all.
 - A producer's second marker in a request is written after the first one.
-- A coordinator epoch higher than any that a coordinator can have is not believed.
+- A coordinator epoch that no coordinator can have is not trusted (`hosting/markers.py`).
 
 Version notes: 2 adds the transaction version of the marker (KIP-890).
 """

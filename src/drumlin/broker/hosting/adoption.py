@@ -49,7 +49,7 @@ async def adopt_logs(broker: BrokerData, adoption: Adoption) -> None:
     for name, logs in found.items():
         topic_ids = {log.topic_id for log in logs if log.topic_id.int}
         if len(topic_ids) > 1:
-            _log.error("the logs of %s belong to different topics; they are left alone", name)
+            _log.error("the logs of %s belong to different topics, and are ignored", name)
             continue
         count = max(log.partition for log in logs) + 1
         epochs = [entry.epoch for log in logs for entry in log.leader_epochs.entries]
@@ -85,7 +85,7 @@ def _producer_ids_in(log: PartitionLog) -> Iterator[int]:
         try:
             states = load(batches_of(log))
         except (CorruptRecord, KafkaError, ValueError):
-            _log.exception("what producer ids are in %s is not known", log.path)
+            _log.exception("the producer ids in %s are not known", log.path)
             return
         for metadata in states.values():
             yield metadata.producer_id

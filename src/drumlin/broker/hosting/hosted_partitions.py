@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _NO_ID: Final = UUID(int=0)
-#: Logs that are created before other work gets its turn.
+#: Logs that are created in one step, between which other work can run.
 _LOGS_PER_STEP: Final = 50
 
 Blocking = Callable[..., Awaitable[Any]]
@@ -64,8 +64,8 @@ Blocking = Callable[..., Awaitable[Any]]
 def log_end_at(log: PartitionLog, end_offset: int) -> LogEnd:
     """The end of a log as it is reported after an unclean stop.
 
-    Of an empty log no epoch is reported: which epoch is known for a deleted offset depends on what
-    was flushed.
+    For an empty log no epoch is reported: the known epoch of a deleted offset depends on earlier
+    flushes.
     """
     has_records = log.log_start_offset < end_offset
     return LogEnd(log.leader_epochs.epoch_for(end_offset - 1) if has_records else -1, end_offset)
@@ -96,7 +96,7 @@ class HostedPartitions:
         self._deleted = DeletedFolders(metadata, logs, partitions)
         self._blocking = blocking
         self._turn = asyncio.Lock()
-        #: A change could not be applied, as some resource was short: `host_all` makes up for it.
+        #: A change could not be applied, as some resource was short: `host_all` repairs this.
         self.is_behind = False
         #: Deletions that could not be applied: they come before any other change.
         self._missed: list[TopicDeleted] = []
@@ -124,7 +124,7 @@ class HostedPartitions:
     async def lacking(self) -> dict[PartitionId, Returned]:
         """Replicated partitions whose log here may lack records that it had.
 
-        Asked before this broker registers: it must not lead them. Partitions whose ISR does not
+        Called before this broker registers: it must not lead them. Partitions whose ISR does not
         include it count, too, as it may have joined since the ISR was read.
         """
         found = {}
@@ -138,7 +138,7 @@ class HostedPartitions:
         return found
 
     def _returned(self, topic: TopicState, index: int) -> Returned | None:
-        """What is left of a partition's log; None if it is complete."""
+        """The remaining part of a partition's log; None if it is complete."""
         log = self._logs.get(topic.name, index)
         if log is None or log.topic_id not in (topic.topic_id, _NO_ID):
             is_gone = all(
@@ -168,7 +168,7 @@ class HostedPartitions:
             await self._metadata.leave_isrs(replicated)
 
     async def take_back(self, directory: LogDirectory) -> bool:
-        """Bring an offline log dir back if it works again; `host_all` serves what is new in it.
+        """Bring an offline log dir back if it works again; `host_all` serves its partitions.
 
         A device that failed may have lost records that consumers have read: the partitions on it
         begin a new leader epoch, by which consumers detect that (KIP-320).
@@ -320,7 +320,7 @@ class HostedPartitions:
         )
 
     async def _serve_in_new_epochs(self, topic: TopicState, logs: dict[int, PartitionLog]) -> None:
-        """Serve partitions whose logs may end before what consumers have read of them."""
+        """Serve partitions whose logs may have lost records that consumers have read."""
         if not logs:
             return
         failure = None
@@ -374,14 +374,14 @@ class HostedPartitions:
         self._tell_coordinator(topic, state)  # a coordinator that could not load before tries again
 
     def _follow(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
-        # A leader has what this log may have lost; without one, this broker may become leader.
+        # A leader has records that this log may have lost; without one, this broker may lead.
         if log.epoch_due_at is not None and state.leader != NO_LEADER:
             log.truncate_to(log.epoch_due_at)
             log.epoch_due_at = None
         self._followers.follow(topic, state, log)
 
     def _stop(self, topic: str, index: int) -> None:
-        """Neither lead nor follow it any more."""
+        """Stop leading or following a partition."""
         coordinator = self._coordinators.get(topic)
         if coordinator is not None:
             coordinator.resign(index)

@@ -1,8 +1,8 @@
 """Changes of in-sync replicas: requested by leaders, made by the metadata, and reported back.
 
 Requests of several partitions are sent together: a follower that comes back joins thousands of ISRs
-at once. A request that fails is repeated at growing intervals, and does not hold up others. Who
-belongs to an ISR is decided in `replication/isr.py`.
+at once. A request that fails is repeated at growing intervals, and does not hold up others.
+`replication/isr.py` decides on the members of an ISR.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 #: Pause after a refusal: usually a change of the metadata has not arrived here yet.
 _AGAIN_S: Final = 0.2
-#: Longest pause while the controller cannot be asked; it doubles from the one above.
+#: Longest pause while the controller is not available; it doubles from the one above.
 _AGAIN_MAX_S: Final = 2.0
 #: The metadata has a later state of the partition than its leader.
 _OUTDATED: Final = (ErrorCode.fenced_leader_epoch, ErrorCode.invalid_update_version)
@@ -44,7 +44,7 @@ class IsrChanges:
         self._metadata = metadata
         self._requests: dict[Partition, IsrRequest] = {}
         self._task: asyncio.Task[None] | None = None
-        #: Changes that may have been made or not, each with the message that was logged.
+        #: Changes with an unknown outcome, each with the message that was logged.
         self._unknown: dict[Partition, tuple[IsrRequest, str]] = {}
         self._pause_s = _AGAIN_S
         self._timer: asyncio.TimerHandle | None = None
@@ -85,7 +85,7 @@ class IsrChanges:
             self._task = None
 
     async def _ask_all(self, asked: Mapping[Partition, IsrRequest]) -> bool:
-        """Send all requests; whether any was refused."""
+        """Send all requests; returns whether any was refused."""
         ids = {PartitionId(each.topic_id, each.index): each for each in asked}
         requests = {key: asked[partition] for key, partition in ids.items()}
         before = {key: partition.isr_size for key, partition in ids.items()}
@@ -123,15 +123,15 @@ class IsrChanges:
             self._wait_if_unknown()
 
     def _count(self, before: int, now: int) -> None:
-        """Count a change. The partition knows of it already, from the metadata."""
+        """Count a change. The partition has it already, from the metadata."""
         self.grown += max(now - before, 0)
         self.shrunk += max(before - now, 0)
 
     def _take(
         self, partition: Partition, request: IsrRequest, answer: PartitionState | KafkaError
     ) -> bool:
-        """Whether it was refused."""
-        said = self._unknown.pop(partition, (request, ""))[1]
+        """Handle an answer; returns whether the request was refused."""
+        logged = self._unknown.pop(partition, (request, ""))[1]
         if not isinstance(answer, KafkaError):
             if answer.leader_epoch == partition.leader_epoch:
                 partition.agreed(answer)
@@ -146,7 +146,7 @@ class IsrChanges:
         elif answer.code in _UNKNOWN:
             # The change may have been made: until that is known, both ISRs count.
             text = f"in-sync replicas are not changed yet: {answer}"
-            if text != said:
+            if text != logged:
                 self._lines.write(logging.WARNING, partition.name, text)
             if partition.is_led and partition not in self._requests:
                 self._unknown[partition] = request, text

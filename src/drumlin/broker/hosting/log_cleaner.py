@@ -1,6 +1,6 @@
 """The cleaner in a running broker: its threads, started, stopped and reconfigured with it.
 
-Owns how cleaner threads have functions called on the event loop, which alone changes logs.
+Owns the calls of cleaner threads on the event loop, which alone changes logs.
 
 Requests to the cleaner (its status, a cleaning now, a simulation) block, and run in threads of
 their own, so that a long cleaning does not keep other requests from their threads.
@@ -46,7 +46,7 @@ Rows = list[dict[str, Any]]
 
 #: Requested cleanings and simulations that run at the same time; others wait.
 _REQUESTS_AT_ONCE: Final = 2
-#: A requested cleaning may take as long as it takes.
+#: No limit for a requested cleaning.
 _RUN_S: Final = 7 * 24 * 3600.0
 _LOOK_S: Final = 1.0
 _AGAIN_S: Final = 1.0
@@ -186,7 +186,7 @@ class Cleaning:
                     return
 
     def begin_to_stop(self) -> None:
-        """Have the cleaners stop; unfinished cleanings are undone."""
+        """Tell the cleaners to stop; unfinished cleanings are undone."""
         self._is_running = False
         self._stopping.set()
         self.pool.begin_to_stop()
@@ -242,7 +242,7 @@ class Cleaning:
         return await self._request(self._run_now, log)
 
     async def roll_and_run(self, log: PartitionLog) -> dict[str, Any]:
-        """Like `run_now`, with what the active segment holds: it is closed first.
+        """Like `run_now`, including the active segment, which is closed first.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -276,7 +276,7 @@ class Cleaning:
         return describe_result(log.topic, log.partition, None, reason)
 
     async def simulate(self, log: PartitionLog) -> dict[str, Any]:
-        """What a cleaning of a log would do, without a change."""
+        """The result that a cleaning of a log would have, without a change."""
         return await self._request(self._simulate, log)
 
     def _simulate(self, log: PartitionLog) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Moves of logs to other log dirs of this broker (KIP-113): a few at a time, the rest wait.
 
-What a move does to files is in `storage/replacement/log_move.py`; this module decides when. A move
-copies as fast as the throttle allows, and changes over once little is left (`change_overs.py`). A
+`storage/replacement/log_move.py` changes the files; this module decides when. A move copies as fast
+as the throttle allows, and changes over once little is left (`change_overs.py`). A
 failure ends the move and nothing else: the log stays where it is.
 """
 
@@ -35,7 +35,7 @@ _BUSY_S: Final = 0.05
 
 
 class _GivenUp(Exception):
-    """The move was cancelled: the log is to stay, or to go to another log dir."""
+    """The move was cancelled: the log stays, or moves to another log dir."""
 
 
 class _UnderWay(NamedTuple):
@@ -59,7 +59,7 @@ class LogMoves:
         )
 
     def __iter__(self) -> Iterator[LogMove]:
-        """Those that are under way."""
+        """The moves in progress."""
         return iter([each.move for each in self._moves.values()])
 
     def begin(self, log: PartitionLog, directory: LogDirectory) -> None:
@@ -104,7 +104,7 @@ class LogMoves:
             _log.info("%s is not moved to %s any more", log.name, move.directory.path)
         except (OSError, KafkaError) as error:
             _log.warning("%s is not moved to %s: %s", log.name, move.directory.path, error)
-        except Exception:  # noqa: BLE001  a move is nobody's but its own
+        except Exception:  # noqa: BLE001  no one else awaits a move
             _log.exception("%s is not moved to %s", log.name, move.directory.path)
         await self._end(move)
         known = self._moves.get((log.topic, log.partition))
@@ -131,7 +131,7 @@ class LogMoves:
                 raise _GivenUp
 
     async def _change_over(self, move: LogMove) -> bool:
-        """Change over, which cannot be cancelled any more; False if the log is being truncated."""
+        """Change over, which cannot be cancelled; returns False if the log is being truncated."""
         log = move.log
         if log.is_being_cut:
             return False

@@ -1,7 +1,7 @@
 """Writing transaction markers into the partitions of a transaction.
 
 Every partition succeeds or fails by itself: the transaction coordinator retries those that failed.
-A marker that comes twice does no harm.
+A repeated marker does no harm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from drumlin.replication.partition import Partition
 
 
-#: The part of `request.timeout.ms` that it waits for replicas.
+#: The part of `request.timeout.ms` for which replicas are awaited.
 _PATIENCE: Final = 0.8
 
 
@@ -29,7 +29,7 @@ async def write_markers(
 ) -> dict[TopicPartition, ErrorCode]:
     """Write one marker to all of its partitions; returns a code for each, NONE on success.
 
-    If a marker's coordinator epoch is not believed, a coordinator of that epoch must be known
+    If a marker's coordinator epoch is not trusted, a coordinator with that epoch must be known
     already.
 
     Gives way in between, as a transaction may have thousands of partitions. At the end it waits for

@@ -1,7 +1,7 @@
 """Replication on this broker: the parts that its leaders and its followers need.
 
-Creates, starts and ends them. `hosted_partitions.py` decides which partition has which role, and
-`replication/isr.py` who is in sync.
+Creates, starts and ends them. `hosted_partitions.py` decides on the roles of partitions, and
+`replication/isr.py` on the in-sync replicas.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """HTTP connections on the event loop: one request each, bounded in size, number and time.
 
-Knows no path by itself: `Routes` say what is served. A handler may take its time; a peer that
-sends or reads slowly may not. When there are too many connections, the one that has taken longest
-to send its request is closed.
+The paths are those of the `Routes`. A handler has no time limit; sending a request and reading the
+response have one. When there are too many connections, the one that has taken longest to send its
+request is closed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class HttpServer:
         self._listening = None
 
     async def _accept_all(self, listening: socket.socket) -> None:
-        # Not `start_server`: that one may give up for good when something is short.
+        # Not `start_server`: it may stop accepting for good when memory or descriptors run out.
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -108,7 +108,7 @@ class HttpServer:
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        """Close its connection here: a task that is cancelled before its first step does not."""
+        """Close a task's connection: a task cancelled before its first step does not close it."""
         transport = self._connections.pop(task, None)
         if transport is not None:
             transport.abort()
@@ -142,7 +142,7 @@ class HttpServer:
             self._has_arrived()
         except TimeoutError:
             return Response.of_error(
-                HttpError(HTTPStatus.REQUEST_TIMEOUT, "the request took too long to come")
+                HttpError(HTTPStatus.REQUEST_TIMEOUT, "the request took too long to arrive")
             )
         except asyncio.IncompleteReadError:
             return None
@@ -152,12 +152,12 @@ class HttpServer:
 
 
 async def answer(routes: Routes, request: Request) -> Response:
-    """The answer to a request, whatever is wrong with it."""
+    """The answer to a request; an error becomes a response, too."""
     try:
         return await _handler_of(routes, request)(request)
     except HttpError as error:
         return Response.of_error(error)
-    except Exception:  # noqa: BLE001  a broker outlives whatever is asked of it
+    except Exception:  # noqa: BLE001  no request may end the broker
         _log.exception("%s %s failed", request.method, request.path)
         return Response.of_error(
             HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; the broker's log says why")
@@ -168,7 +168,7 @@ def _handler_of(routes: Routes, request: Request) -> Handler:
     methods = routes.get(request.path)
     if methods is None:
         known = ", ".join(sorted(routes))
-        raise HttpError(HTTPStatus.NOT_FOUND, f"nothing is here; there is {known}")
+        raise HttpError(HTTPStatus.NOT_FOUND, f"no such path; known paths: {known}")
     handler = methods.get(request.method)
     if handler is None:
         message = f"{request.path} takes {', '.join(methods)}"

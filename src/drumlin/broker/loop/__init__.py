@@ -1,4 +1,4 @@
-"""What the event loop runs with: threads, periodic work, pending answers, garbage collection, and
+"""Services around the event loop: threads, periodic work, pending answers, garbage collection, and
 the watch for long turns.
 
 Knows neither requests nor partitions.

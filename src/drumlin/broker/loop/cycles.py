@@ -28,14 +28,14 @@ class Cycles:
     def every(self, interval_ms: int, name: str, work: Work, *, first_after_ms: int = -1) -> None:
         """Do `work` every `interval_ms`, first after one interval unless `first_after_ms` is given.
 
-        As in Apache Kafka an interval of 0 means once.
+        As in Apache Kafka, an interval of 0 means that the work is done once.
         """
         first_s = (interval_ms if first_after_ms < 0 else first_after_ms) / 1000
         task = asyncio.create_task(_repeat(first_s, interval_ms / 1000, name, work), name=name)
         self._tasks.append(task)
 
     async def stop(self) -> None:
-        """Cancel all of them and wait until they have ended."""
+        """Cancel all periodic work and wait until it has ended."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -50,7 +50,7 @@ async def _repeat(first_s: float, interval_s: float, name: str, work: Work) -> N
             pending = work()
             if pending is not None:
                 await pending
-        except Exception:  # noqa: BLE001  a broker outlives the failures of its chores
+        except Exception:  # noqa: BLE001  the failure of a chore must not end the broker
             pause_s = min(interval_s, _AGAIN_S) if interval_s > 0 else _AGAIN_S
             _log.exception("%s failed; trying again in %g s", name, pause_s)
         if pause_s <= 0:

@@ -1,4 +1,4 @@
-"""When Python collects cyclic garbage, and which objects it examines.
+"""Control of Python's cyclic garbage collection: its times, and the objects that it examines.
 
 A full collection stops all threads, a quarter of a millisecond for each thousand objects: with
 5,000 partitions, a hundred milliseconds. But what has survived one usually lives on. So it is
@@ -49,7 +49,7 @@ _BLOCKS_TIMES: Final = 2
 _BLOCKS_MORE: Final = 400_000
 #: While a client is connected: some 2.5 GB.
 _BLOCKS_MORE_SERVING: Final = 30_000_000
-#: Consecutive looks that must find this many.
+#: Consecutive checks that must find this many.
 _PATIENCE: Final = 3
 
 Made = TypeVar("Made", bound=Sized)
@@ -85,14 +85,14 @@ def settled(made: Made) -> Made:
 
 
 class GarbageCollection:
-    """`begin` it once the long-lived objects have been made; then `keep_looking`."""
+    """Full collections. Call `begin` once long-lived objects are made, then `keep_looking`."""
 
     def __init__(self) -> None:
         self._in_use = 0
         self._found_many = 0
 
     def begin(self) -> None:
-        """From now on full collections are short."""
+        """Freeze the present objects, so that full collections are short from now on."""
         gc.set_threshold(*_THRESHOLDS)
         gc.callbacks.append(self._collected)
         _has_begun.set()
@@ -106,7 +106,7 @@ class GarbageCollection:
             self.look(is_serving=is_serving())
 
     def look(self, *, is_serving: bool) -> None:
-        """Collect among all objects if memory has grown much, and had grown at the last looks,
+        """Collect among all objects if memory has grown much, and had grown at the last checks,
         too."""
         blocks = sys.getallocatedblocks()
         more = _BLOCKS_MORE_SERVING if is_serving else _BLOCKS_MORE
@@ -120,7 +120,7 @@ class GarbageCollection:
         gc.unfreeze()
         found = _collect_all()
         self._in_use = sys.getallocatedblocks()
-        _log.info("of %d blocks %d stay; %d objects were in circles", blocks, self._in_use, found)
+        _log.info("of %d blocks %d stay; %d objects were in cycles", blocks, self._in_use, found)
 
     def _collected(self, phase: str, info: dict[str, Any]) -> None:
         is_full = phase == "stop" and info["generation"] == len(_THRESHOLDS) - 1

@@ -25,7 +25,7 @@ T = TypeVar("T")
 #: One answer as it is sent: bytes and slices of files, one after the other.
 Parts = list[Any]
 
-#: A millisecond's worth, as each may be a task that ends.
+#: Answers that are cancelled in one turn: a millisecond, as each may be a task that ends.
 _GIVEN_UP_PER_TURN: Final = 32
 
 
@@ -90,7 +90,7 @@ class Later(Generic[T]):
             take(self)
 
     def give_up_by(self, give_up: Callable[[], object]) -> None:
-        """What to call if the peer disconnects before this is settled."""
+        """The function to call if the peer disconnects before this is settled."""
         self._give_up = give_up
 
     def settled_by(self, other: Later[Any]) -> None:
@@ -113,7 +113,7 @@ class Later(Generic[T]):
         return self._is_settled
 
     def when_settled(self, take: Callable[[Later[T]], object]) -> None:
-        """Have `take` called with this once it is settled, which may be now."""
+        """Call `take` with this once it is settled, which may be now."""
         if self._is_settled:
             take(self)
         else:
@@ -123,7 +123,7 @@ class Later(Generic[T]):
         """The answer, once.
 
         Raises:
-            Exception: what it was settled with.
+            Exception: the exception with which it was settled.
         """
         answer, error, self._answer, self._error = self._answer, self._error, None, None
         if error is None:
@@ -140,7 +140,7 @@ class Later(Generic[T]):
         await settled
 
     def cancel(self) -> None:
-        """The answer is not wanted any more."""
+        """Give up: the answer is not needed any more."""
         give_up = self.unwanted()
         if give_up is not None:
             give_up()
@@ -212,7 +212,7 @@ def begun(answer: Coroutine[Any, Any, T | Later[T]], *, lets_pass: bool = False)
 
 
 def waiting(answer: Coroutine[Any, Any, T | Later[T]]) -> T | Later[T]:
-    """What a handler returns that has made its changes and only awaits `answer`.
+    """The result of a handler that has made its changes and only awaits `answer`.
 
     The connection may start its next request meanwhile, and cancels it when the peer is gone.
     """

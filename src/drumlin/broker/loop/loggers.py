@@ -52,7 +52,7 @@ def check(name: str, level: str | None) -> None:
             message = "the root logger must have a level of its own"
             raise KafkaError(ErrorCode.invalid_request, message)
     elif level not in _LEVELS:
-        message = f"{level} is no level for logger {name}: levels are {', '.join(_LEVELS)}"
+        message = f"{level} is not a level for logger {name}: levels are {', '.join(_LEVELS)}"
         raise KafkaError(ErrorCode.invalid_config, message)
 
 

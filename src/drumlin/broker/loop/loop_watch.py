@@ -2,8 +2,8 @@
 
 Everything a broker does for its clients happens on one loop, turn by turn: code that makes a turn
 long makes all clients wait. The loop's selector measures each turn with two clock reads, and after
-a long one returns fewer of the ready connections. A separate thread looks at intervals whether a
-turn has lasted long, and notes where the loop's thread is then. It never pauses that thread.
+a long one returns fewer of the ready connections. A separate thread regularly checks whether a turn
+has lasted long, and notes which code the loop's thread is in. It never pauses that thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Epoll: Final = getattr(selectors, "EpollSelector", ())
 _LOOK_INTERVAL_S: Final = 0.025
 #: After this time the place of a running turn is noted: it may become a slow one.
 _SUSPECT_S: Final = 0.03
-#: A turn that has lasted no longer has had hardly any processor time yet.
+#: A turn younger than this has used hardly any processor time.
 _YOUNG_S: Final = 0.003
 _LOG_INTERVAL_S: Final = 1.0
 #: Pause between two warnings that the machine is too busy.
@@ -78,7 +78,7 @@ class LoopWatch:
 
     @property
     def has_looked(self) -> bool:
-        """Whether it knows how much processor time the loop had before a turn."""
+        """Whether the loop's processor time before a turn has been measured."""
         return self._selector.worked_s is not None
 
     def measures(self) -> Iterator[Measure]:
@@ -134,18 +134,18 @@ class _WatchedLoop(asyncio.SelectorEventLoop):
 
     @property
     def turn_began(self) -> float | None:
-        """When the turn began that the loop is in; see `turns.is_long_turn`."""
+        """The time at which the current turn began; see `turns.is_long_turn`."""
         return self._timing.began
 
 
 class _RunQueue:
-    """How long a thread has been ready to run without getting a processor."""
+    """The time for which a thread was ready to run but had no processor."""
 
     def __init__(self, thread_id: int) -> None:
         self._path = Path(f"/proc/self/task/{thread_id}/schedstat")
 
     def waited_s(self) -> float | None:
-        """None: this kernel does not count it."""
+        """The time in seconds; None if this kernel does not count it."""
         try:
             return int(self._path.read_bytes().split()[1]) / 1e9
         except (OSError, IndexError, ValueError):
@@ -153,7 +153,7 @@ class _RunQueue:
 
 
 class _TimingSelector(selectors.DefaultSelector):
-    """A turn is what lies between two calls of `select`."""
+    """A selector that measures turns; a turn is the time between two calls of `select`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,12 +165,12 @@ class _TimingSelector(selectors.DefaultSelector):
         self.place: tuple[float, str] | None = None  # seen in the turn that began then
         self.worked_s: float | None = None  # the loop's processor time, read between turns
         self.queued_s: Callable[[], float | None] = lambda: None
-        self.queued_before_s: float | None = None  # likewise
+        self.queued_before_s: float | None = None  # read between turns, too
         self._longest_s = [0.0, 0.0]  # of this minute, and of the one before
         self._minute = 0.0
         self._events_max = _EVENTS_PER_TURN
-        self._told_at = self._starved_at = 0.0
-        self._untold = self._starved = 0
+        self._logged_at = self._starved_at = 0.0
+        self._not_logged = self._starved = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if self.began is not None:
@@ -224,24 +224,24 @@ class _TimingSelector(selectors.DefaultSelector):
             self._minute = began
         self._longest_s[0] = max(self._longest_s[0], took_s)
         if took_s > SLOW_S:
-            self._tell(began, took_s)
+            self._log_slow(began, took_s)
 
-    def _tell(self, began: float, took_s: float) -> None:
+    def _log_slow(self, began: float, took_s: float) -> None:
         if self._is_starved(began, took_s):
             return
-        if began - self._told_at < _LOG_INTERVAL_S:
-            self._untold += 1
+        if began - self._logged_at < _LOG_INTERVAL_S:
+            self._not_logged += 1
             return
         place = "an unknown place"
         if self.place is not None and self.place[0] == began:
             place = self.place[1]
-        also = f" ({self._untold} more since the last that was told)" if self._untold else ""
+        also = f" ({self._not_logged} more since the last warning)" if self._not_logged else ""
         if self.worked_s is not None:
             worked_s = time.thread_time() - self.worked_s
             if worked_s < took_s / 2:
                 also = f"; it had the processor for at most {worked_s * 1e3:.0f} ms{also}"
         _log.warning("the event loop was held up for %.0f ms by %s%s", took_s * 1e3, place, also)
-        self._told_at, self._untold = began, 0
+        self._logged_at, self._not_logged = began, 0
 
     def _is_starved(self, began: float, took_s: float) -> bool:
         """Whether most of a turn was spent waiting for a processor: then no code is at fault."""
@@ -251,9 +251,7 @@ class _TimingSelector(selectors.DefaultSelector):
         if self._starved_at and began - self._starved_at < _STARVED_INTERVAL_S:
             self._starved += 1
             return True
-        also = (
-            f" ({self._starved} more turns since the last that was told)" if self._starved else ""
-        )
+        also = f" ({self._starved} more turns since the last warning)" if self._starved else ""
         _log.warning(
             "the machine is too busy: the event loop waited for a processor during most of a turn "
             "of %.0f ms%s",
@@ -265,7 +263,7 @@ class _TimingSelector(selectors.DefaultSelector):
 
 
 def place_of(frame: FrameType | None) -> str:
-    """Where a thread is, its innermost function first, on one line."""
+    """The stack of a thread on one line, its innermost function first."""
     shown: list[str] = []
     while frame is not None and len(shown) < _FRAMES_SHOWN:
         code = frame.f_code

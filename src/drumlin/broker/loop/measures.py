@@ -46,6 +46,6 @@ class Metrics:
         self._sources.append(source)
 
     def collect(self) -> Iterable[Measure]:
-        """Everything that is measured, now. Blocks."""
+        """The current value of all measures. Blocks."""
         for source in self._sources:
             yield from source()

@@ -45,7 +45,7 @@ class Threads:
         return await _run(self._computing, function, *args)
 
     async def making(self, function: Callable[..., T], *args: Any) -> T:
-        """Like `computing`, for what makes or frees thousands of objects: messages."""
+        """Like `computing`, for work that makes or frees thousands of objects: messages."""
         return await _run(self._computing, _make, function, *args)
 
     async def syncing(self, function: Callable[..., T], *args: Any) -> T:

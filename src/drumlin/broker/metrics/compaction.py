@@ -22,7 +22,7 @@ _TOTALS: Final = {
     "written_records": ("records_written", "Records that were kept."),
     "seconds": (
         "seconds",
-        "Time that completed cleanings took, with waiting for the disk to sync.",
+        "Time that completed cleanings took, including waiting for the disk to sync.",
     ),
 }
 #: Gauge of a partition -> key of its row, factor, documentation.
@@ -33,7 +33,7 @@ _PARTITION_GAUGES: Final = {
     "overdue_seconds": (
         "overdue_ms",
         1e-3,
-        "For how much longer than max.compaction.lag.ms a record has waited.",
+        "Time that a record has waited beyond max.compaction.lag.ms.",
     ),
 }
 #: Gauge of a partition that was cleaned since the start -> key of that cleaning, factor,
@@ -47,9 +47,9 @@ _LAST_CLEANING_GAUGES: Final = {
     "last_cleaning_bytes_per_second": (
         "bytes_per_second",
         1,
-        "Speed of the last cleaning, with waiting for the disk to sync.",
+        "Speed of the last cleaning, including waiting for the disk to sync.",
     ),
-    "last_cleaning_freed_bytes": ("bytes_freed", 1, "What the last cleaning gained."),
+    "last_cleaning_freed_bytes": ("bytes_freed", 1, "Bytes that the last cleaning freed."),
     "last_cleaning_map_utilisation": (
         "map_utilisation",
         1,

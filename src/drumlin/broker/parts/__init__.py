@@ -1,1 +1,1 @@
-"""Protocols of what parts of the broker use of each other, so that none has to import `Broker`."""
+"""Protocols through which parts of the broker use each other, so that none imports `Broker`."""

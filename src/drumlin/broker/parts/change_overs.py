@@ -74,7 +74,7 @@ class ChangeOvers:
 
     @contextmanager
     def pausing(self, log: PartitionLog) -> Iterator[None]:
-        """Have a log take no batches for as long as this lasts."""
+        """Let a log refuse batches for as long as this lasts."""
         loop = asyncio.get_running_loop()
         under_way = _ChangeOver(loop.create_future(), loop.time() + _PATIENCE_S)
         self._under_way[log], log.is_moving = under_way, True
@@ -95,8 +95,8 @@ class ChangeOvers:
     def let_begin(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
         """Whether a request may begin; if not, `go_on` is called when it may.
 
-        Asked before: a coordinator decides, writes and applies in one step, in which it cannot
-        wait.
+        Called before the request: a coordinator decides, writes and applies in one step, in which
+        it cannot wait.
         """
         if not self._under_way:
             return True

@@ -43,8 +43,8 @@ class Flushes:
         return _shared(waiting)
 
     def confirm(self, partition: Partition) -> asyncio.Future[None]:
-        """A future that is done once all in-sync replicas have what is appended by now, and a due
-        flush is done.
+        """A future that is done once all in-sync replicas have the records appended so far, and a
+        due flush is done.
 
         The future fails as that of `flush`, or with a KafkaError of `Partition.replicated`.
         """
@@ -70,7 +70,7 @@ class Flushes:
 
 
 def _shared(future: asyncio.Future[None]) -> asyncio.Future[None]:
-    """A future of its own for each caller, who may cancel or ignore it."""
+    """A separate future for each caller, who may cancel or ignore it."""
     own = asyncio.shield(future)
     own.add_done_callback(_look_at)
     return own

@@ -1,4 +1,4 @@
-"""What a part of the broker may use of the whole: protocols, so that no part imports the whole.
+"""Protocols of the parts of the broker that other parts use, so that no part imports `Broker`.
 
 `Broker` puts the parts together, and implements all of these protocols; each part takes the
 smallest that is enough for it. `context.py` adds what only handlers use.

@@ -1,4 +1,4 @@
-"""What the answer to one produce request waits for: in-sync replicas, and fsyncs that are due.
+"""The confirmations of one produce request: in-sync replicas, and fsyncs that are due.
 
 The last confirmation settles the answer in the same turn of the loop, without a task. Replicas
 confirm in the middle of a change of their partition, so the answer is made right after it, by
@@ -46,18 +46,18 @@ class Confirming:
         self._timer: asyncio.TimerHandle | None = None
 
     def replicate(self, place: int, replicas: Partition) -> None:
-        """Wait for the in-sync replicas to have what is appended by now."""
+        """Wait for the in-sync replicas to have the records appended so far."""
         self._unreplicated.add(place)
         replicas.when_replicated(partial(self._replicated, place))
 
     def flush(self, place: int, partition: Partition) -> None:
-        """Wait for what is appended by now to be on disk."""
+        """Wait until the records appended so far are on disk."""
         self._unflushed.add(place)
         flushed = self._broker.flushes.flush(partition)
         flushed.add_done_callback(partial(self._flushed, place))
 
     def answered(self, timeout_s: float, answer: Answer) -> Parts | LaterParts | None:
-        """What `answer` makes of the failures, once every batch is confirmed or has failed.
+        """The result of `answer`, given the failures, once every batch is confirmed or has failed.
 
         `timeout_s` limits the wait for replicas, not that for the disk.
         """
@@ -118,7 +118,7 @@ class Confirming:
                 later.settle(parts)
 
     def _give_up(self) -> None:
-        """The peer has gone: drop everything."""
+        """Drop everything: the peer has gone."""
         self._answer = self._later = None
         if self._timer is not None:
             self._timer.cancel()

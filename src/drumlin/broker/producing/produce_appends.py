@@ -1,4 +1,4 @@
-"""What one Produce request appends: its batches are checked, appended, flushed and answered.
+"""One Produce request: its batches are checked, appended, flushed and answered.
 
 Owns nothing but the request. An append is one synchronous step; between two of them, partitions
 may have been created, deleted or moved, so each is looked up when its turn comes.
@@ -49,8 +49,8 @@ _ZSTD_FROM: Final = 7
 _NULL_ID: Final = bytes(16)
 _ACKS: Final = (-1, 0, 1)
 #: Partitions and record errors that are written into a response in one turn of the loop.
-_TOLD_AT_ONCE_MAX: Final = 1000
-#: Errors with which Apache Kafka does not tell the log start offset, although it knows it.
+_ENTRIES_PER_TURN_MAX: Final = 1000
+#: Errors for which Apache Kafka does not return the log start offset, although it knows it.
 _WITHOUT_START_OFFSET: Final = frozenset(
     {
         ErrorCode.corrupt_message,
@@ -65,7 +65,7 @@ Part = tuple[bytes, int, memoryview | None]
 
 
 class ProduceAppends:
-    """See the module."""
+    """The appends of one Produce request."""
 
     __slots__ = (
         "_allows_zstd",
@@ -102,7 +102,7 @@ class ProduceAppends:
             if records and is_transactional(records):
                 self._transactional = []
                 break
-        self._verified: Verified | None = None  # likewise
+        self._verified: Verified | None = None  # None if no batch is transactional
 
     def start(self) -> Parts | LaterParts | None:
         """Append all batches; a `Later` if that takes longer than a turn, or has to wait for
@@ -134,7 +134,7 @@ class ProduceAppends:
         return await self._append_rest()
 
     async def _refusal(self) -> Refused | None:
-        """Why the whole request is refused, if it is; finds its transactional batches."""
+        """Find the transactional batches; returns the refusal if the whole request is refused."""
         request, transactional = self._request, self._transactional
         if request.acks not in _ACKS:
             return Refused(ErrorCode.invalid_required_acks)
@@ -192,7 +192,7 @@ class ProduceAppends:
             if partition.is_changing_over:
                 return None
             batch = prepare_at_once(
-                part[2] or self._miss_batch(),
+                part[2] or self._refuse_missing_batch(),
                 partition.append_rules,
                 now_ms,
                 partition.name,
@@ -214,7 +214,7 @@ class ProduceAppends:
             now_ms = self._broker.clock.wall_ms()
             batch = await self._broker.threads.computing(
                 prepare_produce,
-                part[2] or self._miss_batch(),
+                part[2] or self._refuse_missing_batch(),
                 partition.append_rules,
                 now_ms,
                 partition.name,
@@ -261,7 +261,7 @@ class ProduceAppends:
         name = broker.name_of_topic(None if topic == _NULL_ID else UUID(bytes=topic))
         return broker.partitions.get(name, index)
 
-    def _miss_batch(self) -> NoReturn:
+    def _refuse_missing_batch(self) -> NoReturn:
         raise UnfitRecords(
             ErrorCode.invalid_record,
             f"Produce requests with version {self._context.version} must have at least one record "
@@ -283,7 +283,7 @@ class ProduceAppends:
     # -- answering ---------------------------------------------------------------------
 
     def _confirmed_answer(self) -> Parts | LaterParts | None:
-        """The answer, once all batches are replicated and flushed as they must be."""
+        """The answer, once all batches are replicated and flushed as far as necessary."""
         if self._confirming is None:
             return begun(self._answer_with({}))
         return self._confirming.answered(
@@ -291,13 +291,13 @@ class ProduceAppends:
         )
 
     async def _answer_with(self, failures: Mapping[int, KafkaError]) -> Parts | None:
-        """The answer, with the failures of batches after they were appended."""
+        """The answer, including failures of batches that were already appended."""
         for place, failure in failures.items():
             await give_way()
             self._outcomes[place] = self._refused(failure, None, self._parts[place])
         refused = (each for each in self._outcomes if isinstance(each, Refused))
-        told = len(self._outcomes) + sum(len(each.record_errors) for each in refused)
-        if told > _TOLD_AT_ONCE_MAX:
+        entries = len(self._outcomes) + sum(len(each.record_errors) for each in refused)
+        if entries > _ENTRIES_PER_TURN_MAX:
             return await self._broker.threads.making(self._answer)
         return self._answer()
 

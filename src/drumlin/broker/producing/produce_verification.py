@@ -38,7 +38,7 @@ _ABORTABLE_FROM: Final = 11
 #: From this version on, partitions join their transaction with their first batch (KIP-890).
 _ADDS_FROM: Final = 12
 
-#: Codes after which the client is to retry, and the code that makes it do so without aborting the
+#: Codes after which the client must retry, and the code that makes it do so without aborting the
 #: transaction or refreshing its metadata.
 _TO_BE_RETRIED: Final = frozenset(
     {
@@ -104,7 +104,7 @@ def header_of(records: memoryview) -> BatchHeader | None:
 
 
 async def begin(broker: Coordinators, version: int, parts: Iterable[TransactionalPart]) -> Verified:
-    """Find out which batches the coordinator must be asked about; see `ask`."""
+    """Find the batches that the coordinator must verify; see `ask`."""
     is_required = broker.config.transaction_partition_verification_enable
     verified = Verified(is_required=is_required)
     adds = version >= _ADDS_FROM
@@ -136,7 +136,7 @@ async def ask(
     parts: Iterable[TransactionalPart],
     verified: Verified,
 ) -> None:
-    """Ask the coordinator about what `begin` found, and note what it refuses."""
+    """Ask the coordinator about the batches that `begin` found, and note its refusals."""
     asked: list[TransactionalPart] = []
     partitions: list[tuple[str, int]] = []
     for part in parts:
@@ -171,6 +171,6 @@ def _told(code: ErrorCode, version: int) -> KafkaError:
     ):
         return Unverified(
             ErrorCode.not_enough_replicas,
-            f"whether the partition is part of the transaction is not known: {code.name}",
+            f"the partition may not be part of the transaction: {code.name}",
         )
     return KafkaError(code)

@@ -1,7 +1,7 @@
-"""Requests to the transaction coordinator, whether a partition is part of a transaction.
+"""Requests to the transaction coordinator to verify that partitions are part of a transaction.
 
-It may be this broker or another one, by the image; a request is not sent again if the image is out
-of date, as clients retry. Its error codes are translated where clients expect others.
+By the image, it is this broker or another one; a request is not sent again if the image is out of
+date, as clients retry. Its error codes are translated where clients expect others.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """High watermarks of partitions, whichever broker leads them: by ListOffsets, without retries.
 
-Questions for one broker are batched.
+Requests to one broker are batched.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _UNKNOWN: Final = (ErrorCode.unknown_server_error, -1)
 
 
 class LogEnds:
-    """High watermarks, here and elsewhere."""
+    """High watermarks of partitions that this or another broker leads."""
 
     def __init__(self, broker: BrokerData) -> None:
         self._broker = broker
@@ -44,7 +44,7 @@ class LogEnds:
     async def high_watermark(self, topic: str, index: int) -> int:
         """
         Raises:
-            KafkaError: the leader's error, or it cannot be asked.
+            KafkaError: the leader's error, or the leader cannot be reached.
         """
         broker = self._broker
         of_topic = broker.metadata.image.topics.get(topic)

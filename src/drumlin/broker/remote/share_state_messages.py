@@ -1,4 +1,4 @@
-"""Requests to share coordinators, and what their responses say. Pure."""
+"""Requests to share coordinators, and the results in their responses. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _AT_ONCE: Final = 100
 
 
 class Call(Protocol):
-    """A question about one share partition."""
+    """A call about one share partition."""
 
     @property
     def key(self) -> SharePartitionKey: ...
@@ -160,7 +160,7 @@ async def state_in(answer: Any) -> ShareState:
     """The state in a result, as far as its API gives it.
 
     Raises:
-        KafkaError: it holds an error instead.
+        KafkaError: the result is an error.
     """
     if answer.error_code is not ErrorCode.none:
         raise KafkaError(answer.error_code, answer.error_message or "")

@@ -84,7 +84,7 @@ class ShareStateRoutes:
         self._is_stopping = False
 
     def finish(self) -> None:
-        """The broker stops: repeat nothing any more."""
+        """Stop repeating calls, as the broker stops."""
         self._is_stopping = True
 
     async def close(self) -> None:

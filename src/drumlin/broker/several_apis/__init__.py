@@ -1,1 +1,1 @@
-"""What handlers of several APIs have in common. A handler imports no other handler."""
+"""The common parts of handlers of several APIs. A handler imports no other handler."""

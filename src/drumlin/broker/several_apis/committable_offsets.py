@@ -1,6 +1,6 @@
-"""What OffsetCommit and TxnOffsetCommit share: the check which offsets may be committed at all.
+"""The common part of OffsetCommit and TxnOffsetCommit: only existing partitions are committed.
 
-A request is parsed and worked on in turns, as it may name very many partitions; most requests are
+A request is parsed and handled in turns, as it may name very many partitions; most requests are
 done within one turn.
 """
 
@@ -20,7 +20,7 @@ from drumlin.wire.error_codes import ErrorCode
 
 T = TypeVar("T")
 
-#: Larger requests take a hundred times their size while they are worked on: few at a time.
+#: Larger requests take a hundred times their size while they are handled: few at a time.
 _LARGE_BYTES: Final = 128 * 1024
 
 
@@ -39,7 +39,7 @@ class SortedOut(NamedTuple):
     """Offsets in existing partitions, and the partitions that do not exist.
 
     accepted: the offsets to commit, in pieces; each begins a topic of the answer, or continues one.
-    refused: None if none is.
+    refused: None if no partition is refused.
     by_id: whether the request names topics by their ids.
     """
 
@@ -50,7 +50,7 @@ class SortedOut(NamedTuple):
     async def results(self, codes: Iterable[ErrorCode]) -> list[TopicResult]:
         """The results; `codes` are those of the accepted offsets, in their order.
 
-        What was refused comes first, with all other results of its topic.
+        Refused partitions come first, with all other results of their topics.
         """
         taken = iter(codes)
         results: list[TopicResult] = []

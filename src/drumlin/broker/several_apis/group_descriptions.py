@@ -1,4 +1,4 @@
-"""What the answers that describe groups of any kind have in common."""
+"""The common parts of answers that describe groups of any kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 def authorized_operations(
     request: ConsumerGroupDescribeRequest | DescribeGroupsRequest | ShareGroupDescribeRequest,
 ) -> int:
-    """What the client may do with the groups, if it asks: everything, as every client."""
+    """The client's authorized operations on groups, if it asks: all, as for every client."""
     return _GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
 
 

@@ -17,7 +17,7 @@ from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import KafkaError
 
 _NO_TOPIC: Final = UUID(int=0)
-#: Partitions that are asked for side by side: a millisecond's worth.
+#: Partitions that are handled concurrently; they take a millisecond.
 _ASKED_AT_ONCE: Final = 8
 _LISTED_AT_ONCE: Final = 1000
 
@@ -45,7 +45,7 @@ async def answer_partitions(
 
     Args:
         request: names the partitions.
-        ask: from a topic's id and the request's partition to the result of that.
+        ask: makes the result from a topic's id and the request's partition.
         refused: makes the result of a partition for which `ask` raises a `KafkaError`.
         topic_result: makes a topic's result.
     """

@@ -1,4 +1,4 @@
-"""What the answers to ShareFetch and ShareAcknowledge have in common."""
+"""The common parts of the answers to ShareFetch and ShareAcknowledge."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""One ShareFetch: what its member gets of which partition, and how long it waits.
+"""One ShareFetch: waits for records of its partitions, and lets its member acquire them.
 
 Nothing is acquired before enough was read. Then records are acquired partition by partition, each
 in one step without an await, and only if the next fetch offset is still the one that was read from.
 So no two members get the same record, and no record is locked for a request that gets nothing, or
-whose member has left meanwhile. The loop never waits for a disk: what is not in memory is read in
-threads.
+whose member has left meanwhile. The loop never waits for a disk: data that is not in memory is read
+in threads.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ShareFetch:
         self._isolation_level = broker.shares.settings(member.group_id).isolation_level
 
     async def run(self) -> None:
-        """Fetch until there are records to give, or the time is over."""
+        """Fetch until there are records for the member, or the maximum wait is over."""
         await self._open_all()
         await self._load_all()
         while not await self._attempt() and not self._is_over:
@@ -98,7 +98,7 @@ class ShareFetch:
         begun = 0
         for shared in self.partitions:
             if not self._has_session:
-                return  # what was opened now would never be closed
+                return  # a share partition opened now would never be closed
             try:
                 live = self._live[shared] = self._broker.shares.open(self._member.group_id, shared)
             except KafkaError as error:
@@ -239,7 +239,7 @@ class ShareFetch:
     def _note(self, shared: SessionPartition, result: ReadBatches | KafkaError | None) -> None:
         if isinstance(result, ReadBatches):
             self._read[shared] = result
-        # Out of range: the log ends earlier than it did. It will come to this offset again.
+        # Out of range: the log has lost its end. It will reach this offset again.
         elif result is not None and result.code is not ErrorCode.offset_out_of_range:
             self.errors[shared] = result.code
             self._live.pop(shared, None)
@@ -250,7 +250,7 @@ class ShareFetch:
 
     async def _acquire(self) -> None:
         left = self._limits.max_records
-        for shared in list(self._read):  # so that what was read is released as early as possible
+        for shared in list(self._read):  # so that each slice is released as early as possible
             if left <= 0 or not self._has_session:
                 return
             live, read = self._live.get(shared), self._read[shared]
@@ -274,10 +274,10 @@ class ShareFetch:
         return live.partition.readable_end_offset(self._isolation_level)
 
     async def _has_more_to_try(self) -> bool:
-        """Whether another attempt is worth while: something is new, or records were passed over.
+        """Whether another attempt is worth while: something is new, or records were skipped.
 
-        Other work had its turn meanwhile: records may have been appended or released. And the next
-        fetch offset moves without an acquisition where records were aborted or cleaned away.
+        Other work has run meanwhile: records may have been appended or released. And the next fetch
+        offset moves without an acquisition if records were aborted or cleaned away.
         """
         for shared, live in self._live.items():
             if not live.is_current:
@@ -291,7 +291,7 @@ class ShareFetch:
         return False
 
     async def _release(self) -> None:
-        """Release what was read and is not given."""
+        """Release slices that were read and are not sent."""
         while self._read:
             _, read = self._read.popitem()
             read.slice.release()
@@ -302,8 +302,8 @@ class ShareFetch:
     async def _wait(self) -> None:
         """Wait for records, unless some have arrived meanwhile.
 
-        Records that arrive while this gives way either wake it, as it is in the room already, or
-        are seen by the check afterwards.
+        Records that arrive while this gives way either wake it, as it waits in the room already, or
+        are found by the check afterwards.
         """
         stay = Stay(1, for_stable=self._isolation_level == READ_COMMITTED)
         try:

@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge requests have in common."""
+"""The common parts of ShareFetch and ShareAcknowledge requests."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Share partitions at work (KIP-932), and the sessions of their members."""
+"""Share partitions that this broker leads (KIP-932), and the sessions of their members."""

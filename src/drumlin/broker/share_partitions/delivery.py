@@ -41,16 +41,16 @@ class ShareDelivery:
         self._broker = broker
         self._settings: dict[str, GroupSettings] = {}
         self._partitions: dict[str, dict[SharePartitionKey, SharePartitionLeader]] = {}
-        """By group, and only of groups that have any."""
+        """Share partitions by group, for groups that have any."""
         self._holding: dict[Member, set[SharePartitionKey]] = {}
-        """Where members have got records since their sessions began, or before."""
+        """The partitions in which members have acquired records, in this session or before."""
         self._watched: set[int] = set()
         self._retiring = Background()
         self._refused = WaitingRoom()
         self.is_stopping = False
 
     def settings(self, group_id: str) -> GroupSettings:
-        """The settings of a group, remembered only while it has a session: there may be any number
+        """The settings of a group, kept only while it has a session, as clients can use any number
         of names."""
         known = self._settings.get(group_id)
         if known is None:
@@ -136,7 +136,7 @@ class ShareDelivery:
             self._drop(live)
 
     def _drop(self, live: SharePartitionLeader) -> None:
-        """Remove it, unless it was replaced already."""
+        """Remove a share partition, unless it was replaced already."""
         if self._find(live.key) is live:
             of_group = self._partitions[live.key.group_id]
             del of_group[live.key]
@@ -198,7 +198,7 @@ class ShareDelivery:
             self.close_session(session.member)
 
     def close_session(self, member: Member) -> None:
-        """End the session of a member that is gone: its records go to the other members."""
+        """End the session of a member that has left: other members get its records."""
         session = self.sessions.close(member)
         partitions = {} if session is None else session.partitions
         releasing = Rest(self._release(member, self._holding.pop(member, set()), partitions))
@@ -217,8 +217,7 @@ class ShareDelivery:
     ) -> None:
         """Release the records of a member, then those of partitions in which it may be waiting.
 
-        If it joins again meanwhile, that ends: what it has acquired stays locked until the
-        time-out.
+        If it joins again meanwhile, this stops: its other records stay locked until the timeout.
         """
         group_id = member.group_id
         while (held or partitions) and not self.sessions.has(member):
@@ -267,7 +266,7 @@ class ShareDelivery:
     # -- the end -----------------------------------------------------------------------
 
     def finish(self) -> None:
-        """The broker stops: waiting fetches are answered now."""
+        """Answer waiting fetches now, as the broker stops."""
         self.is_stopping = True
         self._refused.disturb()
         for live in self._all():

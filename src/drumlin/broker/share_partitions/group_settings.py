@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Known(NamedTuple):
-    """The settings as they were computed last, and the configuration that they are of."""
+    """The settings computed last, and the configuration from which they were computed."""
 
     source: Mapping[str, str]
     settings: Settings

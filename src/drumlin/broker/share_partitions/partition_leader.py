@@ -47,7 +47,7 @@ _TOLD: Final = {
     ErrorCode.fenced_leader_epoch: ErrorCode.not_leader_or_follower,
     ErrorCode.fenced_state_epoch: ErrorCode.not_leader_or_follower,
 }
-#: Runs of records whose locks time out in one turn: a millisecond's worth.
+#: Runs of records whose locks time out in one turn; they take a millisecond.
 _EXPIRED_AT_ONCE: Final = 500
 #: Runs of records that are changed at once; more are changed in turns.
 _CHANGED_AT_ONCE: Final = 500
@@ -138,7 +138,7 @@ class SharePartitionLeader:
 
     @property
     def error(self) -> ErrorCode | None:
-        """Why it could not be loaded."""
+        """The error because of which it could not be loaded."""
         if not self.loaded.done() or self.loaded.cancelled():
             return None
         error = self.loaded.exception()
@@ -178,7 +178,7 @@ class SharePartitionLeader:
     # -- acknowledging -----------------------------------------------------------------
 
     async def acknowledging(self, member_id: str, batches: Sequence[Acknowledgement]) -> Change:
-        """Apply a member's acknowledgements, in turns; they count once `write` has written them.
+        """Apply a member's acknowledgements, in turns; they take effect once `write` is done.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST.
@@ -249,8 +249,7 @@ class SharePartitionLeader:
         self._changed()
 
     async def releasing(self, member_id: str) -> None:
-        """Release the records of a member that is gone: others get them as soon as that is
-        written."""
+        """Release the records of a member that has left: others get them once this is written."""
         if self.is_ready and (change := (await self._records.releasing(member_id))):
             try:
                 writing = self.write(change)
@@ -267,12 +266,12 @@ class SharePartitionLeader:
             self._stay_locked(error)
 
     def _stay_locked(self, error: KafkaError) -> None:
-        _log.warning("%s: records of a member that is gone stay locked: %s", self.key, error)
+        _log.warning("%s: records of a member that has left stay locked: %s", self.key, error)
 
     # -- writing -----------------------------------------------------------------------
 
     def _begin_to_write(self, batches: Sequence[StateBatch]) -> Written[None] | None:
-        """Write now if it is little and nothing else is being written; else None."""
+        """Write now if the change is small and nothing else is being written; else None."""
         if not self.is_settled:
             return None
         if not batches:
@@ -333,7 +332,7 @@ class SharePartitionLeader:
             self._timer = asyncio.get_running_loop().call_later(delay, self._fall_due)
 
     def _fall_due(self) -> None:
-        """Queue for a turn of its own: locks of thousands of share partitions may time out
+        """Queue for a separate turn: locks of thousands of share partitions may time out
         together."""
         self._rounds.add(self._expire)
 
@@ -377,7 +376,7 @@ class SharePartitionLeader:
         await self._writes.settle()
 
     def close(self) -> None:
-        """Deliver nothing more; waiting fetches are woken, and find it closed."""
+        """Stop delivery; waiting fetches are woken, and find the share partition closed."""
         self.is_closed = True
         self.loaded.cancel()
         self._schedule()
@@ -387,6 +386,6 @@ class SharePartitionLeader:
 def _told(error: KafkaError) -> KafkaError:
     code = _TOLD.get(error.code)
     if code is None:
-        _log.warning("a member is told of an unknown error, as a state is refused: %s", error)
+        _log.warning("a member gets an unknown error, as a state was refused: %s", error)
         code = ErrorCode.unknown_server_error
     return KafkaError(code, error.message)

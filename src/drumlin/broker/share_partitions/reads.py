@@ -1,7 +1,7 @@
 """Reads of a partition's log for a share partition: slices, and the headers of their batches.
 
-Record bytes are neither copied nor looked into. Which batches were aborted is known from the
-index of aborted transactions, as transactions of one producer follow each other.
+Record bytes are neither copied nor examined. Aborted batches are found by the index of aborted
+transactions, as transactions of one producer follow each other.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def read_batches(
     minimum_one_batch: bool,
     may_block: bool,
 ) -> ReadBatches | None:
-    """Whole batches from `fetch_offset` on, a number at most; but the first one, none that begins
-    at `until_offset` or after it.
+    """Whole batches from `fetch_offset` on, up to a maximum number. Except for the first one, they
+    begin before `until_offset`.
 
     Raises:
         KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -84,7 +84,7 @@ def read_batches(
     end, is_cut = found.position, False
     try:
         for position, header in found.headers(may_block=may_block):
-            # The first one may lie beyond that, if the batches before it were cleaned away.
+            # The first one may begin later, if the batches before it were cleaned away.
             if headers and (header.base_offset >= until_offset or len(headers) == _BATCHES_MAX):
                 is_cut = True
                 break

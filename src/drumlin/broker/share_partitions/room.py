@@ -1,4 +1,4 @@
-"""Share fetches that wait for records of a share partition, in the order in which they came.
+"""Share fetches that wait for records of a share partition, in the order of their arrival.
 
 New records, and records that have become available again, wake all of them, the one that has waited
 longest first. So the members of a group take turns; with a set, one might be favoured.
@@ -53,6 +53,6 @@ class ShareRoom:
             waiter.advanced(readable_bytes)
 
     def disturb(self) -> None:
-        """Something else may have changed what there is to get."""
+        """Other news: records may have become available."""
         for waiter in self._waiters:
             waiter.disturb()

@@ -1,4 +1,4 @@
-"""Share sessions: which partitions a member of a share group fetches, remembered between requests.
+"""Share sessions: the partitions that a member of a share group fetches, kept between requests.
 
 A session belongs to one member of one group, and ends with the connection that began it. Its epoch
 counts the member's requests, fetches and acknowledgements alike, so that none is applied twice or
@@ -21,12 +21,12 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _INT32_MAX: Final = 2**31 - 1
-#: Of all sessions together; each takes some 200 bytes. Apache Kafka has no such limit.
+#: Partitions of all sessions together; each takes some 200 bytes. Apache Kafka has no such limit.
 _PARTITIONS_MAX: Final = 200_000
 
 
 class Member(NamedTuple):
-    """Whose session it is."""
+    """The group and the member to which a session belongs."""
 
     group_id: str
     member_id: str
@@ -41,7 +41,7 @@ class SessionPartition(NamedTuple):
 
 @dataclass(slots=True)
 class ShareSession:
-    """partitions: in the order in which they were named first."""
+    """A share session. partitions: in the order in which they were named first."""
 
     member: Member
     connection: int
@@ -80,7 +80,7 @@ class ShareSessions:
         """A new session, in place of the member's old one.
 
         Raises:
-            KafkaError: INVALID_REQUEST, as there is nothing to acknowledge in a new session;
+            KafkaError: INVALID_REQUEST, there is nothing to acknowledge in a new session;
                 SHARE_SESSION_LIMIT_REACHED, in which case the old one stays until its connection
                 ends.
         """
@@ -133,7 +133,7 @@ class ShareSessions:
         return session
 
     def _due(self, member: Member, epoch: int) -> ShareSession:
-        """The member's session, which is in that epoch."""
+        """The member's session, if it is in that epoch."""
         session = self.get(member)
         if session.epoch != epoch:
             raise KafkaError(

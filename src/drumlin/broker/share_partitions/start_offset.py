@@ -1,7 +1,7 @@
-"""Where a share group begins in a partition that it has never read: `share.auto.offset.reset`.
+"""The start offset of a share group in a partition that it has never read.
 
-`earliest`, `latest`, or `by_duration:` with a duration as ISO 8601 writes it: the first record
-that is not older than that.
+`share.auto.offset.reset` is `earliest`, `latest`, or `by_duration:` with an ISO 8601 duration: the
+first record that is not older than the duration.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BY_DURATION: Final = "by_duration:"
 
 
 async def first_start_offset(broker: BrokerData, partition: Partition, reset: str) -> int:
-    """The offset that `reset` means now.
+    """The current offset for a value of `share.auto.offset.reset`.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.

@@ -26,7 +26,7 @@ def state_topic(broker: BrokerData, name: str) -> StateTopic:
     async def create() -> None:
         await create_automatically(broker, name)
 
-    find = partial(broker.partitions.get, name)  # called for each append: no function around it
+    find = partial(broker.partitions.get, name)  # called for each append: no wrapper
     return StateTopic(name, find, read_batches, partition_count, create)
 
 

@@ -1,7 +1,7 @@
 """Topics as Metadata returns them, each encoded once for all clients.
 
 Owns those bytes, by version of the API and by whether operations are included; `cluster_view`
-decides what they say of a partition. They are valid while the metadata has the very same
+decides on their content. They are valid while the metadata has the very same
 `TopicState`, and while the same brokers and log dirs are available, so nothing has to invalidate
 them. A request for a topic that is being encoded continues the encoding that another began. Nothing
 here depends on the client.

@@ -1,4 +1,4 @@
-"""Checks for creating a topic or adding partitions, whatever the request.
+"""Checks for the creation of topics and partitions, for all APIs.
 
 CreateTopics, CreatePartitions, auto-creation and the internal topics all go through here. Once
 the metadata has a topic, `hosting` gives it its logs.
@@ -88,7 +88,7 @@ def plan_topic(broker: BrokerData, topic: RequestedTopic) -> TopicPlan:
     """Check a requested topic, and fill in what it leaves open.
 
     Raises:
-        KafkaError: whatever is wrong with it, in Kafka's order.
+        KafkaError: the topic is not valid; errors are checked in Kafka's order.
     """
     if topic.name == CLUSTER_METADATA:
         message = f"{CLUSTER_METADATA} cannot be created by a client"
@@ -146,7 +146,7 @@ def _open_brokers(broker: BrokerData) -> Collection[int]:
     """The brokers that new partitions may be placed on.
 
     Raises:
-        KafkaError: INVALID_REPLICATION_FACTOR, as no broker is left.
+        KafkaError: INVALID_REPLICATION_FACTOR, no broker is left.
     """
     brokers = broker.metadata.image.brokers.keys()
     if not broker.logs.are_all_cordoned:
@@ -173,7 +173,7 @@ def plan_partitions(
     """The replicas of the partitions that a topic lacks to have `count` of them.
 
     Raises:
-        KafkaError: whatever is wrong with the topic.
+        KafkaError: the topic is not valid.
     """
     image = broker.metadata.image
     topic = image.topics.get(name)
@@ -202,8 +202,7 @@ def plan_partitions(
 
 
 class Growth(NamedTuple):
-    """The number of partitions that a topic is to have, and for how many of them replicas are
-    given."""
+    """The number of partitions that a topic will have, and of those with assigned replicas."""
 
     name: str
     partitions: int
@@ -241,7 +240,7 @@ async def create_automatically(broker: BrokerData, name: str) -> None:
         if error.code is not ErrorCode.topic_already_exists:
             raise
     else:
-        _log.info("created topic %s, as a client asked for it by name", name)
+        _log.info("created topic %s, as a client requested it by name", name)
 
 
 def _automatic_topic(config: BrokerConfig, name: str) -> RequestedTopic:

@@ -1,1 +1,1 @@
-"""Records of Kafka's internal topics: schemas, declared and compiled; and the last of each key."""
+"""Records of Kafka's internal topics: compiled schemas, and the last record of each key."""

@@ -1,8 +1,8 @@
 """The last record of each key of a partition, as compaction would leave it.
 
-A log of many small batches has the same few keys again and again. A kernel reads it without the
-GIL, and only the last records become Python objects. Other records, as those of a committed
-transaction, and all of them while there are no kernels, are put one by one.
+A log of many small batches repeats the same few keys. A kernel reads it without the GIL, and only
+the last records become Python objects. Records of committed transactions, and all records if there
+are no kernels, are added one by one.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _WORTH_KERNELS_BYTES: Final = 256 * 1024
 _ENTRIES_FIRST: Final = 4096
 _ARENA_BYTES_FIRST: Final = 1 << 20
 _ENTRY: Final = struct.Struct(f"{at.ENTRY_WIDTH}q")
-#: Of an entry, all but what is for kernels alone: the room for the value, and the key's hash.
+#: An entry without the fields that only kernels use: the value's capacity, and the key's hash.
 _LAST_RECORD: Final = struct.Struct("4q8x2q8x")
 _NEVER: Final = -1
 #: At the end of a key.
 _NUMBER: Final = struct.Struct(">i")
 
-#: Deals with a batch that is part of a transaction, or a marker: buffer, position, header.
+#: Handles a batch of a transaction, or a marker; takes buffer, position and header.
 Special = Callable[[Buffer, int, BatchHeader], None]
 
 
 class LastRecord(NamedTuple):
     """A key's last record, and its number in the partition.
 
-    tombstone_order: of the last tombstone for the key; -1 if there was none.
+    tombstone_order: the number of the key's last tombstone; -1 if there was none.
     """
 
     order: int
@@ -58,11 +58,11 @@ class LastRecord(NamedTuple):
 
 
 class KnownPlaces(NamedTuple):
-    """Dictionaries for the values of keys that end in a number, without another look at a record.
+    """Dictionaries into which values of keys that end in a number are put, without decoding.
 
-    places: by what a key has before its number: values by number. It may grow at any time.
-    unknown: beginnings of keys whose records are returned all the same.
-    layout, fields: only values of this layout, with these fields, go there.
+    places: the beginning of a key -> number -> value. It may grow at any time.
+    unknown: beginnings of keys whose records are returned instead.
+    layout, fields: only values of this layout, with these fields, are put there.
     """
 
     places: Mapping[bytes, dict[int, bytes]]
@@ -72,7 +72,7 @@ class KnownPlaces(NamedTuple):
 
 
 class LatestRecords:
-    """The last record of each key, of what was read so far of one partition."""
+    """The last record of each key, among the records read so far from one partition."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -82,14 +82,14 @@ class LatestRecords:
 
     @property
     def count(self) -> int:
-        """How many records were read."""
+        """The number of records read so far."""
         return self._count
 
     def read(self, buffer: Buffer, special: Special) -> None:
-        """Read the whole batches of a buffer. In a thread.
+        """Read a buffer of whole batches. Called in a thread.
 
         Raises:
-            CorruptRecord: a batch is not what its header promises.
+            CorruptRecord: a batch does not match its header.
             UnreadableRecord: a record has no key.
         """
         self._bytes += len(buffer)
@@ -141,7 +141,7 @@ class LatestRecords:
             self._count += 1
 
     def put(self, key: bytes, order: int, value: bytes | None) -> None:
-        """Take over a record whose number in the partition is `order`."""
+        """Add a record whose number in the partition is `order`."""
         known = self._last.get(key)
         if known is None:
             self._last[key] = LastRecord(order, value)
@@ -149,12 +149,12 @@ class LatestRecords:
             self._last[key] = LastRecord(order, value, known.tombstone_order)
 
     def items(self, known: KnownPlaces | None = None) -> Iterator[tuple[bytes, LastRecord]]:
-        """The last record of each key, tombstones too: mostly as keys first came up.
+        """The last record of each key, tombstones too, mostly in the order of the first records.
 
-        What goes straight to one of the `known` places is not among them.
+        Records that are put into one of the `known` places are omitted.
         """
         others = self._last if self._kept is None else self._last.copy()
-        if known is not None and others:  # of those, two records may have to be held together
+        if known is not None and others:  # two records of a key may have to be compared
             elsewhere = {key[: -_NUMBER.size] for key in others}
             known = known._replace(unknown=known.unknown | elsewhere)
         for key, last in () if self._kept is None else self._kept.items(known):
@@ -173,7 +173,7 @@ _NO_PLACES: Final = KnownPlaces({}, frozenset(), struct.Struct("1s"), ())
 def key_of(record: Record) -> bytes:
     """
     Raises:
-        UnreadableRecord: it has none.
+        UnreadableRecord: the record has no key.
     """
     if record.key is None:
         raise UnreadableRecord(f"the record at offset {record.offset} has no key")
@@ -194,7 +194,7 @@ class _Kept:
         self._have(_ENTRIES_FIRST, _ARENA_BYTES_FIRST)
 
     def read(self, data: bytes, position: int, order: int) -> tuple[bool, int, int]:
-        """Whether all is read; else where a batch begins that is not read here; the next order."""
+        """Whether all is read, else the position of a batch that kernels do not read; next order"""
         state = self._state
         state[at.LATEST_POSITION], state[at.LATEST_ORDER] = position, order
         while True:
@@ -206,7 +206,7 @@ class _Kept:
         return is_at_end, state[at.LATEST_POSITION], self._order
 
     def read_body(self, body: bytes, record_count: int, order: int) -> int | None:
-        """Read one batch's records; the next order, or None if something is wrong with them."""
+        """Read one batch's records; returns the next order, or None if they are corrupt."""
         state = self._state
         state[HEAD_COUNT], state[at.LATEST_ORDER] = record_count, order
         while True:
@@ -229,7 +229,7 @@ class _Kept:
             if value_size == usual_size:
                 number = key + key_size - number_size
                 begins = arena[key:number]
-                if begins != place_begins:  # mostly many of one place come in a row
+                if begins != place_begins:  # mostly many in a row have the same place
                     place = None if begins in unknown else places.get(begins)
                     place_begins = b"" if place is None else begins
                 if place is not None and fields_at(arena, value) == fields:
@@ -249,7 +249,7 @@ class _Kept:
         return int(self._state[at.LATEST_ORDER])
 
     def _is_over(self, data: bytes) -> bool:
-        """Whether what comes next is no batch at all: others stop there as well."""
+        """Whether the rest is not a batch: other readers stop there as well."""
         position = self._state[at.LATEST_POSITION]
         return next(iterate_headers(memoryview(data)[position:]), None) is None
 
@@ -271,7 +271,7 @@ class _Kept:
             return
         self._entries.grow(entries * _ENTRY.size)
         state[at.LATEST_ENTRIES], state[at.LATEST_COUNT_MAX] = self._entries.address, entries
-        # As many slots as entries twice over: a power of two, as the number of entries is.
+        # Twice as many slots as entries: a power of two, like the number of entries.
         self._slots.begin(2 * entries * ctypes.sizeof(ctypes.c_int64))
         state[at.LATEST_SLOTS], state[at.LATEST_SLOT_MASK] = self._slots.address, 2 * entries - 1
         self._kernels.index_latest(state)

@@ -3,9 +3,9 @@
     key     int16: the type of the record; then the fields, never flexible
     value   int16: the version; then the fields; then tagged fields, if the version is flexible
 
-The fields are those of a declared class (`drumlin.wire.schema`). It says what Kafka's own
-descriptions say; a coordinator may use a class of its own for what the record means. A value is
-written in one version and read in every version up to the last one.
+The fields are those of a declared class (`drumlin.wire.schema`), as in Kafka's own descriptions; a
+coordinator may convert them to another class. A value is written in one version, and all versions
+up to the last one are read.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _INT16: Final = struct.Struct(">h")
 
 
 class UnreadableRecord(ValueError):
-    """Bytes in an internal topic that are no record of a version known here."""
+    """Bytes in an internal topic that are not a record of a known version."""
 
 
 def number_of(data: bytes) -> int:
     """The number that a key or value begins with: its type or its version.
 
     Raises:
-        UnreadableRecord: it is shorter than that.
+        UnreadableRecord: the data is too short.
     """
     if len(data) < _INT16.size:
         raise UnreadableRecord(f"a record of {len(data)} bytes")
@@ -57,7 +57,7 @@ def _written(encode: Encode, number: bytes, fields: Any) -> bytes:
     try:
         encode(fields, parts)
     except StringTooLong as error:
-        # The protocol's flexible versions let clients send such names.
+        # Flexible versions of the protocol let clients send such long names.
         raise KafkaError(ErrorCode.invalid_request, str(error)) from None
     return parts.joined()
 
@@ -73,15 +73,15 @@ class KeySchema(Generic[T]):
     def encode(self, key: T) -> bytes:
         """
         Raises:
-            KafkaError: INVALID_REQUEST, a name is longer than a key can tell.
+            KafkaError: INVALID_REQUEST, a name is too long for a record.
         """
         return _written(self._encoder, self._number, key)
 
     def decode(self, data: bytes) -> T:
-        """A whole key; the caller has checked its type.
+        """Decode a whole key; the caller has checked its type.
 
         Raises:
-            UnreadableRecord: the bytes are no such key.
+            UnreadableRecord: the bytes are not such a key.
         """
         key: T = _read(self._decoder, data)
         return key
@@ -98,9 +98,9 @@ class KeySchema(Generic[T]):
 class ValueSchema(Generic[T]):
     """The values of one type of record.
 
-    what: named in errors.
-    fields: the class that declares them.
-    read, to_fields: from the declared fields to the value, and back; not given: they are the same.
+    what: the name in error messages.
+    fields: the class that declares the fields.
+    read, to_fields: convert the declared fields to the value, and back; None: they are the same.
     written_version: the version that is written; the last one that is read if not given.
     first_flexible_version: the first version with compact lengths and tagged fields.
     """
@@ -125,16 +125,16 @@ class ValueSchema(Generic[T]):
     def encode(self, value: T) -> bytes:
         """
         Raises:
-            KafkaError: INVALID_REQUEST, a name is longer than a record can tell.
+            KafkaError: INVALID_REQUEST, a name is too long for a record.
         """
         fields: Any = value if self._to_fields is None else self._to_fields(value)
         return _written(self._encoder, self._number, fields)
 
     def decode(self, data: bytes) -> T:
-        """A whole value.
+        """Decode a whole value.
 
         Raises:
-            UnreadableRecord: a version or bytes that are not known here.
+            UnreadableRecord: the version is unknown, or the bytes cannot be decoded.
         """
         version = number_of(data)
         if not 0 <= version <= self._last_version:
@@ -153,7 +153,7 @@ class ValueSchema(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ByHand:
-    """Values that have functions of their own, for speed or because nothing in them is read."""
+    """Values with their own encoder and decoder, for speed or because no field is read."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]

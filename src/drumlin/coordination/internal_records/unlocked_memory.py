@@ -1,7 +1,7 @@
-"""Memory for kernels that is allocated, enlarged and freed without the interpreter's lock.
+"""Memory for kernels that is allocated, enlarged and freed without the GIL.
 
-Clearing or copying megabytes takes milliseconds. A thread that does so by Python's own means
-holds the lock meanwhile, and the event loop waits.
+Clearing or copying megabytes takes milliseconds. A thread that does so with Python objects holds
+the GIL meanwhile, and the event loop waits.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final
 
-# Functions of a CDLL are called without the lock.
+# Functions of a CDLL are called without the GIL.
 _c: Final = ctypes.CDLL(None)
 _clear_allocate: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)(
     ("calloc", _c)
@@ -21,14 +21,14 @@ _free: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(("free", _c))
 
 
 class Memory:
-    """Bytes at one address; none at first. Views of them end with the next change."""
+    """Bytes at one address; none at first. The next change of the size invalidates views."""
 
     def __init__(self) -> None:
         self.address = 0
         self._size_bytes = 0
 
     def begin(self, size_bytes: int) -> None:
-        """Allocate this many bytes, all of them 0; the former content is gone."""
+        """Allocate this many bytes, all of them 0; the former content is lost."""
         self._release()
         self.address = _checked(_clear_allocate(size_bytes, 1))
         self._size_bytes = size_bytes

@@ -1,6 +1,6 @@
-"""Frees state that is coordinated elsewhere from now on, piece by piece: there may be very much.
+"""Frees state whose coordinator has moved, piece by piece: it may be large.
 
-No request reaches it any more, so there is no hurry.
+It gets no requests any more, so there is no hurry.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Errors of a coordinator's log, and the errors that clients get instead.
 
-A client knows nothing of the partitions in which coordinators keep their state: it is to find
-its coordinator again, or to wait for it.
+A client does not know the partitions in which coordinators keep their state: it must look up its
+coordinator again, or wait for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOLD: Final = {
 
 
 class TooLarge(KafkaError):
-    """Records that must be one batch are more than the topic takes as one."""
+    """Records that must be one batch do not fit into one."""
 
     def __init__(self) -> None:
         super().__init__(_TOLD[ErrorCode.record_list_too_large], "it is too large for one batch")

@@ -1,4 +1,4 @@
-"""Answers of coordinators, given now or later; mostly now."""
+"""Answers of coordinators, available now or later; mostly now."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class Pending(Protocol[Answer_co]):
-    """An answer to wait for, unless it is there; an `asyncio.Future` is one.
+    """An answer that is or will be available; an `asyncio.Future` is one.
 
-    A caller that finds it done may take the result without awaiting, and without a task.
+    If it is done, the caller may use the result without awaiting, and without a task.
     """
 
     def done(self) -> bool: ...
     def result(self) -> Answer_co:
-        """Only if it is done."""
+        """The answer; call this only if it is done."""
 
     def __await__(self) -> Generator[Any, Any, Answer_co]: ...
 
 
 class Written(Generic[Answer]):
-    """The answer to what is in the log, and in memory: it may be given once that is confirmed."""
+    """An answer whose records are in the log and applied: it is done once they are confirmed."""
 
     __slots__ = ("_answer", "_confirmed")
 
     def __init__(
         self, answer: Answer, confirmed: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """`confirmed()` ends when all in-sync replicas have it; None: they have it now."""
+        """`confirmed()` ends when all in-sync replicas have the records; None: they have them."""
         self._answer = answer
         self._confirmed = confirmed
 

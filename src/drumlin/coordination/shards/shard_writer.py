@@ -1,13 +1,13 @@
-"""Writes what the shards of a coordinator have decided, by one contract:
+"""Writes the decisions of a coordinator's shards, in this order:
 
-    decide -> records -> append -> take over -> answer
+    decide -> records -> append -> apply -> answer
 
-A shard decides, in plain synchronous code, and says what it has decided as records. They are
-appended here, and the shard takes them over in the turn of the append. The answer is given once all
-in-sync replicas have them. Whatever is appended, `write_batches_at_once` does it.
+A shard decides in plain synchronous code, and returns the decision as records. They are appended
+here, and the shard applies them in the turn of the append. The answer is given once all in-sync
+replicas have them. `write_batches_at_once` makes all appends.
 
-It owns the order of these steps. It never decides what is written, and never lets others have their
-turn between a check and the append that the check is for.
+Owns the order of these steps. It never decides what is written, and never yields between a check
+and the append that relies on it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ShardWriter(Generic[Shard, StateRecord]):
     """Writes to the partitions of a coordinator's topic that are led here.
 
     Handed in:
-        topic: in which the state is kept.
-        log: what is appended to it, until replicas have it.
-        partitions: which are led here, and their shards.
-        form: how records are encoded and taken over.
-        limits: how batches are compressed.
+        topic: the topic that keeps the state.
+        log: records that were appended to it, until replicas have them.
+        partitions: those that are led here, and their shards.
+        form: the functions that encode and apply records.
+        limits: the compression of batches.
         clock: wall time, for records.
         check_active(): raises `KafkaError` while requests are not served.
     """
@@ -64,10 +64,10 @@ class ShardWriter(Generic[Shard, StateRecord]):
     # -- at once ---------------------------------------------------------------------------
 
     def write(self, shard: Shard, records: Sequence[StateRecord]) -> Confirmation | None:
-        """Append the records and take them over; the confirmation of the last, if one is due.
+        """Append and apply records; returns the confirmation of the last, if one is due.
 
-        Only a single batch is written as a whole or not at all, so the records are one batch if
-        the topic accepts it. Of several batches the first ones count, though a later one fails.
+        Only a single batch is atomic, so the records are one batch if they fit into one. Of several
+        batches, the first ones take effect even if a later one fails.
 
         Raises:
             KafkaError: the records are not in the log.
@@ -80,12 +80,12 @@ class ShardWriter(Generic[Shard, StateRecord]):
         """Like `write`, but all records are written, or none: they are one batch.
 
         Raises:
-            TooLarge: there is more than the topic takes as one batch.
+            TooLarge: the records do not fit into one batch.
             KafkaError: as `write`.
         """
         led = self.led(shard)
         packer = self._packer(led)
-        for record in records:  # they are made one by one, and no more than one batch takes
+        for record in records:  # they are made one by one, and only as many as fit into one batch
             packer.add(record)
             if packer.is_several:
                 raise TooLarge
@@ -101,28 +101,28 @@ class ShardWriter(Generic[Shard, StateRecord]):
         reserve_bytes: int = 0,
         led: LedPartition | None = None,
     ) -> Confirmation | None:
-        """Append batches, each with what it says, and take each over; all in this turn.
+        """Append batches, each with its content, and apply each; all in this turn.
 
-        `take_over` is given what a batch says, and the offset of its first record. `verification`
-        is what the coordinator of a client's transaction was asked with. A batch is refused, too,
+        `take_over` gets the content of a batch, and the offset of its first record. `verification`
+        is the verification by the coordinator of a client's transaction. A batch is refused, too,
         if one that is longer by `reserve_bytes` would not fit. `led`: the shard's partition, if it
         was looked up in this turn.
 
         Returns the confirmation of the last, if one is due.
 
         Raises:
-            KafkaError: one is not in the log, while those before it are, and are taken over.
+            KafkaError: a batch was not appended; those before it were appended and applied.
         """
         if led is None:
             led = self.led(shard)
         confirmation = None
-        for batch, said in batches:
+        for batch, content in batches:
             try:
                 led.append_internal(batch, self._clock.wall_ms(), verification, reserve_bytes)
             except KafkaError as error:
                 raise as_told(error) from error
             confirmation = self._log.confirm(led) if led.awaits_confirmation else None
-            take_over(said, base_offset_of(batch))
+            take_over(content, base_offset_of(batch))
         return confirmation
 
     def when_written(self, shard: Shard, records: Sequence[StateRecord], answer: T) -> Written[T]:
@@ -137,13 +137,13 @@ class ShardWriter(Generic[Shard, StateRecord]):
     async def write_confirmed(
         self, shard: Shard, records: Sequence[StateRecord], reserve_bytes: int = 0
     ) -> None:
-        """Like `write`, but the records are taken over once all in-sync replicas have them.
+        """Like `write`, but the records are applied once all in-sync replicas have them.
 
-        For decisions that must not be acted on earlier. `reserve_bytes`: a record that is longer
-        by that must fit, too.
+        For decisions that must not take effect earlier. `reserve_bytes`: a record that is longer by
+        this must fit, too.
 
         Raises:
-            KafkaError: they are not known to be in the log, or it is led elsewhere by now.
+            KafkaError: the records may not be in the log, or the partition has moved.
         """
         for batch, contained in self._packed(self.led(shard), records):
             confirmation = self.append(shard, batch, reserve_bytes)
@@ -163,14 +163,14 @@ class ShardWriter(Generic[Shard, StateRecord]):
         verification: Verification | None = NOT_REQUIRED,
         is_part_enough: Callable[[KafkaError], bool] = lambda _: False,
     ) -> Confirmation | None:
-        """Like `write_batches_at_once`, but before each batch others have their turn.
+        """Like `write_batches_at_once`, but yields before each batch.
 
-        Then `check` raises if it may not be written any more. A batch that is refused is the last;
-        `is_part_enough(error)`: whether to return then, as those before it count, and not to raise.
+        Then `check` raises if the batch may not be written any more. A refused batch is the last;
+        `is_part_enough(error)`: whether to return then, as earlier batches count, and not to raise.
 
         Raises:
-            KafkaError: one is not in the log, while those before it are, and are taken over.
-            Exception: what `check` raises; likewise.
+            KafkaError: a batch was not appended; those before it were appended and applied.
+            Exception: an exception of `check`; likewise.
         """
         confirmation = None
         for each in batches:
@@ -193,8 +193,8 @@ class ShardWriter(Generic[Shard, StateRecord]):
     ) -> Confirmation | None:
         """Like `write`, for very many records that take effect together.
 
-        `last()` is called when they are appended: it gives the records that end them, and what
-        `take_over` takes over of all of them.
+        `last()` is called when they are appended: it returns the last records, and the value that
+        is passed to `take_over` for all of them.
 
         Raises:
             KafkaError: as `write`, and as `last`.
@@ -214,7 +214,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
                 shard, batches, lambda contained, _: written.extend(contained), led=led
             )
         except KafkaError:
-            self._apply(shard, written, 0)  # the memory says what the log does
+            self._apply(shard, written, 0)  # memory follows the log
             raise
         take_over(result)
         return confirmation
@@ -222,10 +222,10 @@ class ShardWriter(Generic[Shard, StateRecord]):
     # -- the log ---------------------------------------------------------------------------
 
     def append(self, shard: Shard, batch: bytearray, reserve_bytes: int = 0) -> Confirmation | None:
-        """Append a batch whose records are taken over later, or have been; see `write_batches`.
+        """Append a batch whose records are applied later, or have been; see `write_batches`.
 
         Raises:
-            KafkaError: it is not in the log. The partition may have moved, and be back here.
+            KafkaError: it was not appended. The partition may have moved away and back.
         """
         one = [(batch, None)]
         return self.write_batches_at_once(shard, one, lambda *_: None, reserve_bytes=reserve_bytes)
@@ -244,13 +244,13 @@ class ShardWriter(Generic[Shard, StateRecord]):
         bytes_max = record_bytes_max(led.batch_bytes_max)
         return RecordPacker(self._encode, self._clock.wall_ms(), self._codec(), bytes_max=bytes_max)
 
-    # -- whether it is led here ------------------------------------------------------------
+    # -- leadership ------------------------------------------------------------------------
 
     def led(self, shard: Shard) -> LedPartition:
-        """The shard's partition, for what is done in this turn.
+        """The shard's partition, for use in this turn.
 
         Raises:
-            KafkaError: NOT_COORDINATOR, or whatever else says that it cannot be written to.
+            KafkaError: NOT_COORDINATOR, or another error if it cannot be written to.
         """
         self.check_is_ours(shard)
         try:
@@ -259,7 +259,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
             raise as_told(error) from error
 
     def is_ours(self, shard: Shard) -> bool:
-        """Whether the shard's partition is still led here, and has been all the time."""
+        """Whether the shard's partition has been led here without interruption."""
         return self._partitions.find(shard.partition) is shard
 
     def check_is_ours(self, shard: Shard) -> None:
@@ -271,7 +271,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
             raise KafkaError(ErrorCode.not_coordinator)
 
     def check_leads(self, shard: Shard) -> None:
-        """Like `check_is_ours`, and that requests are served.
+        """Like `check_is_ours`; checks also that requests are served.
 
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.

@@ -1,9 +1,9 @@
 """The base of all coordinators: a topic, and a shard of state for each partition led here.
 
-It owns which partitions are led, whether requests are served, and the chores of a shard. What they
-write is written as `shard_writer.py` has it; after a restart, the same records are loaded. What is
-in a shard, and what is asked of it, is up to the coordinator that builds on this: it is handed in,
-and a subclass overrides nothing here.
+Owns the list of led partitions, whether requests are served, and the chores of a shard. Chores
+write through `shard_writer.py`; after a restart, the same records are loaded. The content and
+methods of a shard belong to the coordinator that builds on this: its functions are handed in, and a
+subclass overrides nothing here.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from drumlin.records.batch.batch import Buffer
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Why some records are written, for the log; and the records.
+#: The reason for writing records, for the log; and the records.
 Found = tuple[str, Sequence[StateRecord]]
 
 _log = logging.getLogger(__name__)
 
 
 class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
-    """A coordinator's shards, and its life.
+    """A coordinator's shards, and its start and end.
 
     Handed in:
-        topic: in which the state is kept.
-        form: of the shards.
+        topic: the topic that keeps the state.
+        form: the form of the shards.
         limits: the part of the configuration that all coordinators have.
         clock: wall time, for records.
-        on_loaded(partition): its shard can be asked from now on, or has failed.
+        on_loaded(partition): called when its shard is loaded, or loading has failed.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
             topic, self._log, self._partitions, form, limits, clock, self._check_active
         )
         self._background = Background(lambda: KafkaError(ErrorCode.coordinator_not_available))
-        self._unloading = Background()  # of what was coordinated here, and is not freed yet
+        self._unloading = Background()  # of state that is no longer coordinated here
         self._tidying = asyncio.Lock()
         self._is_active = False
 
@@ -116,7 +116,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         """
         if self._topic.partition_count() is None:
             await self._topic.create()
-            # It is empty: waiting is cheaper for clients than retrying.
+            # The new partition is empty: waiting is cheaper for clients than retrying.
             await self._partitions.when_ready(self._partition_for(key))
         return self._partition_for(key)
 
@@ -140,10 +140,10 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         partition: int,
         find: Callable[[Shard], Iterable[Found[StateRecord]]],
     ) -> None:
-        """Write what is found in a shard, of which there may be very much, piece by piece.
+        """Write the records that `find` yields for a shard, piece by piece, as they may be many.
 
-        After a start very many partitions ask for this: it is done for one after the other. What
-        cannot be written stays; others are written all the same.
+        After a start, very many partitions need this: they are handled one after the other. Records
+        that cannot be written are skipped, and the others are written.
         """
         await self._partitions.when_ready(partition)
         async with self._tidying:
@@ -173,7 +173,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
 def _wanted(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> Iterator[Buffer]:
     """
     Raises:
-        LoadCancelled: `is_cancelled` said so.
+        LoadCancelled: `is_cancelled` returned True.
     """
     for buffer in buffers:
         if is_cancelled():

@@ -11,14 +11,14 @@ from drumlin.records.plain.record import Record, encode_record, seal_body
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 StateRecord = TypeVar("StateRecord")
-#: Makes key and value of a record; without a value it is a tombstone.
+#: Makes key and value of a record; a null value is a tombstone.
 Encode = Callable[[StateRecord], tuple[bytes, bytes | None]]
 
-#: By default a batch takes no further record beyond this; one record may be larger.
+#: The default size from which a batch gets no further record; one record may be larger.
 BATCH_BYTES_MAX: Final = 512 * 1024
-#: What a record takes at most besides its key and its value.
+#: The bytes of a record besides its key and its value, at most.
 _RECORD_OVERHEAD_BYTES: Final = 24
-#: This part of a batch is left for its header, and for what useless compression adds.
+#: The bytes of a batch for its header, and for the overhead of useless compression.
 _SPARE_PART: Final = 64
 _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 
@@ -31,7 +31,7 @@ class Producer(NamedTuple):
 
 
 class RecordPacker(Generic[StateRecord]):
-    """Packs records in their order into as few batches as take them; the log numbers them.
+    """Packs records in order into as few batches as possible; the log assigns their offsets.
 
     encode: makes key and value.
     codec: a number of `CODECS`.
@@ -67,7 +67,7 @@ class RecordPacker(Generic[StateRecord]):
 
     @property
     def is_several(self) -> bool:
-        """Whether more was added than one batch takes."""
+        """Whether the records do not fit into one batch."""
         return bool(self._batches)
 
     def batches(self) -> list[tuple[bytearray, list[StateRecord]]]:
@@ -103,19 +103,19 @@ def pack(
 
 
 def record_bytes_max(limit_bytes: int) -> int:
-    """How many bytes of records go into a batch of at most `limit_bytes`."""
+    """The bytes of records that fit into a batch of at most `limit_bytes`."""
     return limit_bytes - limit_bytes // _SPARE_PART
 
 
 def check_sizes(batches: Sequence[bytearray], limit_bytes: int) -> None:
     """
     Raises:
-        KafkaError: one of several is larger than the topic allows; a single one it will refuse.
+        KafkaError: one of several is larger than the topic allows. (The log refuses a single one.)
     """
     if len(batches) > 1 and max(map(len, batches)) > limit_bytes:
         raise as_told(KafkaError(ErrorCode.message_too_large))
 
 
 def base_offset_of(batch: bytearray) -> int:
-    """The offset of a batch's first record, once the log has numbered it."""
+    """The offset of a batch's first record, once the log has assigned it."""
     return int.from_bytes(batch[:8], "big", signed=True)

@@ -1,6 +1,6 @@
-"""The form of a coordinator's shards: how they are loaded, encoded and changed, and their limits.
+"""The form of a coordinator's shards: functions that load, encode and change them, and limits.
 
-Plain values: each coordinator hands them to what all coordinators build on.
+Plain values: each coordinator hands them to the base of all coordinators.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ StateRecord = TypeVar("StateRecord")
 class StateForm(Generic[Shard, Loaded, StateRecord]):
     """The functions that make, fill, change and free a shard.
 
-    new_shard(partition): an empty shard; its `partition` says which it is.
-    load(buffers): what a partition says; called in a thread.
+    new_shard(partition): makes an empty shard of that partition.
+    load(buffers): reads the state of a partition; called in a thread.
     take_over(shard, loaded): fills the shard; see `StatePartitions`.
-    unload(shard): frees a shard that cannot be found any more.
-    encode(record): its key and value.
-    apply(shard, records, first_offset): takes over records that are in the log, from
-        `first_offset` on.
+    unload(shard): frees a shard that gets no requests any more.
+    encode(record): makes its key and value.
+    apply(shard, records, first_offset): applies records that are in the log from `first_offset` on.
     """
 
     new_shard: Callable[[int], Shard]
@@ -48,9 +47,9 @@ class StateForm(Generic[Shard, Loaded, StateRecord]):
 class StateLimits:
     """The part of the configuration that all coordinators have, read again each time.
 
-    first_partition_count(): how many partitions the topic will have, before it exists.
-    timeout_ms(): how long replicas may take to have a record.
-    codec(): how batches are compressed, a number of `CODECS`.
+    first_partition_count(): the partition count with which the topic will be created.
+    timeout_ms(): the time within which all in-sync replicas must have a record.
+    codec(): the compression of batches, a number of `CODECS`.
     """
 
     first_partition_count: Callable[[], int]

@@ -1,9 +1,9 @@
 """Records that a coordinator has appended, until all in-sync replicas have them.
 
-    decide -> records -> append -> take over -> answer
+    decide -> records -> append -> apply -> answer
 
-A record that is appended counts at once in the coordinator's memory; the answer is given when all
-in-sync replicas have it. Errors are those for clients.
+An appended record is applied at once; the answer is given when all in-sync replicas have it. Errors
+are those for clients.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 
 class StateLog:
-    """One topic. `timeout_ms()`: how long the replicas may take to have a record."""
+    """One topic. `timeout_ms()`: the time within which replicas must have a record."""
 
     def __init__(self, timeout_ms: Callable[[], int]) -> None:
         self._timeout_ms = timeout_ms
         self._unconfirmed: set[Confirmation] = set()
 
     def confirm(self, led: LedPartition) -> Confirmation:
-        """The confirmation of what is appended to a partition by now, as one is due."""
+        """The confirmation of the records appended to a partition so far; call it if one is due."""
         confirmation = led.confirm()
         self._unconfirmed.add(confirmation)
         confirmation.add_done_callback(self._unconfirmed.discard)
@@ -42,10 +42,10 @@ class StateLog:
         return Written(answer, partial(self.confirmed, confirmation))
 
     async def confirmed(self, confirmation: Confirmation | None) -> None:
-        """Wait until the replicas have what was appended.
+        """Wait until the replicas have the appended records.
 
         Raises:
-            KafkaError: not all are known to have it.
+            KafkaError: not all are known to have them.
         """
         if confirmation is None:
             return
@@ -60,14 +60,14 @@ class StateLog:
 
     @property
     def has_unconfirmed(self) -> bool:
-        """Whether some of what was appended is not yet known to all in-sync replicas."""
+        """Whether some appended records are not yet on all in-sync replicas."""
         return bool(self._unconfirmed)
 
     async def all_confirmed(self) -> None:
-        """Wait until all in-sync replicas have what is appended now.
+        """Wait until all in-sync replicas have the records appended so far.
 
         Raises:
-            KafkaError: NOT_COORDINATOR, that takes too long.
+            KafkaError: NOT_COORDINATOR, this takes too long.
         """
         if self._unconfirmed:
             _, late = await asyncio.wait(self._unconfirmed, timeout=self._timeout_ms() / 1000)

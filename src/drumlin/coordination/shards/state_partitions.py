@@ -1,10 +1,10 @@
 """Partitions of a coordinator's topic that this broker leads, and the loading of their state.
 
-A partition is loaded once its leadership is ours: read and decoded in a thread, a few at a time,
-then taken over on the loop in steps. A partition that a request asks for is loaded next.
-Leadership may be lost at any moment; what was loaded by then is dropped. What cannot be loaded is
-tried again, ever more slowly, as long as it is led here: mostly something was short for a moment.
-What a shard is, and what is read from a log, is the coordinator's concern.
+A partition is loaded once this broker leads it: read and decoded in a thread, a few at a time, then
+applied on the loop in steps. A partition that a request needs is loaded next. Leadership may be
+lost at any moment; then the loaded state is dropped. A partition that cannot be loaded is tried
+again, with growing pauses, while it is led here: mostly memory or descriptors were short for a
+moment. The coordinator defines the shard and the reading of a log.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ Loaded = TypeVar("Loaded")
 #: Hashes of keys up to this length are cached: clients ask for the same ones again and again.
 _KEPT_LENGTH_MAX: Final = 100
 
-#: Partitions that are loaded at the same time: mostly by kernels, which hold nobody up.
+#: Partitions that are loaded at the same time: mostly by kernels, which do not hold the GIL.
 _AT_A_TIME: Final = 4
 
-#: Before a partition that could not be loaded is tried again; each time twice as long.
+#: The pause before a partition that could not be loaded is tried again; doubles each time.
 _PAUSE_S: Final = 1.0
 _PAUSE_MAX_S: Final = 8.0
 
 #: Powers of 31, modulo 2^32.
 _POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(256))
 
-#: Called now and then while a partition is read: whether the result is still wanted.
+#: Called now and then while a partition is read: whether its loading was cancelled.
 IsCancelled = Callable[[], bool]
 
 
 class LoadCancelled(Exception):
-    """The result is not wanted any more."""
+    """The partition is not led here any more, or the broker stops."""
 
 
 def partition_for(key: str, partition_count: int) -> int:
@@ -82,9 +82,9 @@ class _Led(Generic[Shard]):
     shard: Shard
     leader_epoch: int
     pause_s: float
-    """Before the next attempt, should this one fail."""
+    """The pause before the next attempt, if this one fails."""
     failure: str = ""
-    """Why the attempt before this one has failed."""
+    """The failure of the previous attempt."""
     is_resigned: bool = False
     has_failed: bool = False
     ready: asyncio.Event = field(default_factory=asyncio.Event)
@@ -92,7 +92,7 @@ class _Led(Generic[Shard]):
     def check(self) -> None:
         """
         Raises:
-            LoadCancelled: it is led elsewhere by now.
+            LoadCancelled: the partition is led elsewhere.
         """
         if self.is_resigned:
             raise LoadCancelled
@@ -102,12 +102,12 @@ class StatePartitions(Generic[Shard, Loaded]):
     """The shards of the partitions that are led.
 
     Handed in:
-        topic: for messages.
-        new_shard(partition): an empty shard.
-        read(partition, is_cancelled): called in a thread, may block: what the partition says.
-            Raises `LoadCancelled` when `is_cancelled()` says so.
+        topic: its name, for messages.
+        new_shard(partition): makes an empty shard.
+        read(partition, is_cancelled): reads the state of the partition; called in a thread, may
+            block. Raises `LoadCancelled` when `is_cancelled()` returns True.
         take_over(shard, loaded): fills the shard; it gives way.
-        on_loaded(partition): its shard can be asked from now on, or has failed.
+        on_loaded(partition): called when its shard is loaded, or loading has failed.
     """
 
     def __init__(
@@ -126,13 +126,13 @@ class StatePartitions(Generic[Shard, Loaded]):
         self._led: dict[int, _Led[Shard]] = {}
         self._threads = ready_threads(_AT_A_TIME, f"{topic}-loader")
         self._waiting: OrderedDict[int, _Led[Shard]] = OrderedDict()
-        """Partitions whose turn has not come: the next one first."""
+        """Partitions that wait to be loaded, the next one first."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._loading = 0
         self._is_closed = False
 
     def begin(self, partition: int, leader_epoch: int) -> None:
-        """The partition is led here from `leader_epoch` on: load it, unless the broker stops."""
+        """Load a partition that is led here from `leader_epoch` on, unless the broker stops."""
         if self._is_closed:
             return
         current = self._led.get(partition)
@@ -150,7 +150,7 @@ class StatePartitions(Generic[Shard, Loaded]):
             task.add_done_callback(self._tasks.discard)
 
     def end(self, partition: int) -> Shard | None:
-        """The partition is led elsewhere: its shard, whose waiting requests are to be ended."""
+        """Drop a partition that is led elsewhere; returns its shard, to end waiting requests."""
         led = self._led.pop(partition, None)
         if led is None:
             return None
@@ -174,17 +174,17 @@ class StatePartitions(Generic[Shard, Loaded]):
         return led.shard
 
     def shards(self) -> Iterator[Shard]:
-        """Every shard that can be asked.
+        """Every loaded shard.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, as some are missing yet.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some are not loaded yet.
         """
         for partition in sorted(self._led):
             if not self._led[partition].has_failed:
                 yield self.shard(partition)
 
     def leader_epoch(self, partition: int) -> int:
-        """The epoch in which a partition that can be asked is led: its coordinator's epoch.
+        """The leader epoch of a loaded partition, which is its coordinator's epoch.
 
         Raises:
             KafkaError: as `shard`.
@@ -198,12 +198,12 @@ class StatePartitions(Generic[Shard, Loaded]):
         return None if led is None else led.shard
 
     def is_loading(self, partition: int) -> bool:
-        """Whether the partition is led here and cannot be asked yet."""
+        """Whether the partition is led here and not loaded yet."""
         led = self._led.get(partition)
         return led is not None and not led.has_failed and not led.ready.is_set()
 
     async def when_ready(self, partition: int) -> Shard | None:
-        """The shard once it is loaded; None if it cannot be, or is led elsewhere."""
+        """The shard once it is loaded; None if loading fails, or the partition is led elsewhere."""
         led = self._led.get(partition)
         if led is None:
             return None
@@ -249,7 +249,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         self._on_loaded(led.partition)
 
     def _failed(self, led: _Led[Shard], error: Exception) -> None:
-        """Have it tried again after a pause; until that begins, its coordinator is not here."""
+        """Try again after a pause; until then, requests get NOT_COORDINATOR."""
         if led.is_resigned:
             return
         failure = f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""The topic in which a coordinator keeps its state, as it is handed to it."""
+"""The topic in which a coordinator keeps its state, as the coordinator sees it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from uuid import UUID
 from drumlin.records.batch.batch import Buffer
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
 
-#: Done when all in-sync replicas have what was appended; fails with `KafkaError`.
+#: Done when all in-sync replicas have the appended records; fails with `KafkaError`.
 Confirmation = asyncio.Future[None]
 
 
 class LedPartition(Protocol):
-    """A partition of the topic that this broker leads, for what is to be done at once."""
+    """A partition of the topic that this broker leads, for use in one turn."""
 
     @property
     def batch_bytes_max(self) -> int:
-        """Larger batches are refused."""
+        """The largest batch that is accepted."""
 
     @property
     def awaits_confirmation(self) -> bool:
-        """Whether what was appended is safe only when `confirm` says so, or is already."""
+        """Whether appended records need a confirmation before they are safe."""
 
     def confirm(self) -> Confirmation:
-        """Done when all in-sync replicas have all that is appended by now, durably if asked for.
+        """Done when all in-sync replicas have all records so far, on disk if that is configured.
 
-        It is called after an append that awaits it.
+        Called after an append that needs it.
         """
 
     def append_internal(
@@ -41,12 +41,12 @@ class LedPartition(Protocol):
     ) -> object:
         """Append a batch before this returns.
 
-        `verification` is for batches that are part of a client's transaction: what its
-        coordinator was asked with. A batch is refused, too, if one that is larger by
-        `reserve_bytes` would not be taken.
+        `verification` is for batches of a client's transaction: the verification by its
+        coordinator. A batch is refused, too, if one that is larger by `reserve_bytes` would not be
+        accepted.
 
         Raises:
-            KafkaError: it is not in the log.
+            KafkaError: the batch was not appended.
         """
 
 
@@ -54,8 +54,8 @@ class LedPartition(Protocol):
 class StateTopic:
     """One of the broker's internal topics.
 
-    name: the topic's.
-    find(partition): that partition, as it is now; raises `KafkaError` if it is not led here.
+    name: the topic's name.
+    find(partition): the current partition; raises `KafkaError` if it is not led here.
     read_batches(partition): blocking, called and iterated in a thread: the partition from its
         log start to its end, as buffers of whole batches.
     partition_count(): None before the topic exists.
@@ -90,7 +90,7 @@ class StateCoordinator(Protocol):
         """This broker leads the partition of the coordinator's topic: load it."""
 
     def resign(self, partition: int) -> None:
-        """Another broker leads the partition, or it is gone."""
+        """Another broker leads the partition, or it was deleted."""
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
-        """A topic, of a client mostly, was deleted."""
+        """A topic was deleted, mostly a client's."""

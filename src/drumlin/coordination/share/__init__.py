@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): what is delivered to their members, and the state of that."""
+"""Share groups (KIP-932): delivery to their members, and its state."""

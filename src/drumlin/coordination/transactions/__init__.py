@@ -1,1 +1,1 @@
-"""Transactions: which producers may write, to what, and how each transaction ends."""
+"""Transactions: the states of transactional ids, their producers, and the ends of transactions."""

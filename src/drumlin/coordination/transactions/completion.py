@@ -1,10 +1,10 @@
-"""From a prepared transaction to a complete one: markers in all partitions, then the last state.
+"""Completes prepared transactions: writes markers to all partitions, then the last state.
 
-A prepared transaction is always completed: a partition that cannot take its marker now is tried
-again, also by the next coordinator after a restart. The client does not wait.
+A prepared transaction is always completed: a partition that cannot be written now is tried again,
+also by the next coordinator, and after a restart. The client does not wait.
 
-There may be very many partitions, so completing gives way. Until it is complete, nothing else
-changes a prepared transaction.
+There may be very many partitions, so this gives way. Nothing else changes a prepared transaction
+until it is complete.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: Before partitions, or the log, are tried again; doubled each time up to the last.
+#: Pauses before partitions, or the log, are tried again: the first doubles up to the last.
 _FIRST_PAUSE_S: Final = 0.02
 _LAST_PAUSE_S: Final = 1.0
-#: Partitions that are removed from a set in a small part of a turn; more are in a thread.
+#: Partitions that are removed from a set in a small part of a turn; more, in a thread.
 _AT_ONCE: Final = 500
 #: Deleted partitions that are named in one line of the log.
 _NAMED_MAX: Final = 20
@@ -44,13 +44,13 @@ class Completion:
     """Completes transactions in the background.
 
     Handed in:
-        writer: of states.
+        writer: writes states.
         clock: wall time.
-        write_markers: tells partitions.
-        has_partition(topic, partition): whether there is such a partition, as far as is known here.
-        partition_count(topic): how many a topic has by now, 0 for one that is gone; asked where
-            that may not be known here yet. Raises `KafkaError` if nobody can tell.
-        leader_epoch(shard): in which the shard's partition is led: the coordinator's epoch.
+        write_markers: writes markers to partitions.
+        has_partition(topic, partition): whether this broker knows such a partition.
+        partition_count(topic): the current number of a topic's partitions, 0 if it was deleted,
+            from a source that is up to date. Raises `KafkaError` if it cannot be found out.
+        leader_epoch(shard): the leader epoch of the shard's partition: the coordinator's epoch.
             Raises `KafkaError` if it is led elsewhere.
         spawn: runs a coroutine in the background.
     """
@@ -74,7 +74,7 @@ class Completion:
         self._spawn = spawn
 
     def begin(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Complete a prepared transaction; until then requests for it are told to wait."""
+        """Complete a prepared transaction; until then, its other requests must be retried."""
         transaction.prepare_complete(self._clock.wall_ms())
         self._spawn(self._complete(shard, transaction))
 
@@ -130,10 +130,10 @@ class Completion:
             raise Superseded from None
 
     async def _drop_deleted(self, transaction: Transaction) -> None:
-        """Leave out partitions that were deleted: they need no marker.
+        """Remove partitions that were deleted: they need no marker.
 
-        A partition that is not known here may exist all the same: this broker may have been cut
-        off, or behind another coordinator. Without a marker its readers would wait for ever.
+        A partition that is unknown here may exist nevertheless: this broker may have been cut off,
+        or may be behind another coordinator. Without a marker its readers would wait for ever.
         """
         unknown = list[TopicPartition]()
         for each in transaction.metadata.partitions:
@@ -158,7 +158,7 @@ class Completion:
                 try:
                     counts[topic] = await self._partition_count(topic)
                 except KafkaError:
-                    counts[topic] = None  # it is tried again
+                    counts[topic] = None  # unknown: tried again
             count = counts[topic]
             if count is not None and index >= count:
                 gone.append((topic, index))
@@ -172,7 +172,7 @@ class Completion:
         codes: dict[TopicPartition, ErrorCode],
         level: int,
     ) -> bool:
-        """Note which partitions have their marker; returns whether all have. `level`: of the log.
+        """Note the partitions that have their marker; returns whether all have. `level`: for logs.
 
         Raises:
             Superseded: a later coordinator has written markers.
@@ -188,7 +188,7 @@ class Completion:
                 _log.warning("%r: %s: %s", transaction.transactional_id, each, code.name)
                 raise Superseded
             elif code is ErrorCode.invalid_producer_epoch:
-                # A later epoch has produced there, so this transaction is over in any case.
+                # A later epoch has produced there, so this transaction has ended there already.
                 _log.warning("%r: %s: %s", transaction.transactional_id, each, code.name)
                 done.append(each)
             else:
@@ -216,9 +216,9 @@ class Completion:
 
 
 async def _leave_out(transaction: Transaction, done: list[TopicPartition]) -> None:
-    """These partitions have their marker, or need none."""
+    """Remove partitions that have their marker, or need none."""
     before = transaction.metadata.partitions
-    if len(done) == len(before):  # as they all have, mostly
+    if len(done) == len(before):  # mostly, all of them
         left = NO_PARTICIPANTS
     elif len(before) > _AT_ONCE:
         left = await asyncio.to_thread(before.without, done)

@@ -1,8 +1,7 @@
-"""The transaction coordinator: finds the transactional id, lets it decide, and waits for the log.
+"""The transaction coordinator: looks up transactional ids, and writes their new states to the log.
 
-`transaction.py` decides at once, without awaiting, what a transactional id may do. Then the new
-state is written, and taken over when it is in the log. `completion.py` completes prepared
-transactions.
+`transaction.py` decides synchronously what a transactional id may do. The new state is written, and
+takes effect when it is in the log. `completion.py` completes prepared transactions.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: How long the replicas may take to have a record.
+#: The time within which all in-sync replicas must have a record.
 _CONFIRMATION_TIMEOUT_MS: Final = 30_000
 _NOT_COMPRESSED: Final = 0
-#: Ids that expire in one batch of tombstones, and bytes of ids.
+#: Limits of a batch of tombstones for expired ids: their number, and the bytes of the ids.
 _TOMBSTONES_PER_BATCH: Final = 1_000
 _BYTES_PER_BATCH: Final = 256 * 1024
 
@@ -71,7 +70,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
 
     Handed in:
         config: the broker's configuration.
-        clock: wall time, which time-outs and expiry are counted in, as they outlive restarts.
+        clock: wall time, which timeouts and expiry use, as they continue after a restart.
         topic: `__transaction_state`.
         producer_ids: ids for new producers.
         write_markers: tells partitions how a transaction has ended.
@@ -102,7 +101,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             lambda: _NOT_COMPRESSED,
         )
         super().__init__(topic, form, limits, clock, on_loaded=lambda _: self._resume())
-        #: Held while ids are matched that are so long that a thread does it.
+        #: Held while a thread matches a pattern against ids, as that takes long.
         self.long_matches: Final = asyncio.Semaphore(1)
         self._config = config
         self._producer_ids = producer_ids
@@ -133,7 +132,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         self._resume()
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
-        """A topic's partitions need no marker any more: `Completion` finds out by itself."""
+        """Do nothing: `Completion` notices itself that the topic needs no markers any more."""
 
     # -- finding ---------------------------------------------------------------------------
 
@@ -153,7 +152,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         `expected`: the producer's id and epoch until now, if it continues after an error.
 
         Raises:
-            KafkaError: the error for the producer. CONCURRENT_TRANSACTIONS: it is to retry.
+            KafkaError: the error for the producer. CONCURRENT_TRANSACTIONS: it must retry.
         """
         if not transactional_id:
             raise KafkaError(ErrorCode.invalid_request)
@@ -194,9 +193,9 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         verify_only: bool = False,
         client_version: int = EPOCH_BUMP_VERSION,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Add partitions to a transaction, which begins with the first, or look for them in it.
+        """Add partitions to a transaction, or verify them; the first partition begins it.
 
-        `client_version`: transaction.version of the client; 2: the broker adds partitions for it.
+        `client_version`: the client's transaction.version; with 2, brokers add partitions for it.
         The caller has checked that the partitions exist.
 
         Returns:
@@ -221,12 +220,12 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     async def end(
         self, transactional_id: str, producer: Producer, *, is_commit: bool, client_version: int
     ) -> Producer:
-        """EndTxn: the producer's id and epoch from now on.
+        """EndTxn: returns the producer's new id and epoch.
 
         The answer is given when the decision is in the log; markers are written afterwards.
 
         Raises:
-            KafkaError: what the producer is to be told.
+            KafkaError: the error for the producer.
         """
 
         def decide() -> tuple[TransactionShard, Transaction, TransactionMetadata | None]:
@@ -246,13 +245,13 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             return Producer(prepared.next_producer_id, 0)
         return Producer(prepared.producer_id, prepared.producer_epoch)
 
-    # -- questions -------------------------------------------------------------------------
+    # -- describing and listing ------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> TransactionMetadata:
         """DescribeTransactions, one transactional id.
 
         Raises:
-            KafkaError: TRANSACTIONAL_ID_NOT_FOUND, or it cannot be asked.
+            KafkaError: TRANSACTIONAL_ID_NOT_FOUND, or an error of the coordinator.
         """
         transaction = self._shard_of(transactional_id).transactions.get(transactional_id)
         if transaction is None:
@@ -283,7 +282,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         def decide() -> bool:
             now_ms = self._clock.wall_ms()
             if not self._writer.is_ours(shard) or not transaction.has_timed_out(now_ms):
-                return False  # meanwhile something has happened
+                return False  # it has ended or moved meanwhile
             transaction.fence(now_ms, self._producer_ids.take)
             return True
 
@@ -322,7 +321,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     # -- decisions -------------------------------------------------------------------------
 
     async def _decide(self, decide: Callable[[], T]) -> T:
-        """Decide at once; if a producer id is missing for that, decide again when there is one."""
+        """Decide at once, or after a new block of producer ids if the last one is used up."""
         while True:
             try:
                 return decide()
@@ -330,7 +329,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
                 await self._producer_ids.refill()
 
     async def _carry_out(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Write the pending state; a transaction whose end it says is completed from then on.
+        """Write the pending state, and begin the completion of a prepared transaction.
 
         Raises:
             KafkaError: as `StateWriter.write`.

@@ -1,4 +1,4 @@
-"""The filter of ListTransactions, but for patterns of transactional ids."""
+"""The filter of ListTransactions, without patterns of transactional ids."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from drumlin.coordination.transactions.transaction import Transaction
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """The transactions to list; a field that is None leaves none out."""
+    """The transactions to list; a field that is None does not filter."""
 
     producer_ids: Container[int] | None = None
     states: frozenset[TransactionState] | None = None
     running_longer_than_ms: int | None = None
-    """By the time at which the last transaction began, whether it is over or not, as in Kafka."""
+    """The minimum time since the last transaction began, ended or not, as in Kafka."""
 
     def includes(self, transaction: Transaction, now_ms: int) -> bool:
         metadata = transaction.metadata

@@ -17,7 +17,7 @@ from drumlin.coordination.transactions.records import (
 from drumlin.records.batch.batch import BatchHeader, Buffer
 from drumlin.records.plain.record import decode_batch
 
-#: What the latest records of a partition say, by transactional id.
+#: The latest states in a partition, by transactional id.
 LoadedPartition = dict[str, TransactionMetadata]
 
 
@@ -25,13 +25,13 @@ def load(buffers: Iterable[Buffer]) -> LoadedPartition:
     """Read a partition from its start; each buffer holds whole batches.
 
     Raises:
-        CorruptRecord: a batch is not what its header promises.
-        UnreadableRecord: a record that should be known here, but is not.
+        CorruptRecord: a batch does not match its header.
+        UnreadableRecord: a record of a known type cannot be decoded.
     """
     latest = LatestRecords()
 
     def special(buffer: Buffer, position: int, header: BatchHeader) -> None:
-        """Brokers do not write such batches here; their records count at once, but for markers."""
+        """Read a batch of a transaction, which brokers do not write here; markers are ignored."""
         if not header.is_control:
             for order, record in latest.numbered(decode_batch(buffer, position)):
                 latest.put(key_of(record), order, record.value)
@@ -39,8 +39,8 @@ def load(buffers: Iterable[Buffer]) -> LoadedPartition:
     for buffer in buffers:
         latest.read(buffer, special)
     loaded: LoadedPartition = {}
-    for raw_key, said in latest.items():
+    for raw_key, last in latest.items():
         transactional_id = decode_key(raw_key)
-        if transactional_id is not None and said.value is not None:
-            loaded[transactional_id] = decode_value(said.value)
+        if transactional_id is not None and last.value is not None:
+            loaded[transactional_id] = decode_value(last.value)
     return loaded

@@ -1,4 +1,4 @@
-"""The marker that ends a transaction in its partitions: types, and nothing else.
+"""The marker that ends a transaction in its partitions: types only.
 
 The transaction coordinator decides; the function that writes markers into logs is handed in.
 """
@@ -25,8 +25,8 @@ class Marker(NamedTuple):
     is_commit: bool
     partitions: Sequence[TopicPartition]
     transaction_version: int
-    """2: the epoch was raised for this marker (KIP-890); 0 or 1: it is the producer's."""
+    """2: the epoch was raised for this marker (KIP-890); 0 or 1: the epoch is the producer's."""
 
 
-#: Writes a marker to all of its partitions: a code for each of them, NONE where it is in the log.
+#: Writes a marker to all of its partitions; returns a code for each, NONE if it is in the log.
 MarkerWriter = Callable[[Marker], Awaitable[dict[TopicPartition, ErrorCode]]]

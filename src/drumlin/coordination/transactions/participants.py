@@ -1,8 +1,8 @@
 """The partitions of a transaction, as an immutable set that keeps their encoding.
 
-A transaction is written whole whenever a partition joins it, and with thousands of partitions
-most of that record is what it was before. So each topic's part of it is kept, ready to be
-written, from one set to the next: adding a partition encodes its own topic only.
+The whole transaction is written whenever a partition joins it, and with thousands of partitions,
+most of that record has not changed. So the encoded part of each topic is kept from one set to the
+next: adding a partition encodes its own topic only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from drumlin.wire.uvarint import uvarint
 
 _INDEX: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\x00"
-#: Up to this many new partitions of a topic are inserted one by one; more are sorted in.
+#: Up to this many new partitions of a topic are inserted one by one; more are merged by sorting.
 _ONE_BY_ONE: Final = 8
 #: A search takes as long as reading this many partitions.
 _SEARCH_COST: Final = 32
@@ -31,7 +31,7 @@ _SEARCH_COST: Final = 32
 
 @message
 class TopicFields:
-    """The partitions of one topic, as the record has them."""
+    """The partitions of one topic in the record."""
 
     topic: str
     partitions: tuple[Int32, ...]
@@ -45,7 +45,7 @@ class _Topic(NamedTuple):
 
 
 class Participants(AbstractSet[TopicPartition]):
-    """Partitions by topic; as the record has them, topics by name and indexes ascending."""
+    """Partitions by topic; as in the record, topics by name and indexes ascending."""
 
     __slots__ = ("_topics",)
 
@@ -85,7 +85,7 @@ class Participants(AbstractSet[TopicPartition]):
                 yield name, index
 
     def among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """The partitions that are in this set; for many of them, quicker than `in`."""
+        """Those of the partitions that are in this set; for many, quicker than `in`."""
         if len(partitions) * _SEARCH_COST < len(self):
             return {each for each in partitions if each in self}
         held: dict[str, set[int]] = {}
@@ -140,7 +140,7 @@ def _merged(indexes: bytes, added: set[int]) -> bytes:
 
 
 def _position(indexes: bytes, packed: bytes) -> int:
-    """The place of an index, or where it would be. None is below zero: bytes sort as numbers."""
+    """The place of an index, or of its insertion. Bytes sort as numbers: none is negative."""
     size = _INDEX.size
     places = range(len(indexes) // size)
     return size * bisect_left(

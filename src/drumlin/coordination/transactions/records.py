@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: one for each transactional id, as Apache Kafka has it.
+"""Records of `__transaction_state`, one for each transactional id, in Apache Kafka's format.
 
 The key is the id. The value is the whole state each time; a null value is a tombstone.
 Values are written in version 1 (flexible), as Kafka 4.3 does with transaction.version 2, and
@@ -29,7 +29,7 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 
-#: A transactional id that is longer does not fit into a key.
+#: A longer transactional id does not fit into a key.
 ID_BYTES_MAX: Final = 2**15 - 1
 
 
@@ -48,14 +48,14 @@ class TransactionMetadata:
     previous_producer_id: int = NO_PRODUCER_ID
     """The producer id before the last change of state; mostly the same."""
     next_producer_id: int = NO_PRODUCER_ID
-    """What takes the place of the producer id when the transaction is complete."""
+    """The producer id after the completion of the transaction."""
     client_version: int = 0
-    """transaction.version of the client whose request brought the state about."""
+    """transaction.version of the client whose request led to the state."""
     last_producer_epoch: int = NO_EPOCH
     """The epoch before the producer's own last bump, to recognise a retry; not in the log."""
 
 
-# -- what is written -----------------------------------------------------------------------
+# -- declared fields -----------------------------------------------------------------------
 
 
 class _Key(NamedTuple):
@@ -96,7 +96,7 @@ def _read(fields: _Fields) -> TransactionMetadata:
 
 
 def _fields_of(value: TransactionMetadata) -> _Fields:
-    # Kafka has null in place of the array where no transaction is open.
+    # Kafka writes null instead of the array if no transaction is open.
     is_empty = value.state is TransactionState.EMPTY
     return _Fields(
         producer_id=value.producer_id,
@@ -128,16 +128,16 @@ decode_value: Final = _VALUE.decode
 def encode_key(transactional_id: str) -> bytes:
     """
     Raises:
-        KafkaError: INVALID_REQUEST, the id has more than `ID_BYTES_MAX`.
+        KafkaError: INVALID_REQUEST, the id is longer than `ID_BYTES_MAX`.
     """
     return _KEY.encode(_Key(transactional_id))
 
 
 def decode_key(data: bytes) -> str | None:
-    """The transactional id; None if the key is of a type that is not known here.
+    """The transactional id; None if the key's type is unknown.
 
     Raises:
-        UnreadableRecord: the bytes are no key at all.
+        UnreadableRecord: the bytes are not a key.
     """
     is_known = number_of(data) == _KEY.key_type
     return _KEY.decode(data).transactional_id if is_known else None

@@ -14,7 +14,7 @@ from drumlin.coordination.transactions.transaction import Transaction
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: What is taken over before others get their turn on the loop: some milliseconds' worth.
+#: Ids that are loaded in one turn of the loop; they take some milliseconds.
 _IDS_PER_STEP: Final = 1_000
 
 
@@ -44,7 +44,7 @@ class TransactionShard:
     def transaction(self, transactional_id: str) -> Transaction:
         """
         Raises:
-            KafkaError: INVALID_PRODUCER_ID_MAPPING, as no producer has this id.
+            KafkaError: INVALID_PRODUCER_ID_MAPPING, no producer has this transactional id.
         """
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
@@ -52,19 +52,19 @@ class TransactionShard:
         return transaction
 
     def apply(self, records: Iterable[StateRecord], _first_offset: int = 0) -> None:
-        """Take over records that are in the log now: what was pending is so no longer."""
+        """Apply records that have been appended to the log, which ends pending states."""
         for transactional_id, _ in records:
             transaction = self.transactions.get(transactional_id)
             if transaction is not None and transaction.complete():
                 del self.transactions[transactional_id]
 
     def forget(self, transaction: Transaction) -> None:
-        """Forget an id that was never written."""
+        """Remove an id that was never written."""
         if self.transactions.get(transaction.transactional_id) is transaction:
             del self.transactions[transaction.transactional_id]
 
     def chosen(self, is_meant: Callable[[Transaction], bool]) -> Iterator[list[Transaction]]:
-        """The present transactions that `is_meant` chooses, some at each step."""
+        """The current transactions that `is_meant` selects, some at each step."""
         transactions = list(self.transactions.values())
         for first in range(0, len(transactions), _IDS_PER_STEP):
             yield list(filter(is_meant, transactions[first : first + _IDS_PER_STEP]))

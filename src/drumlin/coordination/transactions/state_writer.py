@@ -1,7 +1,7 @@
-"""Writes the pending states of transactional ids; they count once all replicas have them.
+"""Writes the pending states of transactional ids; they take effect once all replicas have them.
 
-Until then other requests for the id get CONCURRENT_TRANSACTIONS, as in Apache Kafka: an end of a
-transaction is told to other partitions, from which it could not be taken back.
+Until then other requests for the id get CONCURRENT_TRANSACTIONS, as in Apache Kafka: the end of a
+transaction is written to other partitions as markers, which cannot be undone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from drumlin.coordination.transactions.shard import TransactionShard
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
 
-#: The record of a transaction's end is longer than the one before by up to this. A transaction that
-#: could begin, but not end, would hold up readers for ever.
+#: The maximum difference in length between the record of a transaction's end and the one before. A
+#: transaction that could begin, but not end, would hold up readers for ever.
 _END_BYTES: Final = 64
 
 
@@ -34,10 +34,10 @@ class StateWriter:
         self._write_confirmed = write_confirmed
 
     async def write(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Write the pending state; it is taken over, or given up.
+        """Write the pending state; it is applied, or dropped after a failure.
 
         Raises:
-            KafkaError: it is not known to be in the log; the code is the one for clients.
+            KafkaError: the record may not be in the log; the code is the one for clients.
         """
         try:
             await self.append_again(shard, transaction)
@@ -46,7 +46,7 @@ class StateWriter:
             raise
 
     async def append_again(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Like `write`, but after a failure the state stays pending, to be written once more.
+        """Like `write`, but after a failure the state stays pending, to be written again.
 
         Raises:
             KafkaError: as `write`.
@@ -61,9 +61,9 @@ class StateWriter:
     async def write_tombstones(
         self, shard: TransactionShard, transactions: Sequence[Transaction]
     ) -> None:
-        """Write tombstones of these ids, which are then forgotten.
+        """Write tombstones of these ids, and then remove them.
 
-        Requests cannot use them meanwhile.
+        Requests cannot use the ids meanwhile.
 
         Raises:
             KafkaError: as `write`.

@@ -1,4 +1,4 @@
-"""The states of a transactional id, and which of them may follow which.
+"""The states of a transactional id, and the transitions between them.
 
     Empty ──> Ongoing ──> PrepareCommit ──> CompleteCommit
                  │                              (then Ongoing again)
@@ -34,19 +34,19 @@ class TransactionState(Enum):
 
     @property
     def is_prepared(self) -> bool:
-        """Its end is decided, and its markers are being written."""
+        """Whether the end is decided, and markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def is_at_rest(self) -> bool:
-        """No transaction is open: another may begin, or the id may expire."""
+        """Whether no transaction is open: another may begin, or the id may expire."""
         return self in AT_REST
 
 
 AT_REST: Final = frozenset(
     {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 )
-#: From which states each state may be entered.
+#: State -> the states before it.
 PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     TransactionState.EMPTY: AT_REST,
     TransactionState.ONGOING: AT_REST | {TransactionState.ONGOING},

@@ -1,8 +1,8 @@
 """The state machine of one transactional id. Plain synchronous code, no log, no loop.
 
-A request is either refused, found done already, or leads to the next state. That state is
-*pending* until it is in the log; meanwhile other requests get CONCURRENT_TRANSACTIONS.
-`complete` takes it over, `give_up` drops it. So memory never holds what the log does not.
+A request is either refused, or done already, or leads to the next state. That state is *pending*
+until it is in the log; meanwhile other requests get CONCURRENT_TRANSACTIONS. `complete` applies it,
+`give_up` drops it. So memory is never ahead of the log.
 
 Producers of both generations are served: those of transactions v2 (KIP-890) get a new epoch at
 every end, those of the classic protocol keep theirs.
@@ -30,18 +30,18 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 CLASSIC_VERSION: Final = 0
 #: transaction.version from which on an end of a transaction raises the epoch (KIP-890).
 EPOCH_BUMP_VERSION: Final = 2
-#: The last epoch that a producer is given; the one above it is for fencing.
+#: The last epoch that a producer can get; the next one is for fencing.
 LAST_EPOCH: Final = 2**15 - 2
 
-#: Gives a producer id that no producer has.
+#: Allocates a producer id.
 NewProducerId = Callable[[], int]
 
 
 class Transaction:
     """One transactional id.
 
-    Handed in: the state that the log has, or for a new id one with the epoch -1, which is in
-    no log yet.
+    Handed in: its state in the log, or for a new id a state with epoch -1, which is not in the log
+    yet.
     """
 
     __slots__ = ("metadata", "pending", "transactional_id")
@@ -53,7 +53,7 @@ class Transaction:
 
     @property
     def is_new(self) -> bool:
-        """Whether the log has nothing of it yet."""
+        """Whether the id has no record in the log yet."""
         return self.metadata.producer_epoch == NO_EPOCH
 
     # -- InitProducerId --------------------------------------------------------------------
@@ -61,10 +61,10 @@ class Transaction:
     def init_producer(
         self, timeout_ms: int, expected: Producer | None, now_ms: int, new_id: NewProducerId
     ) -> TransactionMetadata:
-        """The state in which a producer begins, or the abort of the transaction of the one before.
+        """The first state of a producer, or the abort of the previous producer's transaction.
 
         `expected`: the producer's id and epoch until now, if it continues after an error (KIP-360).
-        If the next state is PrepareAbort, the producer is to retry.
+        If the next state is PrepareAbort, the producer must retry.
 
         Raises:
             KafkaError: CONCURRENT_TRANSACTIONS, PRODUCER_FENCED.
@@ -91,16 +91,16 @@ class Transaction:
         current = self.metadata
         return (
             self.is_new  # so no other producer has begun
-            or expected.producer_id == current.producer_id  # its epoch is looked at later
+            or expected.producer_id == current.producer_id  # its epoch is checked later
             or (
-                # It may ask again for what it was given when its epochs were exhausted.
+                # It may retry the request in which its epochs were exhausted.
                 expected.producer_id == current.previous_producer_id
                 and expected.producer_epoch >= LAST_EPOCH
             )
         )
 
     def _next_producer(self, expected: Producer | None, new_id: NewProducerId) -> dict[str, int]:
-        """Producer id, epoch and the epoch before, of a producer that begins.
+        """Producer id, epoch and previous epoch of a producer that begins.
 
         Raises:
             KafkaError: PRODUCER_FENCED.
@@ -115,7 +115,7 @@ class Transaction:
         if self.is_new or expected.producer_epoch == epoch:
             return {"producer_epoch": epoch + 1, "last_producer_epoch": epoch}
         if expected.producer_epoch == current.last_producer_epoch:
-            return {}  # it asks again: the answer is the same
+            return {}  # a retry: the answer is the same
         raise KafkaError(ErrorCode.producer_fenced)
 
     # -- partitions ------------------------------------------------------------------------
@@ -127,13 +127,13 @@ class Transaction:
         client_version: int,
         now_ms: int,
     ) -> TransactionMetadata | None:
-        """The state with these partitions in it; None if they are in it already.
+        """The state with these partitions added; None if it has them already.
 
         Raises:
-            KafkaError: why they cannot be added.
+            KafkaError: the partitions cannot be added.
         """
         current = self.metadata
-        # First of all: the producer may know an id already that is still pending here.
+        # This comes first: the producer may know an id already that is still pending here.
         if self.pending is not None:
             raise KafkaError(ErrorCode.concurrent_transactions)
         self._check_producer(producer)
@@ -158,7 +158,7 @@ class Transaction:
         Raises:
             KafkaError: the producer has no transaction to which it could produce.
         """
-        # What is pending does not matter: the partition's log looks again when it appends.
+        # A pending state does not matter: the partition's log checks again when it appends.
         self._check_producer(producer)
         if self.metadata.state.is_prepared:
             raise KafkaError(ErrorCode.concurrent_transactions)
@@ -184,10 +184,10 @@ class Transaction:
         now_ms: int,
         new_id: NewProducerId,
     ) -> TransactionMetadata | None:
-        """The prepared state; None if the producer asks again for what is complete.
+        """The prepared state; None if this is a retry and the transaction is complete.
 
         Raises:
-            KafkaError: why it cannot be ended like that.
+            KafkaError: the transaction cannot be ended like this.
         """
         if client_version < EPOCH_BUMP_VERSION:
             return self._end_classic(producer, is_commit, client_version, now_ms, new_id)
@@ -207,14 +207,14 @@ class Transaction:
         return self._prepare_end(is_commit, client_version, now_ms, new_id)
 
     def _is_retry(self, producer: Producer) -> bool:
-        """Whether the producer has missed the answer with the epoch or id that the end gave it."""
+        """Whether the producer has not received the answer with its new epoch or id."""
         current = self.metadata
         if current.producer_epoch == producer.producer_epoch + 1:
             return True
         return self._has_overflown(producer)
 
     def _has_overflown(self, producer: Producer) -> bool:
-        """Whether its last end used up the epochs, so that it was given a new id."""
+        """Whether the last end of a transaction exhausted the epochs, so that the id is new."""
         current = self.metadata
         return (
             producer.producer_id == current.previous_producer_id
@@ -253,7 +253,7 @@ class Transaction:
             return self._prepare_end(is_commit, client_version, now_ms, new_id)
         self._check_prepared(is_commit)
         if state is _complete(is_commit):
-            return None  # the epoch does not tell a retry from a mistake
+            return None  # a retry: the epoch cannot tell it from a mistake
         raise KafkaError(ErrorCode.invalid_txn_state)
 
     def _check_prepared(self, is_commit: bool) -> None:
@@ -289,7 +289,7 @@ class Transaction:
         )
 
     def prepare_complete(self, now_ms: int) -> TransactionMetadata:
-        """The state after all markers are written; pending from the first of them on."""
+        """The state after all markers are written; pending from the first marker on."""
         current = self.metadata
         changes: dict[str, Any] = {}
         if current.next_producer_id != NO_PRODUCER_ID:
@@ -303,7 +303,7 @@ class Transaction:
         )
 
     def leave(self, partitions: Participants) -> None:
-        """Keep only these partitions: all others have their marker, or need none."""
+        """Keep only these partitions: the others have their marker, or need none."""
         assert self.metadata.state.is_prepared
         self.metadata = replace(self.metadata, partitions=partitions)
 
@@ -319,7 +319,7 @@ class Transaction:
         )
 
     def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether the id has not been used for so long that it can be forgotten."""
+        """Whether the id has been unused for so long that it can be removed."""
         current = self.metadata
         return (
             current.state.is_at_rest
@@ -329,13 +329,13 @@ class Transaction:
         )
 
     def prepare_dead(self) -> None:
-        """A tombstone is being written."""
+        """Note that a tombstone is being written."""
         self._prepare(TransactionState.DEAD, partitions=NO_PARTICIPANTS)
 
-    # -- what was written ------------------------------------------------------------------
+    # -- records that were written ---------------------------------------------------------
 
     def complete(self) -> bool:
-        """Take over the pending state, which is in the log; whether the id is to be forgotten."""
+        """Apply the pending state, which is in the log; returns whether to remove the id."""
         assert self.pending is not None
         self.metadata, self.pending = self.pending, None
         return self.metadata.state is TransactionState.DEAD

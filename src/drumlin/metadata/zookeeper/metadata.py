@@ -1,9 +1,9 @@
 """`ZooKeeperMetadata`: a cluster's store in ZooKeeper, in the format of Apache Kafka 3.9.
 
-Every broker makes its mutations itself. A mutation is decided on what is stored, and written by
-compare-and-set as long as the broker is registered; of two that conflict, one is refused. Changes
-by others are followed (`following.py`). While ZooKeeper does not answer, the image stays as it is,
-and no mutation is possible.
+Every broker makes its mutations itself. A mutation is decided from the stored state, and written by
+compare-and-set while the broker is registered; of two that conflict, one is refused. Changes by
+others are followed (`following.py`). While ZooKeeper does not answer, the image stays as it is, and
+no mutation is possible.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from drumlin.metadata.zookeeper.following.following import Follower
 from drumlin.metadata.zookeeper.leadership.own_states import OwnStates
 from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.session.commits import ATTEMPTS, Commits
-from drumlin.metadata.zookeeper.session.failures import as_kafka_error, asked, told
+from drumlin.metadata.zookeeper.session.failures import as_kafka_error, client_error, translated
 from drumlin.metadata.zookeeper.session.session import Conflict, Session
 from drumlin.metadata.zookeeper.states.partition_states import with_newer
 from drumlin.metadata.zookeeper.states.reading import read_adoption, read_cluster_id
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-#: This many brokers may note at once that they have no folder left of a topic.
+#: Brokers that may note at the same time that they have no folder of a topic left.
 _NOTING_ATTEMPTS: Final = 200
 
 
@@ -245,7 +245,7 @@ class ZooKeeperMetadata:
         raise AssertionError("the second attempt returns or raises")
 
     async def partition_count(self, name: str) -> int:
-        return await asked(self._commits.run(_stored_count, name))
+        return await translated(self._commits.run(_stored_count, name))
 
     @uncancelled
     async def delete_topic(self, topic_id: UUID) -> None:
@@ -253,7 +253,7 @@ class ZooKeeperMetadata:
         async with self._parts.locks.of(Resource(ResourceType.TOPIC, topic.name)):
             topic = topic_with_id(self.image, topic_id)
             try:
-                telling = await asked(self._follower.requested_deletions.delete_held(topic))
+                telling = await translated(self._follower.requested_deletions.delete_held(topic))
             except Conflict as conflict:
                 raise as_kafka_error(conflict) from conflict
         if telling is not None:
@@ -316,7 +316,7 @@ class ZooKeeperMetadata:
             try:
                 stored = layout.decode_topic(path, node.data)
             except UnreadableNode as error:
-                raise told(error) from error
+                raise client_error(error) from error
             if (stored.topic_id, len(stored.replicas)) != (topic.topic_id, len(topic.partitions)):
                 break
             made = operations.add_partitions(topic, stored, added, node.version, epoch)
@@ -327,7 +327,7 @@ class ZooKeeperMetadata:
             begun = replace(topic, partitions=added)
             return (await self._own.complete(begun, left)).partitions if left else added
         self._follower.notice(path)
-        message = f"{topic.name} has been changed by another meanwhile"
+        message = f"{topic.name} was changed by another broker or tool meanwhile"
         raise KafkaError(ErrorCode.invalid_partitions, message)
 
     @uncancelled
@@ -373,7 +373,7 @@ class ZooKeeperMetadata:
         write: Callable[[Node | None], tuple[Iterable[Operation], T]],
         attempts: int = ATTEMPTS,
     ) -> T:
-        """Decide on a node by `write`, and commit; decide again if the node has changed meanwhile.
+        """Commit what `write` makes of a node; call it again if the node has changed meanwhile.
 
         Returns:
             The outcome, as `write` returns it.
@@ -389,7 +389,7 @@ class ZooKeeperMetadata:
                 if wanted:
                     await self._commits.commit(wanted, fence)
             except UnreadableNode as error:
-                raise told(error) from error
+                raise client_error(error) from error
             except Conflict as conflict:
                 if isinstance(conflict.operation, Check):
                     raise
@@ -400,7 +400,7 @@ class ZooKeeperMetadata:
         raise AssertionError("the last attempt returns or raises")
 
     async def _read(self, path: str) -> Node | None:
-        (node,) = await asked(self._commits.run(_read_all, [path]))
+        (node,) = await translated(self._commits.run(_read_all, [path]))
         return node
 
     async def close(self) -> None:

@@ -100,7 +100,7 @@ def explained(error: OSError, where: str, hints: Hints = OF_BROKER) -> PeerError
     reason = getattr(error, "reason", None) or ""
     if reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}:
         return AuthenticationFailed(
-            f"{where}: it does not speak TLS there; a plain listener wants {hints.plain}"
+            f"{where}: the server does not use TLS there; a plain listener wants {hints.plain}"
         )
     if "ALERT" in reason:
         alert = reason.partition("ALERT_")[2].replace("_", " ").lower() or reason

@@ -26,7 +26,7 @@ _AT_ONCE: Final = 256
 #: Many small parts take long to join, and to free.
 _PARTS_MAX: Final = 5000
 _NULL_UUID: Final = bytes(16)
-#: From here on a count takes more than a byte in flexible versions.
+#: Counts from this one on take more than a byte in flexible versions.
 _LONG: Final = len(ONE_BYTE) - 1
 
 

@@ -2,14 +2,14 @@
 
 Compiled decoders copy every record field: in requests of a megabyte the copies would cost as much
 as everything else, in small ones the objects would. So requests are read here, field by field, and
-the records come out as slices of the frame, ready to be patched and written to the log. Tests hold
-this against the schemas.
+the records come out as slices of the frame, ready to be patched and written to the log. Tests
+compare this with the schemas.
 
     v3-8:  transactional_id acks timeout_ms [name [index records]]
     v9-12: the same with compact lengths and tagged fields
     v13:   topic_id instead of name
 
-Topics stay the bytes that they are in the frame: a lookup does not need the decoded name.
+Topic names are not decoded: a lookup needs only their bytes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read_produce_request(
     """The request whose body starts at `position`.
 
     Raises:
-        MalformedMessage: whatever is wrong with it.
+        MalformedMessage: the request cannot be read.
         ManyPartitions: it names more than `partitions_max` topics and partitions.
     """
     try:

@@ -22,7 +22,7 @@ STRING_BYTES_MAX: Final = 2**15 - 1
 
 
 def beginning(text: str, bytes_max: int) -> str:
-    """As many characters of a text as fit into so many bytes: nearly always all of them."""
+    """The longest beginning of a text that fits into `bytes_max`: nearly always the whole text."""
     encoded = text.encode()
     if len(encoded) <= bytes_max:
         return text
@@ -145,7 +145,7 @@ PLAIN: Final[dict[Any, Fixed | Sized]] = {
     UUID: Fixed("uuid", "16s", _uuid_bytes, _uuid),
     ErrorCode: Fixed("error_code", "h", None, error_of),
 }
-#: The types of which one value stands for None.
+#: The types that have one value for None.
 OR_NONE: Final[dict[str, Fixed]] = {
     "uuid": Fixed("uuid", "16s", _uuid_bytes, _uuid_or_none),
     "datetime_i64": Fixed("datetime_i64", "q", _moment_milliseconds, _moment_or_none),

@@ -1,6 +1,6 @@
-"""Checks of the requests that a group takes. They never change anything.
+"""Checks of the requests to a group. They never change anything.
 
-What a request leads to, accepted or refused, is done in `group.py`.
+`group.py` carries out accepted requests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 class Admission:
-    """Checks of the requests that come to one group."""
+    """Checks of the requests to one group."""
 
     __slots__ = ("_generation", "_membership", "_rules")
 
@@ -26,10 +26,10 @@ class Admission:
     def check_member(
         self, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> Member:
-        """The member that a request comes from, of the generation that there is.
+        """The member that sent a request, in the current generation.
 
         Raises:
-            KafkaError: it is none, or of another generation.
+            KafkaError: there is no such member, or it has another generation.
         """
         if self._generation.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.coordinator_not_available)
@@ -41,8 +41,8 @@ class Admission:
     def check_join(self, request: JoinRequest) -> None:
         """
         Raises:
-            KafkaError: GROUP_MAX_SIZE_REACHED, also if it comes from a member that was one too
-                many before; or another.
+            KafkaError: GROUP_MAX_SIZE_REACHED, also for a member over the limit that rejoins; or
+                another.
         """
         if self._generation.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.coordinator_not_available)
@@ -61,7 +61,7 @@ class Admission:
         if state is GroupState.EMPTY:
             return True
         if member_id == NO_MEMBER_ID and group_instance_id is not None:
-            # It takes its own place (KAFKA-20601).
+            # It replaces its former self (KAFKA-20601).
             member_id = self._membership.static_member_id(group_instance_id) or NO_MEMBER_ID
         member = self._membership.members.get(member_id)
         if state is GroupState.PREPARING_REBALANCE:
@@ -74,7 +74,7 @@ class Admission:
         """The member that asks for its assignment.
 
         Raises:
-            KafkaError: it may not, or not now.
+            KafkaError: the member may not sync, or not now.
         """
         generation = self._generation
         member = self.check_member(
@@ -91,7 +91,7 @@ class Admission:
     def check_offset_commit(self, committer: Committer) -> None:
         """
         Raises:
-            KafkaError: it may not commit offsets.
+            KafkaError: the committer may not commit offsets.
         """
         member_id, generation_id = committer.member_id, committer.generation_id
         group_instance_id, state = committer.group_instance_id, self._generation.state

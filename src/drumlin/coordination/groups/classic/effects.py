@@ -1,8 +1,8 @@
-"""The effects of what a group decides, in order: answers to its members, and records to write.
+"""The effects of a group's decisions, in order: answers to its members, and records to write.
 
-Answers to very many members are decided at once and made one by one, while other requests have
-their turn. Nothing is decided here. A member whose request waits sends no heartbeats, so its
-session restarts with the answer.
+Answers to very many members are decided at once and made one by one, between other requests.
+Nothing is decided here. A member whose request waits sends no heartbeats, so its session restarts
+with the answer.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Effects:
     def answer_leader(self, waiter: Any, answer: JoinAnswer) -> None:
         """Answer a join of the leader, with all members."""
         if waiter is not None:
-            self._effects.append(Answers(1, self._telling_the_leader(waiter, answer)))
+            self._effects.append(Answers(1, self._leader_answer(waiter, answer)))
 
     def answer_join(self, member: Member, answer: JoinAnswer) -> None:
         """Answer the join of the member that waits, if there is one."""
@@ -66,18 +66,18 @@ class Effects:
         if member.sync_waiter is not None:
             self.answer(member.sync_waiter, answer)
             member.sync_waiter = None
-            # Its session may have run out unnoticed while it waited.
+            # Its session may have expired while it waited.
             self._timers.extend_session(member)
 
     def let_join_wait(self, member: Member, waiter: Any) -> None:
-        """The member's join waits from now on; if another one did, that is over."""
+        """Let the member's join wait for an answer, in place of an earlier one."""
         previous = self._membership.set_join_waiter(member, waiter)
         if previous is not None:
             refusal = JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id)
             self.answer(previous, refusal)
 
     def let_sync_wait(self, member: Member, waiter: Any) -> None:
-        """The member's sync waits from now on; if another one did, that is over."""
+        """Let the member's sync wait for an answer, in place of an earlier one."""
         if member.sync_waiter is not None:
             self.answer_sync(member, SyncAnswer(ErrorCode.rebalance_in_progress))
         member.sync_waiter = waiter
@@ -85,60 +85,58 @@ class Effects:
     # -- to all members ----------------------------------------------------------------------
 
     def answer_joins(self) -> None:
-        """Tell all members that have joined of their generation, which begins."""
+        """Answer the joins of all members of the new generation."""
         joined = self._membership.take_join_waiters()
-        beginning = self._telling_of_generation(joined, self._generation.join_answer(NO_MEMBER_ID))
+        beginning = self._join_answers(joined, self._generation.join_answer(NO_MEMBER_ID))
         self._effects.append(Answers(len(joined), beginning))
 
     def answer_syncs(self, answer_of: Callable[[str], SyncAnswer]) -> None:
         """Answer all requests that wait for an assignment."""
         waiting = self._membership.take_sync_waiters()
         if waiting:
-            self._effects.append(Answers(len(waiting), self._telling(waiting, answer_of)))
+            self._effects.append(Answers(len(waiting), self._answers(waiting, answer_of)))
 
     def refuse_all(self, error: ErrorCode) -> None:
-        """Answer all requests that wait: the group is not here any more."""
+        """Answer all waiting requests with an error: the group has moved or was removed."""
         if self._membership.awaiting_join:
             joined = self._membership.take_join_waiters()
-            refusing = self._telling(joined, lambda member_id: JoinAnswer(error, member_id))
+            refusing = self._answers(joined, lambda member_id: JoinAnswer(error, member_id))
             self._effects.append(Answers(len(joined), refusing))
         refusal = SyncAnswer(error)
         self.answer_syncs(lambda _: refusal)
 
     # -- in turns ----------------------------------------------------------------------------
 
-    def _telling_of_generation(
-        self, joined: list[Waiting], answer: JoinAnswer
-    ) -> Iterator[Answer | None]:
+    def _join_answers(self, joined: list[Waiting], answer: JoinAnswer) -> Iterator[Answer | None]:
         """The answers to all joined members; the leader's lists the members."""
         error, _, generation_id, protocol_type, name, leader_id, _, _ = answer
         for member, member_id, waiter in _taken(joined):
-            self._is_told(member)
-            told = JoinAnswer(error, member_id, generation_id, protocol_type, name, leader_id)
+            self._note_answered(member)
+            own_answer = JoinAnswer(error, member_id, generation_id, protocol_type, name, leader_id)
             if waiter is None:
                 yield None
             elif member_id == leader_id:
-                yield from self._telling_the_leader(waiter, told)
+                yield from self._leader_answer(waiter, own_answer)
             else:
-                yield Answer(waiter, told)
+                yield Answer(waiter, own_answer)
         yield from self._generation.read_subscriptions(generation_id)
 
-    def _telling(
+    def _answers(
         self, waiting: list[Waiting], answer_of: Callable[[str], JoinAnswer | SyncAnswer]
     ) -> Iterator[Answer | None]:
         for member, member_id, waiter in _taken(waiting):
-            self._is_told(member)
+            self._note_answered(member)
             yield None if waiter is None else Answer(waiter, answer_of(member_id))
 
-    def _is_told(self, member: Member) -> None:
+    def _note_answered(self, member: Member) -> None:
         member.answers_under_way -= 1
         member.is_new = False
         is_here = self._membership.members.get(member.member_id) is member
         if is_here and self._generation.state is not GroupState.DEAD:
             self._timers.extend_session(member)
 
-    def _telling_the_leader(self, waiter: Any, answer: JoinAnswer) -> Iterator[Answer | None]:
-        """The leader's answer, with all members; or a rejoin, if the generation is over by then."""
+    def _leader_answer(self, waiter: Any, answer: JoinAnswer) -> Iterator[Answer | None]:
+        """The leader's answer, with all members; or a rejoin, if the generation has ended."""
         members = yield from self._joined_members(answer.generation_id)
         if members is None:
             refusal = JoinAnswer(ErrorCode.rebalance_in_progress, answer.member_id)
@@ -162,7 +160,7 @@ class Effects:
 
 
 def _taken(waiting: list[Waiting]) -> Iterator[Waiting]:
-    """Each waiter, released after its turn: to free all at once would take long."""
+    """Each waiter, released after its turn: freeing all at once would take long."""
     waiting.reverse()
     while waiting:
         yield waiting.pop()

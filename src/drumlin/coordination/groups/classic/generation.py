@@ -1,7 +1,7 @@
-"""The generation that a group is in: how far it has come, and what its members have agreed on.
+"""A group's current generation: its state, its protocol, and the topics that members read.
 
-It enforces which state may follow which, and never decides when: it answers no request, and sets no
-deadline.
+Enforces the allowed state transitions, and never decides when they happen. It answers no request,
+and sets no deadline.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ class Generation:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.subscribed_topics: AbstractSet[str] | None = None
-        """The topics that members read; None where that cannot be known, or is not known yet."""
+        """The topics that members read; None if they are unknown."""
         self._group_id = group_id
         self._membership = membership
         self._clock = clock
 
     @property
     def name(self) -> tuple[str, int]:
-        """For what is logged."""
+        """The group's id and generation, for the log."""
         return self._group_id, self.id
 
     def is_current(self, generation_id: int) -> bool:
-        """Whether the generation has begun and no other is prepared: its members stay."""
+        """Whether the generation has begun, and no rebalance has."""
         has_begun = self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
         return has_begun and self.id == generation_id
 
-    # -- what becomes of it ------------------------------------------------------------------
+    # -- transitions -------------------------------------------------------------------------
 
     async def restore(self, metadata: GroupMetadata) -> None:
-        """Become what the record says, of members that are there already."""
+        """Restore the generation from a record, after its members."""
         self.id = metadata.generation_id
         self.protocol_type = metadata.protocol_type
         self.protocol_name = metadata.protocol_name
@@ -78,7 +78,7 @@ class Generation:
         self.state_timestamp_ms = self._clock.wall_ms()
 
     def begin_next(self) -> None:
-        """Begin the next generation, of the present members; without any, the group is empty."""
+        """Begin the next generation with the present members; without any, the group is empty."""
         self.id += 1
         if self._membership.members:
             self.protocol_name = self._membership.elect_protocol()
@@ -89,12 +89,12 @@ class Generation:
             self.transition_to(GroupState.EMPTY)
             self._read_nothing()
 
-    # -- what members are told of it ---------------------------------------------------------
+    # -- answers to members ------------------------------------------------------------------
 
     def join_answer(
         self, member_id: str, *, leader_id: str | None = None, skip_assignment: bool = False
     ) -> JoinAnswer:
-        """Without the members, which only the leader is told."""
+        """The answer to a join, without the members: only the leader gets these."""
         return JoinAnswer(
             ErrorCode.none,
             member_id,
@@ -108,16 +108,16 @@ class Generation:
     def sync_answer(self, assignment: bytes) -> SyncAnswer:
         return SyncAnswer(ErrorCode.none, self.protocol_type, self.protocol_name, assignment)
 
-    # -- what its members read, and what that is to committed offsets ------------------------
+    # -- subscriptions, and the retention of committed offsets -------------------------------
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a consumer reads the topic; if that cannot be known, yes."""
+        """Whether a consumer reads the topic; True if that is unknown."""
         if self.subscribed_topics is None:
             return self._are_consumers
         return topic in self.subscribed_topics
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
-        """From when the retention of an offset counts; None while it may not expire (KIP-211)."""
+        """The start of an offset's retention time; None while it may not expire (KIP-211)."""
         if self.protocol_type is None:
             return commit_timestamp_ms
         if self.state is GroupState.EMPTY:
@@ -132,17 +132,17 @@ class Generation:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def read_subscriptions(self, generation_id: int) -> Iterator[None]:
-        """Find out the topics that a generation reads, unless it is over before."""
+        """Find the topics that a generation reads, unless it ends before."""
         topics, read = set[str](), set[bytes]()
         if not self._are_consumers:
             return
         for some in in_steps(self._membership.members.values()):
             if not self.is_current(generation_id):
                 return
-            said = {each.metadata(self.protocol_name) for each in some} - read
-            read |= said  # most members of a group say the same
+            unread = {each.metadata(self.protocol_name) for each in some} - read
+            read |= unread  # most members of a group have the same subscription
             try:
-                for each in said:
+                for each in unread:
                     yield from add_topics(each, topics)
             except ValueError as error:
                 _log.warning("group %s, generation %d: no subscription: %s", *self.name, error)

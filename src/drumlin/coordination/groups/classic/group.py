@@ -1,8 +1,8 @@
-"""One group in the classic protocol, as its members ask it: a state machine that awaits nothing.
+"""One group of the classic protocol: a state machine that awaits nothing.
 
-Requests, time and the outcome of writes come in; answers to give and metadata to write come
-out, as a list of effects that the caller must carry out in order. Time comes from the clock
-handed in; deadlines go into the queue handed in and come back through `expire`.
+Requests, expired deadlines and the outcomes of writes are its input; answers and metadata to write
+are its output, as a list of effects that the caller must carry out in order. Clock and deadline
+queue are handed in; a deadline that has passed comes back through `expire`.
 
     Empty --join--> PreparingRebalance --all joined, or time--> CompletingRebalance
       ^               |      ^     ^                              |         |
@@ -10,11 +10,11 @@ handed in; deadlines go into the queue handed in and come back through `expire`.
                              |                                              |
                              '------------- Stable <--leader's assignment---'
 
-This file says what each request leads to. What that takes is in parts that the group *has*, and
-that do not know it: `membership.py` (its members), `generation.py` (what they have agreed on),
-`rebalance.py` (how the next generation is made), `static_members.py` (who has come back),
-`admission.py` (which requests are taken), `effects.py` (answers and writes to be done),
-`stored_group.py` (its record). Rules that are easy to miss are marked with their KIP.
+This file handles each request with the group's parts, which do not know the group: `membership.py`
+(its members), `generation.py` (its generation), `rebalance.py` (the way to the next generation),
+`static_members.py` (those that come back), `admission.py` (checks of requests), `effects.py`
+(answers and writes), `stored_group.py` (its record). Rules that are easy to miss are marked with
+their KIP.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.schema.types import STRING_BYTES_MAX, beginning
 
-#: Of a member's id, which ends with a UUID: the client's id or the instance's.
+#: The bytes of a client id or instance id in a member id, before its UUID.
 _OWNER_BYTES_MAX: Final = STRING_BYTES_MAX - len("-") - 36
 
 
@@ -84,13 +84,13 @@ class Group:
         self.group_id = group_id
         self.membership = Membership()
         self.records_in_log = 0
-        """How many were written since the group is here."""
+        """The number of records written since the group was created or loaded here."""
         self.stores_under_way = 0
-        """How many records are being made in turns."""
+        """The number of records that are being made in turns."""
         self.replacements: list[Store] = []
-        """Static members that are back, for the next record, of which nothing is made yet."""
+        """Static members that came back, for the next record, which is not begun yet."""
         self.stays_classic_from: float = math.inf
-        """From this many members on, a batch does not take what would make a consumer group."""
+        """From this many members on, the records of an upgrade do not fit into one batch."""
         self._rules = rules
         self._new_id = new_id
         self._timers = Timers(group_id, clock, deadlines)
@@ -106,7 +106,7 @@ class Group:
     # -- life ------------------------------------------------------------------------------
 
     async def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
-        """Restore the group from its only record, which holds all of it."""
+        """Restore the group from its only record."""
         for _, metadata in records:
             await self.restore_metadata(metadata)
 
@@ -128,7 +128,7 @@ class Group:
     def take_over_members(
         self, protocols: Mapping[str, Protocols], reason: str | None
     ) -> list[Effect]:
-        """Set the protocols of former consumer group members; rebalance if there is a reason."""
+        """Set the protocols of members of a former consumer group; rebalance if necessary."""
         for member_id, supported in protocols.items():
             self.membership.set_protocols(self.membership.members[member_id], supported)
         if reason is not None:
@@ -136,34 +136,34 @@ class Group:
         return self._effects.take()
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
-        """Do nothing: the record's content is known here already, and `stored` confirms it."""
+        """Do nothing: the group has the record's content already, and `stored` confirms it."""
 
     def expire(self, deadline: Deadline) -> list[Effect]:
-        """A deadline of this group has come."""
+        """Handle a deadline of this group that has passed."""
         if self.state is not GroupState.DEAD:
             self._rebalance.expire(deadline)
         return self._effects.take()
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> list[Effect]:
-        """The group has moved to another broker, or is gone: end all waiting requests."""
+        """End all waiting requests: the group has moved to another broker, or was removed."""
         self._die(error)
         return self._effects.take()
 
     async def dissolve(self) -> list[Any]:
-        await give_way()  # deadlines are left to come: see `_die`
+        await give_way()  # deadlines are left to expire: see `_die`
         return self.membership.take_all()  # the waiting members are answered later
 
     def _die(self, error: ErrorCode) -> None:
         if self.state is not GroupState.DEAD:
             self._generation.transition_to(GroupState.DEAD)
             self._rebalance.cancel()
-            # Sessions are left to expire: by then the group is gone, or has set its own.
+            # Sessions are left to expire: then there is no such group, or it has set new deadlines.
             self._effects.refuse_all(error)
 
     # -- requests --------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, waiter: Any) -> list[Effect]:
-        """A member joins; it is answered when the next generation begins, or refused."""
+        """Let a member join; it is answered when the next generation begins, or refused."""
         try:
             self._admission.check_join(request)
             if request.member_id == NO_MEMBER_ID:
@@ -182,7 +182,7 @@ class Group:
         return self._effects.take()
 
     def sync(self, request: SyncRequest, waiter: Any) -> list[Effect]:
-        """A member asks for its assignment; the leader's request carries all of them."""
+        """Handle a SyncGroup of a member; the leader's request has all assignments."""
         try:
             member = self._admission.check_sync(request)
         except KafkaError as refusal:
@@ -198,10 +198,10 @@ class Group:
         return self._effects.take()
 
     def heartbeat(self, member_id: str, group_instance_id: str | None, generation_id: int) -> None:
-        """A member's heartbeat.
+        """Handle a heartbeat of a member.
 
         Raises:
-            KafkaError: it must rejoin, or is no member.
+            KafkaError: it must rejoin, or is not a member.
         """
         member = self._admission.check_member(member_id, group_instance_id, generation_id)
         self._timers.extend_session(member)
@@ -209,7 +209,7 @@ class Group:
             raise KafkaError(ErrorCode.rebalance_in_progress)
 
     def leave(self, leaving: Sequence[LeavingMember]) -> tuple[list[ErrorCode], list[Effect]]:
-        """Members leave; one error code for each of them, in order."""
+        """Let members leave; returns an error code for each of them, in order."""
         codes = [self._leave_one(each) for each in leaving]
         if ErrorCode.none in codes:
             reasons = (each.reason for each in leaving if each.reason)
@@ -217,7 +217,7 @@ class Group:
         return codes, self._effects.take()
 
     def note_commit(self, committer: Committer) -> None:
-        """A member's commit counts as a heartbeat, but for one in a transaction."""
+        """Count a member's commit as a heartbeat, unless it is in a transaction."""
         member = self.membership.members.get(committer.member_id)
         if member is not None and not committer.is_transactional:
             self._timers.extend_session(member)
@@ -236,7 +236,7 @@ class Group:
                 former_self = self.membership.members[current_id]
                 self._take_back(former_self, request, member_id, waiter)
         elif request.requires_known_member_id:
-            # KIP-394: a client whose first answer gets lost must not leave a dead member here.
+            # KIP-394: if the first answer to a client is lost, no dead member must remain.
             self.membership.pending_join.add(member_id)
             self._timers.schedule(DeadlineKind.SESSION, request.session_timeout_ms, member_id)
             self._effects.answer(waiter, JoinAnswer(ErrorCode.member_id_required, member_id))
@@ -255,7 +255,7 @@ class Group:
         elif state is GroupState.STABLE and is_unchanged and not is_leader:
             self._effects.answer(waiter, self._generation.join_answer(member.member_id))
         else:
-            # A leader rejoins a stable group because something that it knows has changed.
+            # A leader rejoins a stable group because it has noticed a change.
             self.membership.update(member, request)
             self._effects.let_join_wait(member, waiter)
             self._rebalance.joined(f"{member.member_id} rejoins: {request.reason}")
@@ -298,9 +298,9 @@ class Group:
     # -- static members that come back -------------------------------------------------------
 
     def _take_back(self, member: Member, request: JoinRequest, new_id: str, waiter: Any) -> None:
-        """A static member that comes back takes its own place; its former self is fenced.
+        """Let a static member replace its former self, which is fenced.
 
-        A stable group is not disturbed as long as its protocol stays the same.
+        A stable group does not rebalance if its protocol stays the same.
         """
         old_id = member.member_id
         self._effects.answer_join(member, JoinAnswer(ErrorCode.fenced_instance_id, old_id))
@@ -311,7 +311,7 @@ class Group:
         self._timers.extend_session(member)
         reason = f"static member {new_id} joins: {request.reason}"
         if self.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may know the former id: what it assigns to that would be lost.
+            # The leader may assign to the former id, and that assignment would be lost.
             self._rebalance.prepare(reason)
         elif self.state is GroupState.STABLE and (
             self.protocol_name == self.membership.elect_protocol()
@@ -323,7 +323,7 @@ class Group:
             self._rebalance.joined(reason)
 
     def _complete_return(self, purpose: StaticMemberReplaced, error: ErrorCode | None) -> None:
-        """The record that has the member's new id is stored, or could not be."""
+        """Handle the outcome of writing the record with a static member's new id."""
         member = self.membership.members[purpose.new_member_id]
         if error is not None:
             self._effects.answer_join(member, JoinAnswer(error, NO_MEMBER_ID))
@@ -332,24 +332,24 @@ class Group:
             self._timers.extend_session(member)
             return
         is_leader = member.member_id == self.membership.leader_id
-        self._timers.extend_session(member)  # it may have run out unnoticed while this was stored
+        self._timers.extend_session(member)  # it may have expired while this was stored
         if not purpose.can_skip_assignment:
-            # Older clients hear that the former id leads: they fetch what is assigned to them.
+            # Older clients get the former id as leader's: so they only fetch their assignment.
             leader_id = purpose.former_id if is_leader else None
             answer = self._generation.join_answer(member.member_id, leader_id=leader_id)
             self._effects.answer_join(member, answer)
             return
-        # KIP-814: a leader is shown the members, and told that their assignment stands.
+        # KIP-814: a leader gets the members, and is told to skip the assignment.
         answer = self._generation.join_answer(member.member_id, skip_assignment=is_leader)
         if is_leader:
             self._effects.answer_leader(self.membership.set_join_waiter(member, None), answer)
         else:
             self._effects.answer_join(member, answer)
 
-    # -- what is written, and what comes of it -----------------------------------------------
+    # -- records, and their outcomes ---------------------------------------------------------
 
     def awaits(self, purpose: Purpose) -> bool:
-        """Whether the record is still to be written; if not, no request waits for it any more."""
+        """Whether the record must still be written; if not, no request waits for it any more."""
         return self._stored_group.awaits(purpose)
 
     def to_store(self, purpose: Purpose) -> Coroutine[Any, Any, GroupMetadata | None]:
@@ -357,14 +357,14 @@ class Group:
         return self._stored_group.metadata(purpose)
 
     def in_log(self, metadata: GroupMetadata) -> None:
-        """The record is in the log; `stored` comes when its outcome is known."""
+        """Note that the record is in the log; `stored` is called when its outcome is known."""
         self.records_in_log += 1
         self._static_members.in_log(metadata)
 
     def stored(self, store: Store, error: ErrorCode | None) -> list[Effect]:
-        """The outcome of a `Store`; `error` is the one for clients, None is success.
+        """Handle the outcome of a `Store`; `error` is the one for clients, None is success.
 
-        With an error the record may be in the log all the same, if it was not confirmed in time.
+        Despite an error the record may be in the log, if it was not confirmed in time.
         """
         purpose = store.purpose
         if not self.awaits(purpose):
@@ -379,7 +379,7 @@ class Group:
             self._rebalance.empty_again()
         return self._effects.take()
 
-    # -- questions -------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------
 
     @property
     def kind(self) -> GroupKind:
@@ -414,23 +414,23 @@ class Group:
 
     @property
     def subscribed_topics(self) -> AbstractSet[str] | None:
-        """The topics that members read; None where that cannot be known, or is not known yet."""
+        """The topics that members read; None if they are unknown."""
         return self._generation.subscribed_topics
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a consumer of this group reads the topic; if that cannot be known, yes."""
+        """Whether a consumer of this group reads the topic; True if that is unknown."""
         return self._generation.is_subscribed_to(topic)
 
     def check_offset_commit(self, committer: Committer) -> None:
         """Check that the client may commit offsets.
 
         Raises:
-            KafkaError: it may not.
+            KafkaError: the client may not commit offsets.
         """
         self._admission.check_offset_commit(committer)
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Any client may fetch offsets."""
+        """Allow every client to fetch offsets."""
 
     def check_delete(self) -> None:
         """
@@ -441,7 +441,7 @@ class Group:
             raise KafkaError(ErrorCode.non_empty_group)
 
     def check_offset_delete(self) -> None:
-        """Offsets of a live group can be deleted only if it is known what it reads.
+        """Check that offsets may be deleted: in a live group, only if its topics are known.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP.
@@ -450,5 +450,5 @@ class Group:
             raise KafkaError(ErrorCode.non_empty_group)
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
-        """From when the retention of an offset counts; None while it may not expire (KIP-211)."""
+        """The start of an offset's retention time; None while it may not expire (KIP-211)."""
         return self._generation.retention_starts_ms(commit_timestamp_ms)

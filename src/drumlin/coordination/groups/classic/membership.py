@@ -1,8 +1,8 @@
-"""The members of a group: their votes, static ids, the leader, and whom it waits for.
+"""The members of a group: their votes, static ids, the leader, and the requests that wait.
 
-Bookkeeping only; what comes of it is decided in `group.py` and `rebalance.py`. Members are kept in
-the order in which they came, a static one as it came back, so that what is chosen among equals is
-the same on every run.
+Bookkeeping only; decisions are in `group.py` and `rebalance.py`. Members are kept in the order in
+which they joined (a static member, in which it came back), so that choices among equals are
+deterministic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from drumlin.coordination.groups.classic.preferences import Preferences
 from drumlin.coordination.groups.every_kind.messages import JoinRequest, Protocols
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Members that are looked at in one step: some hundredths of a millisecond.
+#: Members that are examined in one step, in some hundredths of a millisecond.
 MEMBERS_PER_STEP: Final = 16
 
 
@@ -34,9 +34,9 @@ class Member:
     join_waiter: Any = None
     sync_waiter: Any = None
     is_new: bool = False
-    """Until its first join is answered: it does not know its id, so it cannot heartbeat."""
+    """True until its first join is answered: without its id, it cannot send heartbeats."""
     answers_under_way: int = 0
-    """Answers that were decided together with others', and whose turn has not come yet."""
+    """The number of answers that are decided, but not given yet."""
 
     @property
     def is_waiting(self) -> bool:
@@ -49,8 +49,8 @@ class Member:
         raise AssertionError(f"{self.member_id} does not support {protocol_name}")
 
 
-#: A member to be answered, its id when that was decided, and the waiter of its request. If that is
-#: None, no request waits, and the member is only to be looked at when its turn comes.
+#: A member to be answered, its id at the time of the decision, and the waiter of its request. If
+#: the waiter is None, no request waits, and only the member's session is extended.
 Waiting = tuple[Member, str, Any]
 
 
@@ -61,11 +61,11 @@ class Membership:
         self.members: dict[str, Member] = {}
         self.leader_id: str | None = None
         self.pending_join: set[str] = set()
-        """Ids that were given out and have not joined with them yet (KIP-394)."""
+        """New member ids with which no member has joined yet (KIP-394)."""
         self.pending_sync: set[str] = set()
         """Members of the current generation that have not asked for their assignment."""
         self.awaiting_join = 0
-        """How many members have a join that waits: counted, as groups can be large."""
+        """The number of members whose join waits: counted, as groups can be large."""
         self._static_ids: dict[str, str] = {}
         self._preferences = Preferences()
 
@@ -95,7 +95,7 @@ class Membership:
         self.pending_sync.discard(member_id)
 
     def rename(self, old_id: str, new_id: str) -> Member:
-        """Give a static member another id; all else about it stays."""
+        """Give a static member another id; nothing else changes."""
         renamed = self.members.pop(old_id)
         assert renamed.group_instance_id is not None
         renamed.member_id = new_id
@@ -105,11 +105,11 @@ class Membership:
         if old_id in self.pending_sync:
             self.pending_sync.remove(old_id)
             self.pending_sync.add(new_id)
-        self.members[new_id] = renamed  # to keep its place would take a look at all
+        self.members[new_id] = renamed  # at the end: keeping its place would take long
         return renamed
 
     def update(self, member: Member, request: JoinRequest) -> None:
-        """A member that joins again may say something else of itself."""
+        """Update a member that joins again."""
         self.set_protocols(member, request.protocols)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
@@ -120,7 +120,7 @@ class Membership:
         member.protocols = protocols
 
     def take_all(self) -> list[Member]:
-        """Forget all members, and return them: to free very many at once takes long."""
+        """Remove and return all members: freeing very many at once takes long."""
         taken = list(self.members.values())
         self.members, self._static_ids, self.leader_id = {}, {}, None
         self.pending_join, self.pending_sync, self.awaiting_join = set(), set(), 0
@@ -195,15 +195,15 @@ class Membership:
     # -- protocols -------------------------------------------------------------------------
 
     def supported_by_all(self, protocols: Protocols) -> bool:
-        """Whether at least one of the protocols is one that every member supports."""
+        """Whether every member supports at least one of the protocols."""
         return bool(self._preferences.common((name for name, _ in protocols), len(self.members)))
 
     def may_name(self, protocols: Protocols) -> bool:
-        """Whether a member may name these: not where the others name too many different ones."""
+        """Whether a member may name these protocols: the number of different lists is limited."""
         return self._preferences.have_room_for(protocols)
 
     def elect_protocol(self) -> str:
-        """Each member votes for its favourite among those that all support; most votes win."""
+        """The protocol with most votes: each member votes for its favourite that all support."""
         return self._preferences.elect(len(self.members))
 
     def _count(self, protocols: Protocols, difference: int) -> None:
@@ -211,7 +211,7 @@ class Membership:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The time that the slowest member needs."""
+        """The longest rebalance timeout of the members."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
 

@@ -1,7 +1,7 @@
-"""The protocols that the members of a group name: which ones all support, and which one they elect.
+"""The protocols that the members of a group name, those that all support, and their election.
 
-Members name one of a few lists, as they are configured alike. So only these lists are looked at,
-not all members: there may be as many as can be looked at in a turn of the loop, and no more.
+Members name one of a few lists, as they are configured alike. So only the lists are examined, not
+all members; their number is limited, so that a turn of the loop is enough.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Final
 from drumlin.coordination.counts import add
 from drumlin.coordination.groups.every_kind.messages import Protocols
 
-#: In all different lists together: a millisecond's worth.
+#: The limit of names in all different lists together, which take a millisecond.
 NAMES_MAX: Final = 20_000
 
 
 class Preferences:
-    """Counts of the lists that members name; not which member named what."""
+    """The lists that members name, each with its number of members."""
 
     def __init__(self) -> None:
         self._lists: dict[tuple[str, ...], int] = {}
-        """How many members name just these protocols, in this order."""
+        """List of protocols -> the number of members that name it, in this order."""
         self._supporters: dict[str, int] = {}
         self._names = 0
 
     def count(self, protocols: Protocols, difference: int) -> None:
-        """Count one member with these protocols more, or less."""
+        """Add to the number of members with these protocols, or subtract from it."""
         names = _names(protocols)
         before = len(self._lists)
         add(self._lists, names, difference)
@@ -35,7 +35,7 @@ class Preferences:
             add(self._supporters, name, difference)
 
     def have_room_for(self, protocols: Protocols) -> bool:
-        """Whether a member may name these: as others do, or one more list that is not too long."""
+        """Whether a member may name these: a known list, or a new one within the limit."""
         names = _names(protocols)
         return names in self._lists or self._names + len(names) <= NAMES_MAX
 
@@ -44,7 +44,7 @@ class Preferences:
         return {name for name in names if self._supporters.get(name, 0) == members}
 
     def elect(self, members: int) -> str:
-        """Each member votes for its favourite among those that all support; most votes win."""
+        """The protocol with most votes: each member votes for its favourite that all support."""
         common = self.common(next(iter(self._lists)), members)
         if len(common) == 1:
             return common.pop()

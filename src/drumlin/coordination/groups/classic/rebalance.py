@@ -1,8 +1,8 @@
-"""The way to the next generation: which members it waits for, how long, and which are removed.
+"""A rebalance: waits for members with a timeout, removes late ones, begins the next generation.
 
 A rebalance is prepared (members join), then completed (they sync, and the leader's assignment is
-stored). This never reads a request, which `group.py` does; and it never awaits or writes anything:
-answers and records go into the group's effects.
+stored). `group.py` reads the requests. Nothing here awaits or writes: answers and records go into
+the group's effects.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from drumlin.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 
-#: Of a reason, parts of which clients give, this much is logged.
+#: The logged length of a reason, which contains text of clients.
 _REASON_LENGTH_MAX: Final = 300
 
-#: Members that are removed in one turn, as they have not joined or synced: a millisecond's worth.
+#: Members that are removed in one turn, as they have not joined or synced; takes a millisecond.
 _REMOVED_AT_ONCE: Final = 200
 
 
@@ -62,14 +62,14 @@ class Rebalance:
         self._initial_remaining_ms = 0
         self._joined_during_delay = False
         self._assigned_id: int | None = None
-        """The generation whose assignment is on its way to the log."""
+        """The generation whose assignment is being written."""
         self._late: set[str] = set()
         """Members that have not synced, and are removed unless they join."""
 
     # -- members join ------------------------------------------------------------------------
 
     def prepare(self, reason: str) -> None:
-        """Begin a rebalance: all members are to join again."""
+        """Begin a rebalance: all members must join again."""
         if self._generation.state is GroupState.COMPLETING_REBALANCE:
             self._fail_syncs(ErrorCode.rebalance_in_progress)
         self._membership.pending_sync.clear()
@@ -96,14 +96,14 @@ class Rebalance:
         self._membership.add(member)
 
     def joined(self, reason: str) -> None:
-        """A member has joined: rebalance, or complete the join if it was the last one."""
+        """Rebalance after a member has joined, or complete the join if it was the last one."""
         if self._generation.state is GroupState.PREPARING_REBALANCE:
             self.complete_join_if_all_joined()
         else:
             self.prepare(reason)
 
     def left(self, reason: str) -> None:
-        """Members are gone: rebalance, or complete the join if only they were missing."""
+        """Rebalance after members have left, or complete the join if only they were missing."""
         if self._generation.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self.prepare(reason)
         else:
@@ -141,19 +141,19 @@ class Rebalance:
     # -- members sync ------------------------------------------------------------------------
 
     def synced(self, member: Member) -> None:
-        """A member has asked for its assignment."""
+        """Note that a member has sent SyncGroup."""
         self._membership.pending_sync.discard(member.member_id)
         if not self._membership.pending_sync:
             self._timers.cancel(DeadlineKind.SYNC)
 
     def assign(self, asked: Iterable[tuple[str, bytes]]) -> None:
-        """The leader has sent the assignment. The first one of a generation counts."""
+        """Take the leader's assignment: the first one of a generation counts."""
         if self._assigned_id != self._generation.id:
             self._assigned_id = self._generation.id
             self._effects.store(Assigned(self._generation.id, asked))
 
     def assignment_stored(self, assignments: dict[str, bytes], error: ErrorCode | None) -> None:
-        """The leader's assignment is stored, or could not be."""
+        """Handle the outcome of storing the leader's assignment."""
         if error is not None:
             self._fail_syncs(error)
             self.prepare(f"the assignment was not stored: {error.name}")
@@ -177,7 +177,7 @@ class Rebalance:
     # -- time passes -------------------------------------------------------------------------
 
     def expire(self, deadline: Deadline) -> None:
-        """A deadline of this group has come."""
+        """Handle a deadline of this group that has passed."""
         if deadline.kind is DeadlineKind.SESSION:
             self._session_ended(deadline.member_id)
         elif deadline.kind is DeadlineKind.JOIN:
@@ -186,11 +186,11 @@ class Rebalance:
             self._sync_phase_ended()
 
     def empty_again(self) -> None:
-        """Store later that the group is empty, as that has failed."""
+        """Try again later to write that the group is empty."""
         self._timers.schedule(DeadlineKind.JOIN, EMPTIED_AGAIN_MS)
 
     def cancel(self) -> None:
-        """The group is gone: it waits for no member."""
+        """Stop waiting for members: the group was removed."""
         self._timers.cancel(DeadlineKind.JOIN)
         self._timers.cancel(DeadlineKind.SYNC)
 
@@ -210,7 +210,7 @@ class Rebalance:
             self._timers.schedule(DeadlineKind.JOIN, 0)
 
     def _sync_phase_ended(self) -> None:
-        """Remove members that have not asked for their assignment; if very many, some at a time."""
+        """Remove members that have not sent SyncGroup; if very many, some at a time."""
         if self._generation.state is GroupState.PREPARING_REBALANCE:
             self._remove_late()
         else:
@@ -230,7 +230,7 @@ class Rebalance:
         member = self._membership.members.get(member_id)
         if member is not None:
             if member.answers_under_way or (member.is_waiting and not member.is_new):
-                return  # waiting for us is as good as a heartbeat
+                return  # a waiting request counts as a heartbeat
             _log.info("group %s, generation %d: %r is silent", *self._generation.name, member_id)
             self.remove(member)
             if self._generation.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
@@ -246,14 +246,14 @@ class Rebalance:
 
     def remove(self, member: Member) -> None:
         """Remove a member. Then call `left`, unless a rebalance begins anyway."""
-        # If its client still waits, it is told to come in as new.
+        # If its client still waits, it must join as a new member.
         self._effects.answer_join(member, JoinAnswer(ErrorCode.unknown_member_id, NO_MEMBER_ID))
         self._effects.answer_sync(member, SyncAnswer(ErrorCode.unknown_member_id))
         self._timers.cancel(DeadlineKind.SESSION, member.member_id)
         self._membership.remove(member.member_id)
 
     def _remove_absent(self) -> bool:
-        """Remove members that have not joined, but for static ones; False if some are left."""
+        """Remove members that have not joined, except static ones; False if some are left."""
         absent = (
             member
             for member in self._membership.members.values()

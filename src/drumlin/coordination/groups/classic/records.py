@@ -1,8 +1,8 @@
-"""The record of a classic group: the group as its last completed rebalance left it.
+"""The record of a classic group: its state after the last completed rebalance.
 
     key type 2      the metadata of a group     group
 
-Values are written as Kafka 4.3 writes them and read in every version there has been.
+Values are written as Kafka 4.3 writes them, and all versions are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class GroupKey:
 
 
 class MemberMetadata(NamedTuple):
-    """A member as the last completed rebalance left it."""
+    """A member after the last completed rebalance."""
 
     member_id: str
     group_instance_id: Annotated[str | None, Versions(3)]
@@ -41,7 +41,7 @@ class MemberMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """A group as the last completed rebalance left it."""
+    """A group after the last completed rebalance."""
 
     protocol_type: str | None
     generation_id: int
@@ -51,7 +51,7 @@ class GroupMetadata:
     members: tuple[MemberMetadata, ...]
 
 
-# -- what is written -----------------------------------------------------------------------
+# -- declared fields -----------------------------------------------------------------------
 
 
 @message

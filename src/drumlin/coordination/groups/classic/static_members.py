@@ -1,7 +1,7 @@
-"""Static members that come back under a new id, and what the log says of them until then (KIP-345).
+"""Static members that come back under a new id, and their former state in the log (KIP-345).
 
-A member that comes back has its new id at once; a record follows later, which may be one made for
-another member. If its own cannot be written, the member is again as the log has it. Only the list
+A member that comes back has its new id at once; the record is written later, perhaps for another
+member's change. If it cannot be written, the member returns to its state in the log. Only the list
 of members changes here: this never answers a member, and never begins a rebalance.
 """
 
@@ -24,17 +24,17 @@ class Former(NamedTuple):
 
 
 class StaticMembers:
-    """The static members of one group whose present ids are not in the log yet."""
+    """The static members of one group whose current ids are not in the log yet."""
 
     __slots__ = ("_ahead_of_log", "_membership")
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._ahead_of_log: dict[str, list[Former]] = {}
-        """By instance id, what the log says that the member is, and all that it was since then."""
+        """Instance id -> the member's state in the log, and its later states, oldest first."""
 
     def come_back(self, member: Member, request: JoinRequest, new_id: str) -> Former:
-        """The member comes back with an id that it does not know yet; returns what it was."""
+        """Give a member that comes back a new id; returns its former state."""
         former = Former(
             member.member_id,
             member.protocols,
@@ -47,12 +47,12 @@ class StaticMembers:
         return former
 
     def put_ahead_of_log(self, member: Member, former: Former) -> None:
-        """Remember what the log says of the member, until a record with its new id is there."""
+        """Keep the member's state in the log, until a record has its new id."""
         assert member.group_instance_id is not None
         self._ahead_of_log.setdefault(member.group_instance_id, []).append(former)
 
     def in_log(self, metadata: GroupMetadata) -> None:
-        """A record says which of their ids static members had when it was made."""
+        """Drop states that are older than a record, which has the ids at the time it was made."""
         if not self._ahead_of_log:
             return
         logged = {each.member_id for each in metadata.members}
@@ -63,7 +63,7 @@ class StaticMembers:
                 del self._ahead_of_log[instance_id]
 
     def become_as_logged(self, member: Member) -> None:
-        """Make the member what the log says it is; no change if the log has its new id."""
+        """Return the member to its state in the log; no change if the log has its new id."""
         formers = self._ahead_of_log.pop(member.group_instance_id or "", None)
         if formers is not None:
             former = formers[0]

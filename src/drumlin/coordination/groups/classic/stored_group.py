@@ -1,6 +1,6 @@
-"""A group as its record: what it says, whether it is still to be written, and how it is read back.
+"""The record of a group: its content, whether it must still be written, and its members.
 
-This only reads the group, and never changes it.
+Only reads the group, and never changes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from drumlin.turns import give_way
 
 
 class StoredGroup:
-    """The record of one group, as it is to be stored."""
+    """The record of one group, to be written."""
 
     __slots__ = ("_generation", "_membership")
 
@@ -30,10 +30,10 @@ class StoredGroup:
         self._membership = membership
 
     def awaits(self, purpose: Purpose) -> bool:
-        """Whether the record is still to be written; if not, no request waits for it any more."""
+        """Whether the record must still be written; if not, no request waits for it any more."""
         state = self._generation.state
         if isinstance(purpose, Assigned):
-            # Members may have come and gone in the meantime; then this generation is history.
+            # Members may have joined and left meanwhile; then this generation has ended.
             is_current = purpose.generation_id == self._generation.id
             return is_current and state is GroupState.COMPLETING_REBALANCE
         if isinstance(purpose, StaticMemberReplaced):
@@ -73,7 +73,7 @@ class StoredGroup:
         )
 
     def _member(self, member: Member, assigned: Mapping[str, bytes] | None) -> MemberMetadata:
-        """`assigned`: assignments that are not the members' yet."""
+        """A member's metadata; `assigned`: assignments that have not taken effect yet."""
         known = member.assignment if assigned is None else assigned.get(member.member_id, b"")
         return MemberMetadata(
             member.member_id,

@@ -1,4 +1,4 @@
-"""The topics in a consumer's metadata; the broker looks at nothing else in it.
+"""The topics in a consumer's metadata; the broker ignores the rest.
 
 Protocol type "consumer" starts its metadata with a version, an array of topics and user data;
 later versions only add fields after them.
@@ -20,10 +20,10 @@ _READ_AT_ONCE: Final = 64
 
 
 def add_topics(metadata: bytes, topics: set[str]) -> Iterator[None]:
-    """Add the topics to those that are known. It yields where there are very many.
+    """Add the topics in the metadata to `topics`. Yields if there are very many.
 
     Raises:
-        ValueError: the bytes are no consumer's subscription.
+        ValueError: the bytes are not a consumer's subscription.
     """
     try:
         (version,) = _INT16.unpack_from(metadata, 0)

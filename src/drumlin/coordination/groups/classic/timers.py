@@ -1,6 +1,6 @@
-"""The deadlines of one group, set by how long from now; they come back through `Group.expire`.
+"""The deadlines of one group, set by their time from now; they come back through `Group.expire`.
 
-It never decides which deadline is due when, and never reads the queue.
+It never decides on a deadline's time, and never reads the queue.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The next target assignment of a group: computed from the group as it was.
+"""The next target assignment of a group, computed from a copy of the group.
 
-With very many members it takes many turns of the loop, in which requests change the group. So it
-is computed from copies, and what changes meanwhile counts as if it had come afterwards: a member
-that has left gets nothing, a new member waits for the next assignment, and a static member that
-returns under another id gets what was meant for its former id. Nothing here changes the group.
+With very many members it takes many turns of the loop, in which requests change the group. Such
+changes count as if they had come afterwards: a member that has left gets nothing, a new member
+waits for the next assignment, and a static member that returns under another id gets the assignment
+of its former id. Nothing here changes the group.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTHING: Final[Partitions] = {}
 
 
 class NextTarget(NamedTuple):
-    """A target assignment, and the records of what is new in it."""
+    """A target assignment, and the records of its changes."""
 
     epoch: TargetEpoch
     partitions: dict[str, Partitions]
@@ -39,14 +39,14 @@ class NextTarget(NamedTuple):
     instance_ids: dict[str, str]
     """Instance ids of static members, by member id."""
     records: list[GroupRecord]
-    """The records of `complete` are to follow them."""
+    """The records of its changes; those of `complete` follow."""
 
     def epoch_record(self, group_id: str) -> GroupRecord:
         return TargetEpochKey(group_id), self.epoch
 
 
 class Assigning:
-    """Computes an assignment for the members of now, one of which joins or changes."""
+    """Computes an assignment for the current members, one of which joins or changes."""
 
     def __init__(self, group: ConsumerGroup, epoch: int, former_id: str, joining: Member) -> None:
         """`former_id`: the id under which the group knows `joining`; usually its own."""
@@ -75,17 +75,19 @@ class Assigning:
         instance_ids: dict[str, str] = {}
         assignees = []
         for member_id, member in members.items():
-            said = member.subscription
+            subscription = member.subscription
             had = self._current.get(member_id, _NOTHING)
-            assignees.append(Assignee(member_id, said.group_instance_id, topics.of(said), had))
-            if said.assignor is not None:
-                votes[said.assignor] += 1
-            if said.group_instance_id is not None:
-                instance_ids[member_id] = said.group_instance_id
+            assignees.append(
+                Assignee(member_id, subscription.group_instance_id, topics.of(subscription), had)
+            )
+            if subscription.assignor is not None:
+                votes[subscription.assignor] += 1
+            if subscription.group_instance_id is not None:
+                instance_ids[member_id] = subscription.group_instance_id
             await give_way()
         name = preferred_assignor(group, votes)
         partitions = await ASSIGNORS[name](assignees, topics.counts)
-        # Nobody looks in the log for the assignment of a single member.
+        # Not logged for a single member.
         _log.log(
             logging.INFO if len(members) > 1 else logging.DEBUG,
             "group %r: epoch %d is assigned by %s to %d members",
@@ -104,7 +106,7 @@ class Assigning:
 
 
 class _Topics:
-    """The topics of a group, each looked up once: topics may come and go meanwhile."""
+    """The topics of a group, each looked up once: topics may be created or deleted meanwhile."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._find = group.context.topics.by_name
@@ -115,13 +117,15 @@ class _Topics:
         self.counts: dict[UUID, int] = {}
         """Partitions of each subscribed topic that exists."""
 
-    def of(self, said: Subscription) -> frozenset[UUID]:
+    def of(self, subscription: Subscription) -> frozenset[UUID]:
         """The topics that a member reads: one object for all members with equal subscriptions."""
-        key = said.topics, said.regex or ""
+        key = subscription.topics, subscription.regex or ""
         known = self._ids.get(key)
         if known is None:
-            resolved = self._regexes.get(said.regex) if said.regex else None
-            names = said.topics if resolved is None else said.topics | resolved.topics
+            resolved = self._regexes.get(subscription.regex) if subscription.regex else None
+            names = (
+                subscription.topics if resolved is None else subscription.topics | resolved.topics
+            )
             found = map(self._known, self._there & names)
             known = frozenset(topic.topic_id for topic in found if topic is not None)
             self._ids[key] = known
@@ -147,7 +151,7 @@ def preferred_assignor(group: ConsumerGroup, votes: Counter[str]) -> str:
 def complete(
     group: ConsumerGroup, target: NextTarget
 ) -> tuple[list[GroupRecord], dict[str, Partitions]]:
-    """The records that correct and end those of `target`, and the target of the members of now."""
+    """The last records of `target`, which correct it, and the targets of the current members."""
     group_id, members = group.group_id, group.members
     partitions = target.partitions
     gone = [member_id for member_id in partitions if member_id not in members]

@@ -1,8 +1,8 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Such a member is reconciled like any other, but in its own protocol. Its generation is its epoch.
-JoinGroup tells it the epoch, SyncGroup its assignment; a heartbeat that answers
-REBALANCE_IN_PROGRESS makes it join again, and so revoke what it must. There is no leader.
+Such a member is reconciled like any other, but in its own protocol. Its generation is its epoch. It
+gets the epoch from JoinGroup, and its assignment from SyncGroup; the answer REBALANCE_IN_PROGRESS
+to a heartbeat makes it join again, and so revoke partitions. There is no leader.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ if TYPE_CHECKING:
 
 
 def join(group: ConsumerGroup, request: JoinRequest) -> Decision:
-    """The answer is a `JoinAnswer`.
+    """Handle a JoinGroup; the answer is a `JoinAnswer`.
 
     Raises:
-        KafkaError: what the member is to be told instead.
+        KafkaError: the error for the member.
     """
     is_unknown = request.member_id == NO_MEMBER_ID
     member_id = group.context.new_id() if is_unknown else request.member_id
@@ -69,16 +69,16 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Decision:
     _check_protocols(group, request)
     if is_unknown and request.group_instance_id is None and request.requires_known_member_id:
         return Decision([], JoinAnswer(ErrorCode.member_id_required, member_id))
-    said = _said(request)
+    sent = _sent_subscription(request)
     change = MemberChange(group)
     former, member = _find(change, request, member_id)
     replaced = group.static_member(request.group_instance_id)
-    subscription = _updated(member, request, said)
+    subscription = _updated(member, request, sent)
     has_new_topics = change.subscribe(member, subscription, is_new=former is None)
     regex = change.change_regex(member.subscription.regex, subscription.regex)
     has_changed = has_new_topics or regex is not RegexChange.NONE
     change.look_at_metadata(former, subscription, has_changed=has_changed)
-    owned = by_id(said.owned, group.context.topics)
+    owned = by_id(sent.owned, group.context.topics)
     if replaced is not None and _becomes_classic(group, replaced):
         downgraded = _downgrade(change, replaced, Member(member_id, subscription))
         if downgraded is not None:
@@ -97,7 +97,7 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Decision:
 
 
 def _stay(group: ConsumerGroup, request: JoinRequest) -> Decision:
-    """The join of a member by which the group would become a classic one, but for its size."""
+    """The join of a member if the group is too large to become a classic one."""
     stays_consumer(group, len(group.members))
     return join(group, request)
 
@@ -105,7 +105,7 @@ def _stay(group: ConsumerGroup, request: JoinRequest) -> Decision:
 def _follow(
     group: ConsumerGroup, answer: JoinAnswer, *, request: JoinRequest, owned: Partitions
 ) -> Decision:
-    """The target assignment that this join began is complete.
+    """Continue a join whose target assignment is complete.
 
     Raises:
         KafkaError: FENCED_MEMBER_EPOCH.
@@ -119,7 +119,7 @@ def _follow(
 
 
 def joined(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:
-    """Its JoinGroup is answered: from now on the time for its SyncGroup runs."""
+    """Set the deadline of a member's SyncGroup: its JoinGroup has been answered."""
     member = group.members.get(member_id)
     if member is not None:
         group.cancel(DeadlineKind.JOIN, member_id)
@@ -140,7 +140,7 @@ def _check_protocols(group: ConsumerGroup, request: JoinRequest) -> None:
         raise KafkaError(ErrorCode.inconsistent_group_protocol)
 
 
-def _said(request: JoinRequest) -> ConsumerSubscription:
+def _sent_subscription(request: JoinRequest) -> ConsumerSubscription:
     """The subscription in the metadata of the preferred protocol."""
     try:
         return read_subscription(request.protocols[0][1])
@@ -149,13 +149,13 @@ def _said(request: JoinRequest) -> ConsumerSubscription:
         raise KafkaError(ErrorCode.unknown_server_error, message) from None
 
 
-def _updated(member: Member, request: JoinRequest, said: ConsumerSubscription) -> Subscription:
+def _updated(member: Member, request: JoinRequest, sent: ConsumerSubscription) -> Subscription:
     return Subscription(
         request.group_instance_id or member.group_instance_id,
-        said.rack_id or member.subscription.rack_id,
+        sent.rack_id or member.subscription.rack_id,
         request.client_id,
         request.client_host,
-        frozenset(said.topics),
+        frozenset(sent.topics),
         "",
         request.rebalance_timeout_ms,
         member.subscription.assignor,
@@ -166,7 +166,7 @@ def _updated(member: Member, request: JoinRequest, said: ConsumerSubscription) -
 def _find(
     change: MemberChange, request: JoinRequest, member_id: str
 ) -> tuple[Member | None, Member]:
-    """The member as the group knows it, or None, and as this request has it.
+    """The member as the group has it, or None, and as it is after this request.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -190,7 +190,7 @@ def _becomes_classic(group: ConsumerGroup, replaced: Member) -> bool:
 
 
 def _downgrade(change: MemberChange, replaced: Member, joining: Member) -> Decision | None:
-    """A static member comes back with the classic protocol, and was the last that had the other."""
+    """Make the group classic if its last consumer member, a static one, comes back as classic."""
     group = change.group
     staying = [each for each in group.members.values() if each is not replaced]
     staying.append(joining)
@@ -213,7 +213,7 @@ def _downgrade(change: MemberChange, replaced: Member, joining: Member) -> Decis
 def sync(group: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
     """
     Raises:
-        KafkaError: what the member is to be told instead.
+        KafkaError: the error for the member.
     """
     member, classic = _check(
         group, request.member_id, request.group_instance_id, request.generation_id
@@ -240,7 +240,7 @@ def heartbeat(
 ) -> None:
     """
     Raises:
-        KafkaError: it must join again, or is no member.
+        KafkaError: it must join again, or is not a member.
     """
     member, _ = _check(group, member_id, group_instance_id, generation_id)
     group.extend_session(member)
@@ -256,7 +256,7 @@ def heartbeat(
 
 
 def _must_wait(group: ConsumerGroup, member: Member) -> bool:
-    """Whether other members still hold some of what this one is to get."""
+    """Whether other members still have partitions that this one is assigned."""
     assigned = member.progress.assigned
     return any(
         group.is_owned(topic_id, partition)
@@ -266,7 +266,7 @@ def _must_wait(group: ConsumerGroup, member: Member) -> bool:
 
 
 def _expect_join(group: ConsumerGroup, member: Member) -> None:
-    """When it is first told to join again, its time to do so begins."""
+    """Set the deadline for a member's new join, with the first answer that asks for it."""
     if not group.is_scheduled(DeadlineKind.JOIN, member.member_id):
         timeout_ms = member.subscription.rebalance_timeout_ms
         group.schedule(DeadlineKind.JOIN, member.member_id, timeout_ms)
@@ -289,7 +289,7 @@ def _check(
 
 
 def leave(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> Decision:
-    """The answer is a code for each of them; members of both protocols can be named."""
+    """Let members of either protocol leave; the answer is a code for each of them."""
     codes: list[ErrorCode] = []
     gone: dict[str, Member] = {}
     for member_id, instance_id, _ in leaving:

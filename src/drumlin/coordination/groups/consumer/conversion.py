@@ -1,8 +1,8 @@
-"""Groups that change their protocol while members are live: to the consumer protocol and back.
+"""Conversions of groups with live members: to the consumer protocol and back.
 
 A classic group becomes a consumer group when the first member of the consumer protocol joins;
 its members keep using JoinGroup, SyncGroup and Heartbeat, see `classic_members.py`. When the last
-member of the consumer protocol is gone, the group becomes a classic one again.
+member of the consumer protocol has left, the group becomes a classic one again.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: A group that was too large is tried again once it has fewer than this part of those members:
-#: finding out that it is too large takes long.
+#: A group that was too large is tried again once it has fewer than this fraction of its members:
+#: an attempt takes long.
 _TRIED_AGAIN: Final = 0.9
 
 _UPGRADE: Final = frozenset({"upgrade", "bidirectional"})
@@ -67,8 +67,8 @@ def check_upgrade(group: Group, policy: str, size_max: int) -> None:
     """Check that a classic group with members may become a consumer group.
 
     Raises:
-        KafkaError: GROUP_ID_NOT_FOUND, as Apache Kafka has it: no consumer group of that name.
-        TooLarge: a batch did not take the records of so many members.
+        KafkaError: GROUP_ID_NOT_FOUND as in Apache Kafka: there is no consumer group of that name.
+        TooLarge: the records of so many members did not fit into a batch.
     """
     reason = None
     if policy.lower() not in _UPGRADE:
@@ -92,12 +92,12 @@ def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
     """The records that make a consumer group of a classic one, which must not change meanwhile.
 
     Raises:
-        KafkaError: GROUP_ID_NOT_FOUND, what members sent cannot be understood.
+        KafkaError: GROUP_ID_NOT_FOUND, the metadata of a member cannot be decoded.
     """
     epoch = group.generation_id
     group_id = group.group_id
     membership = group.membership
-    # During a rebalance members may have joined that vote for another protocol.
+    # During a rebalance, members with votes for another protocol may have joined.
     name = group.protocol_name
     if name is None or not membership.supported_by_all(((name, b""),)):
         name = membership.elect_protocol()
@@ -105,11 +105,11 @@ def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
     names, assigned = set[str](), dict[str, Partitions]()
     for member_id, member in membership.members.items():
         try:
-            said, assigned[member_id] = _upgraded(member, name, topics)
+            subscription, assigned[member_id] = _upgraded(member, name, topics)
         except ValueError as error:
             raise _not_upgraded(group, str(error)) from None
-        names |= said.topics
-        yield SubscriptionKey(group_id, member_id), said
+        names |= subscription.topics
+        yield SubscriptionKey(group_id, member_id), subscription
     found = [topic for topic in map(topics.by_name, names) if topic is not None]
     yield EpochKey(group_id), Epoch(epoch, hash_of(found))
     for member_id, partitions in assigned.items():
@@ -123,18 +123,18 @@ def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
 def _upgraded(
     member: ClassicMember, protocol_name: str, topics: Topics
 ) -> tuple[Subscription, Partitions]:
-    said = read_subscription(member.metadata(protocol_name))
+    sent = read_subscription(member.metadata(protocol_name))
     assignment = read_assignment(member.assignment)
     if assignment.user_data:
-        raise ValueError("an assignor of the clients' own has data in it, which would be lost")
-    # The protocol in use comes first: it is what the member is told again.
+        raise ValueError("it has user data of a custom assignor, which would be lost")
+    # The protocol in use comes first: the member's next answer names it again.
     protocols = sorted(member.protocols, key=lambda each: each[0] != protocol_name)
     subscription = Subscription(
         member.group_instance_id,
-        said.rack_id or None,
+        sent.rack_id or None,
         member.client_id,
         member.client_host,
-        frozenset(said.topics),
+        frozenset(sent.topics),
         "",
         member.rebalance_timeout_ms,
         None,
@@ -144,7 +144,7 @@ def _upgraded(
 
 
 def by_id(partitions: NamedPartitions, topics: Topics) -> Partitions:
-    """Topics that do not exist are left out."""
+    """The partitions by topic id, without topics that do not exist."""
     result: dict[UUID, frozenset[int]] = {}
     for name, indexes in partitions.items():
         topic = topics.by_name(name)
@@ -154,7 +154,7 @@ def by_id(partitions: NamedPartitions, topics: Topics) -> Partitions:
 
 
 def stays_classic(group: Group) -> None:
-    """Note that a batch does not take the records that make a consumer group of it."""
+    """Note that the records of an upgrade do not fit into a batch."""
     size = len(group.membership.members)
     _log.warning("group %r of %d members is too large to be converted", group.group_id, size)
     group.stays_classic_from = _TRIED_AGAIN * size
@@ -164,7 +164,7 @@ def stays_classic(group: Group) -> None:
 
 
 def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int = 0) -> bool:
-    """Whether the members that stay, and `coming` classic ones, would be a classic group.
+    """Whether the members that stay, and `coming` classic ones, can be a classic group.
 
     Only counts are compared: a group can be large, and can lose its members one by one.
     """
@@ -181,11 +181,11 @@ def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int
 
 
 class _Classic(NamedTuple):
-    """A consumer group as a classic one."""
+    """The classic group into which a consumer group is converted."""
 
     metadata: GroupMetadata
     protocols: dict[str, Protocols]
-    """By member id, all that its members support; the metadata has only the one in use."""
+    """Member id -> all protocols that it supports; the metadata has only the one in use."""
 
 
 def to_classic(
@@ -194,10 +194,10 @@ def to_classic(
     reason: str | None,
     targets: dict[str, Partitions] | None = None,
 ) -> Decision | None:
-    """The records that make a classic group of a consumer group; None if that cannot be.
+    """The records that make a classic group of a consumer group; None if that is impossible.
 
-    reason: why the group rebalances at once; None: it does not.
-    targets: by member id, where it is not what the group has.
+    reason: the reason for an immediate rebalance; None: there is none.
+    targets: member id -> its target assignment, if it differs from the group's.
     """
     made = _as_classic(group, staying, group.targets if targets is None else targets)
     if made is None:
@@ -213,7 +213,7 @@ def to_classic(
 
 
 def stays_consumer(group: ConsumerGroup, size: int) -> None:
-    """Note that a batch does not take the records that make so many members a classic group."""
+    """Note that the records of a downgrade with so many members do not fit into a batch."""
     _log.warning("group %r of %d members is too large to become classic", group.group_id, size)
     group.stays_consumer_from = _TRIED_AGAIN * size
 
@@ -273,7 +273,7 @@ def _downgraded(
 
 
 def by_name(partitions: Partitions, topics: Topics) -> NamedPartitions:
-    """Topics that do not exist are left out."""
+    """The partitions by topic name, without topics that do not exist."""
     result: dict[str, list[int]] = {}
     for topic_id, indexes in partitions.items():
         topic = topics.by_id(topic_id)

@@ -33,7 +33,7 @@ _RETRY_MS: Final = 1_000
 
 
 def leave(group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
-    """A member leaves; a static member may say that it will be back.
+    """Let a member leave; a static member may leave temporarily.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -49,9 +49,9 @@ def leave(group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
 
 
 def _away(member: Member) -> Progress:
-    """The progress of a static member that will be back: it keeps its assignment.
+    """The progress of a static member that leaves temporarily: it keeps its assignment.
 
-    The member that takes its place may commit for it.
+    The member that replaces it may commit for it.
     """
     assigned = {
         topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.progress.assigned.items()
@@ -97,7 +97,7 @@ def _remove(group: ConsumerGroup, members: Sequence[Member], answer: Any) -> Dec
 
 
 def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:
-    """A deadline of a member has passed: the member is fenced."""
+    """Fence a member whose deadline has passed."""
     member = group.members.get(deadline.member_id)
     if member is None:
         return ()
@@ -111,13 +111,13 @@ def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:
         member.member_id,
         _REASONS[deadline.kind],
     )
-    # Until that is written it stays a member; if it cannot be written, it is tried again.
+    # It stays a member until the records are written; a failed write is tried again.
     group.schedule(deadline.kind, member.member_id, _RETRY_MS)
     return [fence(group, [member])]
 
 
 _REASONS: Final = {
-    DeadlineKind.SESSION: "it was not heard of",
+    DeadlineKind.SESSION: "it sent no heartbeat",
     DeadlineKind.JOIN: "it did not join again",
     DeadlineKind.SYNC: "it did not ask for its assignment",
     DeadlineKind.REVOCATION: "it did not give up partitions",

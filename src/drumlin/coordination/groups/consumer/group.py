@@ -1,11 +1,11 @@
 """A consumer group as its records describe it. It decides nothing.
 
-What the log holds changes only by `replay`, and by `follow` where a whole target assignment is in
-the log: no record of an assignment counts without the others. What the log does not hold, such as
-`is_resolving` and `knows_metadata`, is set by those that do the work.
+State that is in the log changes only by `replay`, and by `follow` when a whole target assignment is
+in the log: the records of an assignment take effect together. State that is not in the log, such as
+`is_resolving` and `knows_metadata`, is set by other files.
 
-What is counted here (subscribers of topics, owners of partitions) follows from the members, and is
-kept only because groups can be large.
+Counts (subscribers of topics, owners of partitions) follow from the members; they are kept because
+groups can be large.
 """
 
 from __future__ import annotations
@@ -52,47 +52,47 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _FIRST_EPOCH: Final = 1
-#: Older OffsetCommits have no room for a member's epoch.
+#: Older OffsetCommits have no field for a member's epoch.
 _COMMIT_WITH_EPOCH: Final = 9
 
 
 class ConsumerGroup:
-    """One group. `context` says what topics and settings there are."""
+    """One group. `context` has the topics and the settings."""
 
     def __init__(self, group_id: str, context: GroupContext) -> None:
         self.group_id = group_id
         self.context = context
         self.revision = 0
-        """Raised by every change of what the log has of the group."""
+        """Incremented by every change of the group's records."""
         self.members: dict[str, Member] = {}
         self.epoch = _FIRST_EPOCH
-        """If it is higher than the target's epoch, a new target assignment is due."""
+        """The group's epoch; if it exceeds the target's, a new target assignment is due."""
         self.metadata_hash = 0
         self.target_epoch = TargetEpoch(_FIRST_EPOCH, 0)
         self.targets: dict[str, Partitions] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.subscribers: dict[str, int] = {}
-        """Topic name -> how many members name it; regular expressions do not count."""
+        """Topic name -> the number of members that name it, not counting regular expressions."""
         self.regex_subscribers: dict[str, int] = {}
         self.assignors: dict[str, int] = {}
         self.classic_protocols = Preferences()
         self.classic_count = 0
         self.has_partition_metadata = False
         self.stays_consumer_from: float = math.inf
-        """From this many members on, a batch does not take what would make a classic group."""
-        # What the log does not know: whether the metadata has been looked at since it changed.
+        """From this many members on, the records of a downgrade do not fit into one batch."""
+        # Not in the log: whether the metadata has been checked since it changed.
         self.knows_metadata = False
         self.knows_new_topics = False
         self.is_resolving = False
         self.is_assigning = False
-        """Whether a target assignment is under way that takes more than a turn."""
+        """Whether a target assignment that takes more than a turn is in progress."""
         self.regexes_resolved_ms = 0
-        """When all of the regular expressions were resolved."""
+        """The time at which all regular expressions were resolved."""
         self._static_ids: dict[str, str] = {}
         self.owners: dict[UUID, dict[int, int]] = {}
-        """Topic id -> partition that a member has, or has yet to give up -> that member's epoch."""
+        """Topic id -> partition that a member has, or must still revoke -> that member's epoch."""
 
-    # -- what every group is asked -----------------------------------------------------------
+    # -- the interface of every group --------------------------------------------------------
 
     @property
     def kind(self) -> GroupKind:
@@ -126,10 +126,10 @@ class ConsumerGroup:
             raise KafkaError(ErrorCode.non_empty_group)
 
     def check_offset_commit(self, committer: Committer) -> OffsetCheck | None:
-        """Whether the committer may commit; partition by partition where its epoch is an old one.
+        """Check a commit; with an old epoch, the result is a check for each partition.
 
         Raises:
-            KafkaError: it may not.
+            KafkaError: the committer may not commit.
         """
         member_id, epoch = committer.member_id, committer.generation_id
         if epoch < 0 and not self.members:
@@ -148,7 +148,7 @@ class ConsumerGroup:
         return _check_of_assignment(member, epoch)
 
     def note_commit(self, committer: Committer) -> None:
-        """Only a heartbeat extends a member's session."""
+        """Do nothing: only a heartbeat extends a member's session."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """
@@ -162,7 +162,7 @@ class ConsumerGroup:
             raise KafkaError(_wrong_epoch(member))
 
     def check_offset_delete(self) -> None:
-        """Offsets of topics without a subscriber may always be deleted."""
+        """Allow it: offsets of topics without a subscriber may always be deleted."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         if topic in self.subscribers:
@@ -187,14 +187,14 @@ class ConsumerGroup:
         yield EpochKey(group_id)
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
-        """No request waits in a group of this kind."""
+        """Do nothing: no request waits in a consumer group."""
         return ()
 
     async def dissolve(self) -> list[Any]:
         await self.forget_rebalances(list(self.members))
         return [*self.members.values(), *self.targets.values()]
 
-    # -- questions -----------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------
 
     def member(self, member_id: str) -> Member:
         """
@@ -214,7 +214,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def is_owned(self, topic_id: UUID, partition: int) -> bool:
-        """Whether a member has the partition, or has yet to revoke it."""
+        """Whether a member has the partition, or must still revoke it."""
         return partition in self.owners.get(topic_id, ())
 
     def topics_of(self, subscription: Subscription) -> frozenset[UUID]:
@@ -229,7 +229,7 @@ class ConsumerGroup:
         return list(existing_topics(self.context.topics, names))
 
     def setting(self, name: str) -> int:
-        """A number of the group's configuration, such as "session.timeout.ms"."""
+        """A numeric setting of the group, such as "session.timeout.ms"."""
         return int(self.context.group_setting(self.group_id, f"consumer.{name}"))
 
     # -- replay --------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class ConsumerGroup:
         self.regexes_resolved_ms = min(
             (each.timestamp_ms for each in self.regexes.values()), default=0
         )
-        self.knows_metadata = self.knows_new_topics = False  # it may be long ago
+        self.knows_metadata = self.knows_new_topics = False  # topics may have changed since
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         self.revision += 1
@@ -249,14 +249,14 @@ class ConsumerGroup:
         replay(self, key, value)
 
     def follow(self, epoch: TargetEpoch, targets: dict[str, Partitions]) -> None:
-        """A whole target assignment is in the log: take it over, member by member."""
+        """Apply a target assignment, all of which is in the log, member by member."""
         self.revision += 1
         self.target_epoch, self.targets = epoch, targets
 
     def _replay_epoch(self, _: EpochKey, value: Epoch | None) -> None:
         if value is not None:
             self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
-            self.knows_metadata = True  # whoever wrote it has just looked
+            self.knows_metadata = True  # its writer has just checked the metadata
 
     def _replay_partition_metadata(self, _: PartitionMetadataKey, value: Any | None) -> None:
         self.has_partition_metadata = value is not None
@@ -316,7 +316,10 @@ class ConsumerGroup:
             self._limit_revocation(former, member)
 
     def _limit_revocation(self, former: Member | None, member: Member) -> None:
-        """Classic members have a deadline of their own, set when they are told to join again."""
+        """Set or cancel the deadline of a revocation, except for classic members.
+
+        These have a deadline for their next join instead, set when they must join again.
+        """
         is_late = member.progress.state is MemberState.UNREVOKED_PARTITIONS
         if is_late and not member.is_classic:
             timeout_ms = member.subscription.rebalance_timeout_ms
@@ -332,7 +335,7 @@ class ConsumerGroup:
         self._cancel_all(member.member_id)
 
     def _forget_instance(self, member: Member) -> None:
-        """Forget a static member's id, unless another member has taken its place."""
+        """Remove a static member's instance id, unless another member has it now."""
         instance_id = member.group_instance_id
         if instance_id is not None and self._static_ids.get(instance_id) == member.member_id:
             del self._static_ids[instance_id]
@@ -358,7 +361,7 @@ class ConsumerGroup:
                     owners.update(owned)
 
     def _disown(self, progress: Progress) -> None:
-        """Forget what it owns, unless another member owns it in a later epoch."""
+        """Remove a member's ownership of partitions that no other member owns in a later epoch."""
         for partitions in (progress.assigned, progress.revoking):
             for topic_id, epochs in partitions.items():
                 owners = self.owners.get(topic_id, {})
@@ -388,8 +391,9 @@ class ConsumerGroup:
         self.context.deadlines.cancel(Deadline(self.group_id, kind, member_id))
 
     async def forget_rebalances(self, member_ids: Iterable[str]) -> None:
-        """The group is gone. Its members' sessions continue in the group that replaces it, or are
-        left to expire.
+        """Cancel the rebalance deadlines of a removed group.
+
+        Its members' sessions continue in the group that replaces it, or are left to expire.
         """
         for member_id in member_ids:
             for kind in (DeadlineKind.JOIN, DeadlineKind.SYNC, DeadlineKind.REVOCATION):
@@ -417,7 +421,7 @@ def _wrong_epoch(member: Member) -> ErrorCode:
 
 
 def _check_of_assignment(member: Member, epoch: int) -> OffsetCheck:
-    """A member may commit with an earlier epoch what it owned then and still owns (KIP-1251)."""
+    """A check that allows an earlier epoch for partitions owned then and still (KIP-1251)."""
     refusal = _wrong_epoch(member)
     assigned, revoking = member.progress.assigned, member.progress.revoking
 

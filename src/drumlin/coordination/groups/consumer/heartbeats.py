@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: what a member sends, and what follows from it."""
+"""ConsumerGroupHeartbeat: the check of a request, and the decision on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def check_request(group_id: str, request: HeartbeatRequest, configured: tuple[str, ...]) -> None:
-    """Check what does not depend on the group; `configured` names assignors.
+    """Check a request independently of the group; `configured` are the names of assignors.
 
     Raises:
         KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.
@@ -78,16 +78,16 @@ def _invalid(message: str) -> KafkaError:
 
 
 def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
-    """A member joins, or sends its next heartbeat.
+    """Handle the first or a later heartbeat of a member.
 
     Raises:
-        KafkaError: what it is to be told instead.
+        KafkaError: the error for the member.
     """
     quiet = _with_nothing_new(group, request)
     if quiet is not None:
         group.extend_session(quiet)
-        told = _told(quiet.progress) if _wants_all(request) else None
-        return Decision((), _answer(group, quiet.member_id, quiet.progress, told))
+        assignment = _topic_partitions(quiet.progress) if _wants_all(request) else None
+        return Decision((), _answer(group, quiet.member_id, quiet.progress, assignment))
     check_room(group, request.member_id, request.group_instance_id)
     change = MemberChange(group)
     member_id = request.member_id or group.context.new_id()
@@ -109,10 +109,12 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
     )
     if member_id in group.members:
         group.extend_session(updated)
-    told = _told(progress) if _wants_all(request) else _news(member.progress, progress)
+    assignment = (
+        _topic_partitions(progress) if _wants_all(request) else _news(member.progress, progress)
+    )
     return Decision(
         change.records,
-        _answer(group, member_id, progress, told),
+        _answer(group, member_id, progress, assignment),
         change.resolve,
         assign=change.assign_later(partial(_follow, request=request)),
     )
@@ -121,7 +123,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
 def _follow(
     group: ConsumerGroup, answer: HeartbeatAnswer, *, request: HeartbeatRequest
 ) -> Decision:
-    """The target assignment that this heartbeat began is complete: the member's part of it.
+    """Continue a heartbeat whose target assignment is complete: reconcile the member with it.
 
     Raises:
         KafkaError: FENCED_MEMBER_EPOCH.
@@ -131,14 +133,14 @@ def _follow(
         return Decision((), answer)  # later requests have been answered meanwhile
     change = MemberChange(group)
     progress = change.follow(member, request.owned, request.epoch)
-    told = answer.assignment
+    assignment = answer.assignment
     if _wants_all(request) or progress.assigned != member.progress.assigned:
-        told = _told(progress)
-    return Decision(change.records, _answer(group, member.member_id, progress, told))
+        assignment = _topic_partitions(progress)
+    return Decision(change.records, _answer(group, member.member_id, progress, assignment))
 
 
 def _with_nothing_new(group: ConsumerGroup, request: HeartbeatRequest) -> Member | None:
-    """The member, if nothing is new and nothing is to be done, as in most heartbeats."""
+    """The member if the heartbeat changes nothing, as most do; else None."""
     member = group.members.get(request.member_id)
     if (
         member is not None
@@ -172,10 +174,10 @@ def _is_as_before(had: Subscription, request: HeartbeatRequest) -> bool:
 
 
 def _answer(
-    group: ConsumerGroup, member_id: str, progress: Progress, told: Partitions | None
+    group: ConsumerGroup, member_id: str, progress: Progress, assignment: Partitions | None
 ) -> HeartbeatAnswer:
     interval_ms = group.setting("heartbeat.interval.ms")
-    return HeartbeatAnswer(member_id, progress.epoch, interval_ms, told)
+    return HeartbeatAnswer(member_id, progress.epoch, interval_ms, assignment)
 
 
 def _wants_all(request: HeartbeatRequest) -> bool:
@@ -183,10 +185,10 @@ def _wants_all(request: HeartbeatRequest) -> bool:
 
 
 def _news(former: Progress, progress: Progress) -> Partitions | None:
-    return None if former.assigned == progress.assigned else _told(progress)
+    return None if former.assigned == progress.assigned else _topic_partitions(progress)
 
 
-def _told(progress: Progress) -> Partitions:
+def _topic_partitions(progress: Progress) -> Partitions:
     return {topic_id: frozenset(epochs) for topic_id, epochs in progress.assigned.items()}
 
 
@@ -214,10 +216,10 @@ def _updated(member: Member, request: HeartbeatRequest) -> Subscription:
 def _find(
     change: MemberChange, request: HeartbeatRequest, member_id: str
 ) -> tuple[Member | None, Member]:
-    """The member as the group knows it, or None, and as this request has it.
+    """The member as the group has it, or None, and as it is after this request.
 
     Raises:
-        KafkaError: it is no member, or not any more.
+        KafkaError: it is not a member, or not any more.
     """
     group = change.group
     instance_id = request.group_instance_id
@@ -246,18 +248,18 @@ def _find(
 
 
 def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
-    """The epoch it has, or the one before: the answer that told it of the new one may be lost."""
-    told, epoch = request.epoch, member.epoch
-    if told in (JOINING, epoch):
+    """Check that a request has the member's epoch, or the previous one if an answer was lost."""
+    known, epoch = request.epoch, member.epoch
+    if known in (JOINING, epoch):
         return
     is_last_answer_lost = (
-        told < epoch
-        and told == member.progress.previous_epoch
+        known < epoch
+        and known == member.progress.previous_epoch
         and request.owned is not None
         and contains(member.progress.assigned, request.owned)
     )
     if not is_last_answer_lost:
         raise KafkaError(
             ErrorCode.fenced_member_epoch,
-            f"member {member.member_id} is in epoch {epoch}, not {told}; it must join again",
+            f"member {member.member_id} is in epoch {epoch}, not {known}; it must join again",
         )

@@ -1,8 +1,8 @@
 """A member of a consumer group: its subscription, and its progress. Values.
 
-A member moves from one target assignment to the next by itself: first it gives up what is not
-its own any more (unrevoked partitions), then it takes what others have given up (unreleased
-partitions), then it is stable. Its epoch is that of the target assignment that it follows.
+A member moves from one target assignment to the next by itself: first it revokes partitions that it
+must give up (unrevoked partitions), then it waits for partitions of others (unreleased partitions),
+then it is stable. Its epoch is that of the target assignment that it follows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
-#: Special epochs: a member joins, leaves, or, being static, will be back.
+#: Special epochs: a member joins, leaves, or (if static) leaves temporarily.
 JOINING: Final = 0
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2
@@ -50,7 +50,7 @@ class ClassicProtocols:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The topics that a member subscribes to, and where it runs."""
+    """A member's subscription to topics, and its client."""
 
     group_instance_id: str | None = None
     rack_id: str | None = None
@@ -66,14 +66,14 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a member has followed the target assignment."""
+    """A member's progress towards the target assignment."""
 
     epoch: int = JOINING
     previous_epoch: int = NO_EPOCH
     state: MemberState = MemberState.STABLE
     assigned: PartitionEpochs = field(default_factory=dict)
     revoking: PartitionEpochs = field(default_factory=dict)
-    """Partitions that it must give up, and has not yet."""
+    """Partitions that it must still revoke."""
 
     def has_reached(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch

@@ -1,9 +1,9 @@
-"""The records that a change of one member leads to, collected step by step.
+"""The records of a change of one member, collected step by step.
 
-Nothing changes that the log holds: this only notes in the group that its metadata and its regular
-expressions have been looked at.
+The group's state does not change here, except for the notes that its metadata and its regular
+expressions have been checked.
 
-The order of the steps is Apache Kafka's: what the member says, the regular expressions, the
+The order of the steps is Apache Kafka's: the member's subscription, the regular expressions, the
 group's epoch, the target assignment, the member's own progress.
 """
 
@@ -42,10 +42,10 @@ from drumlin.coordination.groups.every_kind.group_record import GroupRecord, Rec
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The least time between two resolutions of regular expressions that are known already.
+#: The minimum time between two resolutions of known regular expressions.
 _REFRESH_INTERVAL_MIN_MS: Final = 10_000
 
-#: The size of an assignment that is made in the turn in which it is due: a millisecond's worth.
+#: The size of an assignment that is made in the turn in which it is due; it takes a millisecond.
 _ASSIGNED_AT_ONCE: Final = 2_000
 
 
@@ -56,14 +56,14 @@ class RegexChange(Enum):
 
 
 class MemberChange:
-    """The records for one member of a group that joins or changes."""
+    """The records for a member that joins or changes."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self.group = group
         self.records: list[GroupRecord] = []
         self.epoch = group.epoch
         self.regexes: frozenset[str] = frozenset()
-        """Regular expressions that are to be resolved."""
+        """Regular expressions that must be resolved."""
         self.assigning: Callable[[], Coroutine[Any, Any, NextTarget]] | None = None
         """Computes a target assignment that takes more than a turn, if one is due."""
 
@@ -79,7 +79,7 @@ class MemberChange:
         self.write(SubscriptionKey(group_id, member_id), None)
 
     def replace_static(self, former: Member, member_id: str) -> Member:
-        """A static member returns under another id: it takes the place of its former id."""
+        """Replace the id of a static member that returns under another one."""
         group_id = self.group.group_id
         progress = replace(former.progress, epoch=0, previous_epoch=0)
         member = Member(member_id, former.subscription, progress)
@@ -121,7 +121,7 @@ class MemberChange:
         return change
 
     def _resolve_if_due(self, former: str | None, regex: str | None, *, is_unknown: bool) -> None:
-        """Have the new expressions resolved, or all of them if they are old."""
+        """Request the resolution of a new expression, or of all if their results are old."""
         group = self.group
         if group.is_resolving or not (group.regex_subscribers or is_unknown):
             return
@@ -161,21 +161,22 @@ class MemberChange:
         return had and subscription.regex != regex and self.group.regex_subscribers.get(regex) == 1
 
     def bump(self, names: Iterable[str], *, has_changed: bool) -> None:
-        """`names` is what is subscribed to."""
+        """Begin a new epoch if something has changed; `names` are all subscribed topics."""
         group = self.group
         metadata_hash = hash_of(group.existing(names))
         if has_changed or metadata_hash != group.metadata_hash:
             self.epoch = group.epoch + 1
             self.write(EpochKey(group.group_id), Epoch(self.epoch, metadata_hash))
         else:
-            group.knows_metadata = True  # nothing that the log would have to know
+            group.knows_metadata = True  # not in the log
 
     # -- the target assignment -----------------------------------------------------------------
 
     def assign(self, member: Member) -> tuple[int, Partitions]:
-        """Epoch and part of the target assignment for the member: of a new one if it is due.
+        """The epoch of the target assignment, and the member's part; a new one if it is due.
 
-        If it takes more than a turn, it is left to `assigning`: until then, none is due.
+        An assignment that takes more than a turn is left to `assigning`; until it is complete, no
+        other is due.
         """
         group = self.group
         former_id = _former_id(group, member)
@@ -231,9 +232,10 @@ class MemberChange:
         return progress
 
     def follow(self, member: Member, owned: Partitions | None, known_epoch: int) -> Progress:
-        """Like `reconcile`, for a member whose subscription stays as it is.
+        """Like `reconcile`, for a member whose subscription does not change.
 
-        `known_epoch`: the last one that it has been told. If the answer is lost, it asks in that.
+        `known_epoch`: the epoch in the member's last request, in which it asks again if the answer
+        is lost.
 
         Raises:
             KafkaError: FENCED_MEMBER_EPOCH.
@@ -261,7 +263,7 @@ def is_assignment_due(group: ConsumerGroup, epoch: int) -> bool:
 
 
 def are_regexes_due(group: ConsumerGroup) -> bool:
-    """Whether regular expressions are to be resolved, whatever a member says."""
+    """Whether regular expressions must be resolved even if no member has changed."""
     if group.is_resolving or not group.regex_subscribers:
         return False
     return not group.regex_subscribers.keys() <= group.regexes.keys() or _are_regexes_old(group)
@@ -276,14 +278,14 @@ def _are_regexes_old(group: ConsumerGroup) -> bool:
 
 
 def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[GroupRecord]:
-    """Regular expressions have been resolved: what is new of them, and a new epoch if need be.
+    """The records after a resolution of regular expressions: changes, and a new epoch if necessary.
 
-    `found` is the topics of each; patterns that no member uses any more are skipped.
+    `found`: the topics of each; patterns that no member uses any more are skipped.
     """
     change = MemberChange(group)
     now_ms = group.context.clock.wall_ms()
     if group.regex_subscribers.keys() <= found.keys():
-        group.regexes_resolved_ms = now_ms  # nothing that the log would have to know
+        group.regexes_resolved_ms = now_ms  # not in the log
     after = dict(group.regexes)
     has_changed = False
     for regex, topics in sorted(found.items()):
@@ -301,13 +303,13 @@ def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[
 
 
 def _former_id(group: ConsumerGroup, member: Member) -> str:
-    """The id under which the group knows the member: a static member may return under another."""
+    """The id that the member has in the group: a static member may return under another id."""
     former = group.static_member(member.group_instance_id)
     return member.member_id if former is None else former.member_id
 
 
 def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
-    """A static member may take its own place in a full group (KAFKA-20601).
+    """Check the size limit; a static member may replace itself in a full group (KAFKA-20601).
 
     Raises:
         KafkaError: GROUP_MAX_SIZE_REACHED.

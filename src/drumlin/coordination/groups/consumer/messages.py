@@ -13,7 +13,7 @@ from drumlin.coordination.groups.consumer.member import (
 
 
 class HeartbeatRequest(NamedTuple):
-    """ConsumerGroupHeartbeat. What is None has not changed since the last one."""
+    """ConsumerGroupHeartbeat. Fields that are None have not changed since the last one."""
 
     member_id: str
     epoch: int
@@ -27,7 +27,7 @@ class HeartbeatRequest(NamedTuple):
     assignor: str | None = None
     owned: Partitions | None = None
     must_have_member_id: bool = True
-    """Members of the first version could have the coordinator make their id."""
+    """In the first version, the coordinator may choose the member id."""
 
     @property
     def is_joining(self) -> bool:
@@ -39,7 +39,7 @@ class HeartbeatRequest(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether it says everything: then the answer has the whole assignment."""
+        """Whether all fields are set: then the answer has the whole assignment."""
         has_subscription = self.topics is not None or self.regex is not None
         return self.rebalance_timeout_ms is not None and has_subscription and self.owned is not None
 
@@ -49,4 +49,4 @@ class HeartbeatAnswer(NamedTuple):
     epoch: int
     heartbeat_interval_ms: int = 0
     assignment: Partitions | None = None
-    """None: as before."""
+    """None: unchanged."""

@@ -1,7 +1,7 @@
-"""Whether the topics that a group reads are still as they were: their hash, kept in the log.
+"""A hash of the topics that a group reads, kept in the log to notice changes.
 
-Apache Kafka uses a hash of its own there. A group that moves between the two gets one more epoch,
-and nothing else depends on it.
+Apache Kafka uses another hash. A group that moves between the two gets one more epoch, and nothing
+else depends on it.
 """
 
 from __future__ import annotations

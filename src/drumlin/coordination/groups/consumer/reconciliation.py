@@ -3,13 +3,13 @@
                  all revoked, or nothing to revoke
     UNREVOKED ------------------------------------> STABLE, in the target's epoch
         |   ^                                         ^  |
-        |   '--- the target has changed, and some ----'  |
-        |        of what it has is not its own any more  |
+        |   '---- the target has changed, and the -----' |
+        |         member must revoke some partitions     |
         '----> UNRELEASED <------------------------------'
-               until others have given up what it is to get
+               until others have revoked its new partitions
 
-A member stays in its epoch until it has given up what the next one takes from it: a reader of
-a partition commits in an epoch in which the partition was its own.
+A member stays in its epoch until it has revoked the partitions that the next epoch takes from it:
+so it commits the offsets of a partition in an epoch in which it owned the partition.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 
 
 class Goal(NamedTuple):
-    """The state that a member is to reach.
+    """The state that a member must reach.
 
-    topics: those it subscribes to now; it must not keep partitions of others.
-    owners: topic id -> the partitions that a member has at present.
-    owned: what the member reports that it has; None: it did not report.
+    topics: its subscribed topics; it must not keep partitions of others.
+    owners: topic id -> the partitions that any member has now.
+    owned: the partitions that the member reports to have; None: it reported none.
     """
 
     epoch: int
@@ -49,10 +49,10 @@ class Goal(NamedTuple):
 
 
 def next_progress(member: Member, goal: Goal, *, has_new_subscription: bool) -> Progress:
-    """How far the member gets now; its progress so far if that is not further.
+    """The member's next progress, or its current one if it cannot advance.
 
     Raises:
-        KafkaError: FENCED_MEMBER_EPOCH, it is in a state that is not known here.
+        KafkaError: FENCED_MEMBER_EPOCH, its state is unknown.
     """
     progress = member.progress
     if progress.state is MemberState.STABLE and progress.epoch == goal.epoch:
@@ -100,7 +100,7 @@ def _without_unsubscribed(progress: Progress, goal: Goal) -> Progress:
 def _towards(progress: Progress, goal: Goal) -> Progress:
     kept: dict[UUID, Mapping[int, int]] = {}
     revoking: dict[UUID, Mapping[int, int]] = {}
-    coming: dict[UUID, Mapping[int, int]] = {}  # with what stays
+    coming: dict[UUID, Mapping[int, int]] = {}  # including partitions that it keeps
     must_wait = False
     # Merging dicts looks up no ids, which is slow, and there may be thousands of them.
     for topic_id, target in {**dict.fromkeys(progress.assigned, _NOTHING), **goal.target}.items():

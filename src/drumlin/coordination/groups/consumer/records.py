@@ -8,7 +8,7 @@
     key type 8      the current assignment of a member      group, member
     key type 16     topics that a regular expression names  group, regular expression
 
-There is one version of each value, a flexible one; later fields come as tags.
+Each value has one version, which is flexible; newer fields are tagged.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class RegexKey:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """`metadata_hash`: of the topics subscribed to, by the writer's own rule."""
+    """A group's epoch. `metadata_hash`: of the subscribed topics, by the writer's own hash."""
 
     epoch: Int32
     metadata_hash: Annotated[Int64, Tag(0)] = 0
@@ -90,18 +90,18 @@ class Target:
 class ResolvedRegex:
     topics: frozenset[str]
     version: int
-    """The version of the metadata; it has a meaning only for the broker that wrote it."""
+    """The version of the metadata, meaningful only to the broker that wrote it."""
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Written by Kafka 4.0 and before. Only its presence matters: it is to be removed."""
+    """Written by Kafka 4.0 and before. Only its presence matters: it must be removed."""
 
     data: bytes
 
 
-# -- what is written -----------------------------------------------------------------------
+# -- declared fields -----------------------------------------------------------------------
 
 
 @message
@@ -126,7 +126,7 @@ class _SubscriptionFields:
     regex: str | None
     rebalance_timeout_ms: Int32
     assignor: str | None
-    # Null is written, too: without the tag Kafka would take the member for a classic one.
+    # Null is written, too: without the tag, Kafka would treat the member as a classic one.
     classic: Annotated[_ClassicMember | None, Tag(0, is_always_written=True)] = None
 
 
@@ -227,7 +227,7 @@ def _read_progress(fields: _ProgressFields) -> Progress:
 
 
 def _partition_epochs(topics: tuple[_TopicEpochs, ...], epoch: int) -> PartitionEpochs:
-    """`epoch` is the member's: before 4.3 partitions had none of their own."""
+    """Partitions with their epochs; before 4.3 they had none: then `epoch`, the member's."""
     result: dict[UUID, Mapping[int, int]] = {}
     for topic in topics:
         epochs = topic.epochs

@@ -17,12 +17,12 @@ def check_regex(pattern: str) -> None:
 
 
 def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
-    """The names that match from their first to their last character.
+    """The names that match as a whole.
 
-    May take a while with very many topics: meant for a thread.
+    Takes long with very many topics: meant for a thread.
     """
     try:
         compiled = compile_regex(pattern)
     except KafkaError:
-        return frozenset()  # it was written by a broker that takes more than this one
+        return frozenset()  # it was written by a broker that accepts more patterns than this one
     return frozenset(name for name in names if compiled.fullmatch(name) is not None)

@@ -1,4 +1,4 @@
-"""The group coordinator: finds the group of a request, and carries out what it decides.
+"""The group coordinator: finds the group of a request, and carries out the group's decision.
 
-Everything in groups that awaits is here; no rule of a group is.
+All asynchronous code of groups is here, and none of their rules.
 """

@@ -1,8 +1,8 @@
-"""Answers requests that wait in a group: very many of them over several turns of the loop.
+"""Answers requests that wait in a group: many answers take several turns of the loop.
 
-Answers given in one turn are encoded and sent in the next: a thousand members whose rebalance is
-over would make a turn of tens of milliseconds. Making an answer takes time, too, so it is not made
-before its turn.
+Answers given in one turn are encoded and sent in the next: for a thousand members whose rebalance
+has ended, that turn would take tens of milliseconds. Making an answer takes time, too, so answers
+are made in the turn in which they are given.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ANSWERS_PER_LATER_TURN: Final = 16
 
 
 class AnswerQueue:
-    """Gives answers; those to different requests come in no particular order."""
+    """Gives answers; their order across requests is not defined."""
 
     def __init__(self) -> None:
         self._left: deque[Iterator[Answer | None]] = deque()
@@ -36,7 +36,7 @@ class AnswerQueue:
         self._has_none_left.set()
 
     def give(self, effect: Answer | Answers) -> None:
-        """Give one answer or few at once, unless it takes long; many in later turns."""
+        """Give a single answer or a few at once; many, or slow ones, in later turns."""
         if isinstance(effect, Answer):
             _give(effect)
             return

@@ -1,7 +1,7 @@
-"""The requests of the classic protocol, to a group of whatever kind: join, sync, heartbeat, leave.
+"""Requests of the classic protocol to a group of any kind: join, sync, heartbeat, leave.
 
-A consumer group may have classic members; without any member, it becomes a classic group again when
-one joins. This file owns which kind handles a request; what is answered is decided by the group.
+A consumer group may have classic members; an empty one becomes a classic group again when a classic
+member joins. This file chooses the kind that handles a request; the group decides on the answer.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Bytes of metadata that a member may send, for all of its protocols. They stay in memory for its
-#: session, which outlives its connection; all members of a group must fit into a record of 1 MiB.
+#: Bytes of metadata that a member may send, for all of its protocols. They stay in memory until its
+#: session ends, even without a connection; all members of a group must fit into a record of 1 MiB.
 _PROTOCOLS_BYTES_MAX: Final = 4 << 20
 
 
@@ -41,7 +41,7 @@ class ClassicProtocol:
     """Members of the classic protocol in the groups of the partitions that are led here.
 
     Handed in:
-        config: how long sessions may be.
+        config: the limits of session timeouts.
         writer, effects, alarm: the coordinator's.
     """
 
@@ -59,13 +59,16 @@ class ClassicProtocol:
         """JoinGroup. The answer comes when the next generation begins.
 
         Raises:
-            KafkaError: the group cannot be asked.
+            KafkaError: the group is not available here.
         """
         shortest = self._config.group_min_session_timeout_ms
         longest = self._config.group_max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
             raise KafkaError(ErrorCode.invalid_session_timeout)
-        if sum(len(name) + len(said) for name, said in request.protocols) > _PROTOCOLS_BYTES_MAX:
+        if (
+            sum(len(name) + len(metadata) for name, metadata in request.protocols)
+            > _PROTOCOLS_BYTES_MAX
+        ):
             message = f"a member may send {_PROTOCOLS_BYTES_MAX} bytes of protocol metadata at most"
             raise KafkaError(ErrorCode.invalid_request, message)
         consumer_group = shard.consumer_group(group_id)
@@ -91,10 +94,10 @@ class ClassicProtocol:
     def _join(
         self, shard: GroupShard, group: ConsumerGroup, request: JoinRequest
     ) -> Pending[JoinAnswer]:
-        """A classic member joins the group, which goes on as a consumer group.
+        """Let a classic member join a consumer group.
 
         Raises:
-            KafkaError: nothing has happened.
+            KafkaError: nothing was changed.
         """
         decision = classic_members.join(group, request)
         answer = self._effects.bring_about(shard, group.group_id, decision)
@@ -108,7 +111,7 @@ class ClassicProtocol:
         """SyncGroup. The answer comes when the leader's assignment is in the log.
 
         Raises:
-            KafkaError: the group cannot be asked, or refuses.
+            KafkaError: the group is not available here, or refuses.
         """
         consumer_group = shard.consumer_group(group_id)
         group = shard.groups.get(group_id)
@@ -133,7 +136,7 @@ class ClassicProtocol:
         """Heartbeat.
 
         Raises:
-            KafkaError: what the member is to be told.
+            KafkaError: the error for the member.
         """
         consumer_group = shard.consumer_group(group_id)
         if consumer_group is not None:
@@ -155,7 +158,7 @@ class ClassicProtocol:
         """LeaveGroup: a code for each member.
 
         Raises:
-            KafkaError: the group cannot be asked.
+            KafkaError: the group is not available here.
         """
         consumer_group = shard.consumer_group(group_id)
         if consumer_group is not None:

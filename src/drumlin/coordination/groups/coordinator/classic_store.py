@@ -1,9 +1,9 @@
-"""Stores what classic groups decide: at once, or, with very many members, in turns.
+"""Writes the records of classic groups: at once, or, with very many members, in turns.
 
-All members of a group are one record. Its content is gathered in turns of the loop, then encoded in
-a thread. Other requests run meanwhile. So whether the group still awaits the record is checked
-last; if it does not, or is gone or led elsewhere, nothing is written. What becomes of a group whose
-record is stored, or is not, the group decides.
+One record has all members of a group. Its content is gathered in turns of the loop, then encoded in
+a thread. Other requests run meanwhile, so the last check is that the group still awaits the record;
+if it does not, or was removed or moved, nothing is written. The group decides what follows from a
+success or failure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
 
-#: What is encoded at once: a millisecond's worth of many or of large members.
+#: Limits of a record that is encoded in one turn: many or large members take a millisecond.
 _MEMBERS_AT_ONCE: Final = 200
 _BYTES_AT_ONCE: Final = 64 * 1024
 
@@ -43,7 +43,7 @@ class ClassicStore:
     Handed in:
         writer, log, effects, background: the coordinator's.
         clock: wall time, for records.
-        codec(): how batches are compressed, a number of `CODECS`.
+        codec(): the compression of batches, a number of `CODECS`.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class ClassicStore:
         self._storing = asyncio.Lock()
 
     def store(self, shard: GroupShard, group: Group, store: Store) -> None:
-        """Write what the group has decided; it is told what came of it."""
+        """Write the group's decision, and pass it the outcome."""
         is_replacement = isinstance(store.purpose, StaticMemberReplaced)
         if is_replacement and group.replacements:
-            group.replacements.append(store)  # one record says it of all of them
+            group.replacements.append(store)  # one record is enough for all
             return
         stores, count = [store], len(group.membership.members)
         # A group's records are written in their order, which matters only if there are members.
@@ -104,9 +104,9 @@ class ClassicStore:
         """Write one record for all of `stores`."""
         confirmation = None
         try:
-            async with self._storing:  # one after the other, which keeps their order, too
+            async with self._storing:  # one at a time, which also keeps their order
                 if group.replacements is stores:
-                    group.replacements = []  # whoever comes from now on is in the next record
+                    group.replacements = []  # later members are in the next record
                 try:
                     made = await self._batch_of(shard, group, stores)
                     if made is None:
@@ -114,7 +114,7 @@ class ClassicStore:
                     confirmation = self._writer.append(shard, made[0])
                     group.in_log(made[1])
                 except Exception as failure:  # noqa: BLE001  or members would wait for ever
-                    # At once: the next record must not hold what is taken back here.
+                    # Before the next record, which must not include the changes undone here.
                     await self._tell_stored(shard, group, stores, _code_of(group, failure))
                     return
             await asyncio.sleep(0)  # what follows takes a turn of its own
@@ -139,7 +139,7 @@ class ClassicStore:
             metadata = await group.to_store(purpose)
             if metadata is not None:
                 batch = await self._encoded(shard, group, metadata)
-                # A member that waits now has waited all along: a rebalance would have answered it.
+                # A member that waits now has always waited: a rebalance would have answered it.
                 if any(group.awaits(each.purpose) for each in stores):
                     return batch, metadata
 

@@ -1,6 +1,6 @@
-"""The group coordinator: finds the group that a request is for, and the part that carries it out.
+"""The group coordinator: passes a request to its group, and to the part that carries it out.
 
-It owns the parts and puts them together. It never decides for a group, and appends nothing itself.
+Owns these parts and connects them. It never decides for a group, and appends nothing itself.
 All state changes run on the event loop without awaiting; only answers wait, for other members
 or for the log. So requests take effect in the order in which they arrive.
 """
@@ -60,7 +60,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 _LARGE_AT_A_TIME: Final = 2
 #: Deadlines that pass while a group is loading are put off: its members need time for a heartbeat.
 _LOADING_RETRY_S: Final = 5.0
-#: Offsets that are deleted in one batch with their group: some two milliseconds' worth.
+#: Offsets that are deleted in one batch with their group: they take about two milliseconds.
 _DELETED_WITH_GROUP: Final = 200
 
 
@@ -71,7 +71,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         config: the broker's configuration.
         clock: wall time for records, monotonic time for deadlines.
         topic: `__consumer_offsets`.
-        topics: what can be subscribed to.
+        topics: the topics to which groups can subscribe.
         group_setting(group_id, key): the configuration of a single group.
 
     The broker calls `start` and `close`, `become_leader` and `resign` for each partition of
@@ -106,7 +106,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         self._config = config
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
         self._context = GroupContext(config, group_setting, clock, self._deadlines, new_id, topics)
-        #: Held while a commit is worked on that takes a lot of memory.
+        #: Held during a commit that takes a lot of memory.
         self.large_commits: Final = asyncio.Semaphore(_LARGE_AT_A_TIME)
         writer, log, background = self._writer, self._log, self._background
         alarm = self._alarm = DeadlineAlarm(self._deadlines, clock, self._tell)
@@ -174,7 +174,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         await self._removals.expire()
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
-        """The committed offsets of a topic are deleted with it."""
+        """Delete the committed offsets of a deleted topic."""
         self._background.spawn(self._removals.topic_deleted(topic, topic_id))
 
     def _shard_of(self, group_id: str) -> GroupShard:
@@ -192,7 +192,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """JoinGroup. The answer comes when the next generation begins.
 
         Raises:
-            KafkaError: the group cannot be asked.
+            KafkaError: the group is not available here.
         """
         return self._classic.join(self._shard_with_members(group_id), group_id, request)
 
@@ -200,7 +200,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """SyncGroup. The answer comes when the leader's assignment is in the log.
 
         Raises:
-            KafkaError: the group cannot be asked, or refuses.
+            KafkaError: the group is not available here, or refuses.
         """
         return self._classic.sync(self._shard_with_members(group_id), group_id, request)
 
@@ -210,13 +210,13 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """Heartbeat.
 
         Raises:
-            KafkaError: what the member is to be told.
+            KafkaError: the error for the member.
         """
         try:
             shard = self._shard_with_members(group_id)
         except KafkaError as refusal:
             if refusal.code is ErrorCode.coordinator_load_in_progress:
-                return  # whether it is a member is not known yet: it may pass
+                return  # it cannot be verified yet, and counts as a member
             raise
         self._classic.heartbeat(shard, group_id, member_id, group_instance_id, generation_id)
 
@@ -224,7 +224,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """LeaveGroup: a code for each member.
 
         Raises:
-            KafkaError: the group cannot be asked.
+            KafkaError: the group is not available here.
         """
         return self._classic.leave(self._shard_with_members(group_id), group_id, leaving)
 
@@ -236,7 +236,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """ConsumerGroupHeartbeat. The answer comes when its records are in the log.
 
         Raises:
-            KafkaError: what the member is to be told.
+            KafkaError: the error for the member.
         """
         self._check_active()
         heartbeats.check_request(group_id, request, self._config.group_consumer_assignors)
@@ -256,12 +256,12 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """ConsumerGroupDescribe.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or the group cannot be asked.
+            KafkaError: GROUP_ID_NOT_FOUND, or the group is not available here.
         """
         return self._consumer_group(self._shard_of(group_id), group_id)
 
     def topic_changed(self, topic: str, *, is_new: bool) -> None:
-        """A topic was created, deleted, or has more partitions: groups are to look at it again."""
+        """A topic was created, deleted, or has more partitions: groups must check it again."""
         for partition in self._partitions.partitions():
             shard = self._partitions.find(partition)
             for group in [] if shard is None else list(shard.groups.values()):
@@ -278,11 +278,11 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     def commit(self, commit: Commit) -> Coroutine[Any, Any, Written[list[ErrorCode]]]:
         """OffsetCommit: a code for each offset. The answer comes when all are in the log.
 
-        What the topic takes as one batch is committed as a whole or not at all. Of several, the
-        first ones may be committed and the others not, as the codes say.
+        Offsets that fit into one batch are committed together or not at all. Of several batches,
+        the first ones may be committed and the others not; the codes tell them apart.
 
         Raises:
-            KafkaError: none of it was committed.
+            KafkaError: no offset was committed.
         """
         return self._offsets.commit(self._shard_of, commit, NOT_REQUIRED)
 
@@ -301,7 +301,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         fetch in the name of a member of a consumer group needs its current epoch.
 
         Raises:
-            KafkaError: the group cannot be asked, or refuses.
+            KafkaError: the group is not available here, or refuses.
         """
         shard = self._shard_of(group_id)
         group = shard.groups.get(group_id)
@@ -312,12 +312,12 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     def commit_in_transaction(
         self, commit: Commit, verification: Verification | None
     ) -> Coroutine[Any, Any, Written[list[ErrorCode]]]:
-        """TxnOffsetCommit: as `commit`, to count when the producer's transaction is committed.
+        """TxnOffsetCommit: like `commit`; takes effect when the producer's transaction commits.
 
-        `verification`: what its coordinator was asked with, about the group's partition.
+        `verification`: the transaction coordinator's verification of the group's partition.
 
         Raises:
-            KafkaError: none of it was committed.
+            KafkaError: no offset was committed.
         """
         return self._offsets.commit(self._shard_with_members, commit, verification)
 
@@ -325,7 +325,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """The partition that `commit_in_transaction` will write to.
 
         Raises:
-            KafkaError: the group cannot be asked.
+            KafkaError: the group is not available here.
         """
         return self._shard_with_members(group_id).partition
 
@@ -333,45 +333,45 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """Check that `end_transaction` may be called for the partition.
 
         Raises:
-            KafkaError: not yet, or not here.
+            KafkaError: the partition is still loading, or is not led here.
         """
         self._check_active()
         self._partitions.shard(partition)
 
     def end_transaction(self, partition: int, producer_id: int, is_commit: bool) -> None:
-        """A marker is in the partition: its transaction's offsets count now, or are dropped."""
+        """Commit or drop a transaction's offsets: its marker has been appended."""
         self._partitions.shard(partition).end_transaction(producer_id, is_commit=is_commit)
 
     async def delete_offsets(
-        self, group_id: str, asked: Sequence[tuple[str, int]]
+        self, group_id: str, requested: Sequence[tuple[str, int]]
     ) -> Written[list[ErrorCode]]:
         """OffsetDelete: a code for each partition.
 
-        What the topic takes as one batch is deleted as a whole or not at all.
+        Offsets that fit into one batch are deleted together or not at all.
 
         Raises:
-            KafkaError: none of them was deleted, or not all of what makes several batches.
+            KafkaError: no offset was deleted, or only the first ones of several batches.
         """
         shard = self._shard_with_members(group_id)
-        return await self._offsets.delete(shard, group_id, asked)
+        return await self._offsets.delete(shard, group_id, requested)
 
     @property
     def has_unconfirmed(self) -> bool:
-        """Whether some of what was written is not yet on all in-sync replicas."""
+        """Whether some appended records are not yet on all in-sync replicas."""
         return self._log.has_unconfirmed
 
     async def all_confirmed(self) -> None:
-        """Wait until all in-sync replicas have what is written now.
+        """Wait until all in-sync replicas have the records appended so far.
 
         Raises:
-            KafkaError: NOT_COORDINATOR, that takes too long.
+            KafkaError: NOT_COORDINATOR, this takes too long.
         """
         await self._log.all_confirmed()
 
     # -- groups --------------------------------------------------------------------------------
 
     def groups(self) -> list[AnyGroup]:
-        """ListGroups: all that are coordinated here.
+        """ListGroups: all groups that are coordinated here.
 
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
@@ -380,10 +380,10 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         return [group for shard in self._partitions.shards() for group in shard.groups.values()]
 
     def group(self, group_id: str) -> AnyGroup:
-        """The group, of whatever kind.
+        """The group, of any kind.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or the group cannot be asked.
+            KafkaError: GROUP_ID_NOT_FOUND, or the group is not available here.
         """
         return self._shard_of(group_id).group(group_id)
 
@@ -391,22 +391,22 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """The group, for DescribeGroups: classic groups only.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or the group cannot be asked.
+            KafkaError: GROUP_ID_NOT_FOUND, or the group is not available here.
         """
         group = self.group(group_id)
         if isinstance(group, Group):
             return group
-        message = f"{group_id} is no classic group"
+        message = f"{group_id} is not a classic group"
         raise KafkaError(ErrorCode.group_id_not_found, message)
 
     async def delete(self, group_id: str) -> Written[ErrorCode]:
-        """DeleteGroups, one of them.
+        """DeleteGroups, one group.
 
-        If the group holds very many offsets, these are deleted first; then the group goes, with
-        what was committed meanwhile.
+        If the group has very many offsets, these are deleted first; then the group is deleted, with
+        offsets that were committed meanwhile.
 
         Raises:
-            KafkaError: it was not deleted, though some of very many offsets may be.
+            KafkaError: the group was not deleted; some of very many offsets may be.
         """
         shard = self._shard_of(group_id)
         while True:
@@ -429,14 +429,14 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """The shard of a group; its name must not be empty.
 
         Raises:
-            KafkaError: INVALID_GROUP_ID, or the group cannot be asked.
+            KafkaError: INVALID_GROUP_ID, or the group is not available here.
         """
         return self._shard_with_members(group_id)
 
     def bring_about(self, shard: GroupShard, group_id: str, decision: Decision) -> Pending[Any]:
-        """Do what a group has decided; see `Effects.bring_about`.
+        """Carry out a group's decision; see `Effects.bring_about`.
 
         Raises:
-            KafkaError: nothing has happened.
+            KafkaError: nothing was changed.
         """
         return self._effects.bring_about(shard, group_id, decision)

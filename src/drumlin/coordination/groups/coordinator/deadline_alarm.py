@@ -1,6 +1,6 @@
-"""Looks at the deadlines of groups when they have passed, in turns of the loop.
+"""A timer for the deadlines of groups; many that have passed take several turns of the loop.
 
-It owns when to look next. What a deadline that has passed means is not known here.
+Owns the time of the next check. It does not know the meaning of a deadline.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class DeadlineAlarm:
     """Goes off when the next deadline passes, from `start` to `stop`.
 
     Handed in:
-        deadlines: of all groups.
+        deadlines: the deadlines of all groups.
         clock: monotonic time.
-        tell(deadline): is called once it has passed.
+        tell(deadline): called once the deadline has passed.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class DeadlineAlarm:
             self._handle.cancel()
 
     def set(self) -> None:
-        """Have `wake` called when the next deadline passes; to be called after one was set."""
+        """Schedule `wake` for the next deadline; called after a deadline was set."""
         deadline = self._deadlines.next_deadline()
         if deadline is None or not self._is_on:
             return
@@ -59,16 +59,16 @@ class DeadlineAlarm:
     def wake(self) -> bool:
         """Expire deadlines that have passed; returns whether more are left for the next call.
 
-        A heartbeat that arrives before its deadline is looked at was in time.
+        A heartbeat is in time if it arrives before its deadline is checked.
         """
         self._handle = None
         try:
             return not self._tell_due()
-        finally:  # whatever is wrong with one group, the others are woken
+        finally:  # a fault in one group does not affect the others
             self.set()  # for the next turn, if more of them are due
 
     def _tell_due(self) -> bool:
-        """Tell as many as fit into a turn; returns whether these were all. Others stay due."""
+        """Expire as many as fit into a turn; returns whether these were all. Others stay due."""
         ends_at = end_of_new_turn()
         for deadline in self._deadlines.look(self._clock.monotonic()):
             if deadline is not None:

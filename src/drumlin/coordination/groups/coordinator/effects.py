@@ -1,7 +1,7 @@
-"""Carries out what groups of all kinds have decided, and its effects in their order.
+"""Carries out the decisions of groups of all kinds, and their effects in order.
 
-Records are written and taken over; answers are given, at once or in turns; what takes longer is
-begun. Nothing here decides, and nothing waits: what comes later comes as a task.
+Records are appended and applied; answers are given, at once or in turns; long work is started as a
+task. Nothing here decides, and nothing waits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Effects:
 
     Handed in:
         writer, log, work, answers: the coordinator's.
-        alarm: is set, as groups may have set deadlines.
+        alarm: set after each effect, as groups may have set deadlines.
         store(shard, group, store): stores a classic group's decision.
     """
 
@@ -53,7 +53,7 @@ class Effects:
         self._store = store
 
     def carry_out(self, shard: GroupShard, group: AnyGroup, effects: Sequence[Effect]) -> None:
-        """Carry out what the group has decided just now."""
+        """Carry out the effects of the group's latest decision."""
         if len(effects) > ANSWERS_PER_TURN:
             answers = [each for each in effects if isinstance(each, Answer)]
             self._answers.give(Answers(len(answers), iter(answers)))
@@ -78,10 +78,10 @@ class Effects:
             _log.warning("records of group %r were not written: %s", group.group_id, error)
 
     def bring_about(self, shard: GroupShard, group_id: str, decision: Decision) -> Pending[Any]:
-        """Write a group's decision now, and do what follows from it; gives the answer.
+        """Write a group's decision now, and carry out its effects; returns the answer.
 
         Raises:
-            KafkaError: nothing has happened.
+            KafkaError: nothing was changed.
         """
         confirmation = None
         if decision.records:
@@ -100,7 +100,8 @@ class Effects:
         decision: Decision,
         confirmation: Confirmation | None,
     ) -> Pending[Any]:
-        """Do what follows once the records are written, and confirmed when `confirmation` is."""
+        """Carry out the rest of a decision whose records are written; its answer awaits
+        `confirmation`."""
         answer: Pending[Any] = self._log.written(decision.answer, confirmation)
         group = shard.groups.get(group_id)
         if decision.then is not None and group is not None:

@@ -1,8 +1,8 @@
 """Work of groups that takes longer than a turn of the loop.
 
 Regular expressions are resolved in a thread. A target assignment of very many members is computed
-and encoded in turns of the loop: meanwhile the group keeps the one that it has. Nothing is decided
-here; what is found or assigned goes to the group.
+and encoded in turns of the loop: meanwhile the group keeps its present one. Nothing is decided
+here; the results are passed to the group.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LongWork:
 
     Handed in:
         writer, log, alarm, background: the coordinator's.
-        topics: what can be subscribed to.
+        topics: the topics to which groups can subscribe.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LongWork:
     # -- regular expressions -------------------------------------------------------------------
 
     def resolve(self, shard: GroupShard, group: ConsumerGroup, regexes: frozenset[str]) -> None:
-        """Find their topics; the group is told later."""
+        """Find the topics of regular expressions, and pass them to the group later."""
         group.is_resolving = True
         self._background.spawn(self._resolve(shard, group, regexes))
 
@@ -85,9 +85,9 @@ class LongWork:
         answer: Any,
         first: Pending[Any],
     ) -> asyncio.Future[Any]:
-        """The answer to the request that has begun an assignment; it need not be awaited.
+        """Begin an assignment; returns the answer to its request, which need not be awaited.
 
-        If the assignment fails it is `first`: that is `answer`, once it may be given.
+        If the assignment fails, that answer is `first`, which is `answer` once it is confirmed.
         """
         group.is_assigning = True
         work = self._go_on_assigning(shard, group, assign, answer, first)
@@ -116,7 +116,7 @@ class LongWork:
     ) -> Written[Any]:
         """
         Raises:
-            KafkaError: it was not written, or the group is gone.
+            KafkaError: the assignment was not written, or the group was removed.
         """
         target = await assign.make()
 
@@ -133,10 +133,10 @@ class LongWork:
 
         confirmation = await self._writer.write_in_turns(shard, target.records, last, take_over)
         await give_way()
-        # The member's own part may be thousands of partitions: it has a turn of its own.
+        # The member's own assignment may have thousands of partitions, so it gets its own turn.
         self._writer.check_leads(shard)
         check_group()
         followed = assign.follow(group, answer)
         if followed.records:
             confirmation = self._writer.write(shard, followed.records)
-        return self._log.written(followed.answer, confirmation)  # the last of what it waits for
+        return self._log.written(followed.answer, confirmation)  # the last of its records

@@ -1,7 +1,7 @@
 """Writes and deletes committed offsets: a few at once, very many in turns of the loop.
 
-It owns the way from a request to its batches, and the check before each of them. Whether the group
-allows it is never decided here, but by the shard.
+Owns the conversion of a request to batches, and the check before each batch. Whether the group
+allows the change is decided by the shard, never here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from drumlin.storage.producers.verification import Verification
 from drumlin.turns import emptied, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Tombstones that are packed in one go.
+#: Tombstones that are packed in one turn.
 _REMOVED_AT_ONCE: Final = 1000
 
 
@@ -38,7 +38,7 @@ class OffsetWriter:
     Handed in:
         writer, log: the coordinator's.
         clock: wall time, for records.
-        config: how long metadata may be, how batches are compressed.
+        config: the length limit of metadata, the compression of batches.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class OffsetWriter:
         commit: Commit,
         verification: Verification | None,
     ) -> Written[list[ErrorCode]]:
-        """Append offsets and take them over; a code for each of them.
+        """Append and apply offsets; returns a code for each of them.
 
-        `find`: the shard of a group that can be asked now, or an error.
+        `find`: returns the shard of a group, or raises if it is not available now.
 
         Raises:
-            KafkaError: none of them is committed, whatever the log has of a transaction's.
+            KafkaError: no offset is committed, though some of a transaction's may be in the log.
         """
         shard = find(commit.group_id)
         check = shard.admit_commit(commit.group_id, commit.committer)
@@ -107,7 +107,7 @@ class OffsetWriter:
         batches: list[OffsetBatch],
         verification: Verification | None,
     ) -> Written[list[ErrorCode]]:
-        """Append the batches of a commit; `codes` is the answer if none is refused.
+        """Append the batches of a commit; returns `codes` if no batch is refused.
 
         Raises:
             KafkaError: as `commit`.
@@ -136,7 +136,7 @@ class OffsetWriter:
         return self._log.written(codes, confirmation)
 
     def _check_again(self, shard: GroupShard, commit: Commit, topics: list[TopicValues]) -> None:
-        """Check again what may be committed: other requests ran meanwhile.
+        """Check again that the commit is allowed: other requests ran meanwhile.
 
         Raises:
             KafkaError: the next batch may not be committed any more.
@@ -152,15 +152,15 @@ class OffsetWriter:
                     raise KafkaError(code)
 
     async def delete(
-        self, shard: GroupShard, group_id: str, asked: Sequence[tuple[str, int]]
+        self, shard: GroupShard, group_id: str, requested: Sequence[tuple[str, int]]
     ) -> Written[list[ErrorCode]]:
-        """Delete offsets as a client asks; a code for each of them.
+        """Delete offsets for a client; returns a code for each of them.
 
         Raises:
-            KafkaError: none of them was deleted, or not all of what makes several batches.
+            KafkaError: no offset was deleted, or only the first ones of several batches.
         """
         partitions: dict[str, list[int]] = {}
-        for topic, partition in asked:
+        for topic, partition in requested:
             held = partitions.setdefault(topic, [])
             if shard.holds(group_id, topic, partition):
                 held.append(partition)
@@ -174,7 +174,7 @@ class OffsetWriter:
 
         confirmation = await self.remove(shard, group_id, chosen, check)
         refusal = ErrorCode.group_subscribed_to_topic
-        codes = [refusal if topic in kept else ErrorCode.none for topic, _ in asked]
+        codes = [refusal if topic in kept else ErrorCode.none for topic, _ in requested]
         return self._log.written(codes, confirmation)
 
     async def remove(
@@ -184,7 +184,7 @@ class OffsetWriter:
         topics: Mapping[str, Sequence[int]],
         check: Callable[[], None],
     ) -> Confirmation | None:
-        """Append tombstones for offsets and take them over; `check` raises if that is not allowed.
+        """Append and apply tombstones for offsets; `check` raises if that is not allowed.
 
         Raises:
             KafkaError: as `ShardWriter.write`, and as `check`.

@@ -1,7 +1,7 @@
-"""Removes what groups need not keep: offsets that expired, or whose topic was deleted.
+"""Removes offsets that have expired, or whose topic was deleted.
 
-With the last of them goes a group that has no members. The shard says what is to go, some at a
-time; what cannot be written stays, and is tried again later. It never answers a request.
+A group without members is removed with its last offset. The shard chooses the records, some at a
+time; offsets whose tombstones cannot be written are tried again later. It never answers a request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Removals:
 
     Handed in:
         writer, partitions, write_found: the coordinator's.
-        config: how long offsets are kept, how often that is looked at.
+        config: the retention time of offsets, and the interval of checks.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Removals:
         self._write_found, self._config = write_found, config
 
     async def topic_deleted(self, topic: str, topic_id: UUID) -> None:
-        """The committed offsets of a topic are deleted with it."""
+        """Delete the committed offsets of a deleted topic."""
         left = self._partitions.partitions()
         while True:
             left = [each for each in left if not await self._forget(each, topic, topic_id)]
@@ -63,7 +63,7 @@ class Removals:
             await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
 
     async def _forget(self, partition: int, topic: str, topic_id: UUID) -> bool:
-        """Forget a deleted topic in one partition; returns whether nothing is left of it."""
+        """Remove a deleted topic's offsets in one partition; returns whether all are removed."""
         shard = await self._partitions.when_ready(partition)
         if shard is None:
             return True
@@ -93,7 +93,7 @@ class Removals:
             )
 
     async def remove_orphans(self, partition: int) -> None:
-        """Delete what is left of topics whose deletion could not be written here at the time."""
+        """Delete offsets of deleted topics whose tombstones could not be written at the time."""
         what = "what is known of deleted topics"
         await self._remove(partition, GroupShard.orphans, what)
 

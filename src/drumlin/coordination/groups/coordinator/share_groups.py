@@ -1,8 +1,8 @@
-"""Share groups, the part that awaits: finds the group, lets it decide, and keeps its share state.
+"""The asynchronous part of share groups: passes requests to the group, and keeps its share state.
 
-The records of share groups are in `__consumer_offsets` beside those of other groups, whose
-coordinator owns the partitions and writes; the share coordinator keeps a group's state in a
-partition. Requests raise `KafkaError` with the error for the client.
+The records of share groups are in `__consumer_offsets` beside those of other groups; the group
+coordinator owns these partitions and writes to them. The share coordinator keeps the share state of
+a group's partitions. Requests raise `KafkaError` with the error for the client.
 """
 
 from __future__ import annotations
@@ -34,7 +34,13 @@ from drumlin.coordination.groups.share.messages import (
     TopicOutcome,
     Topics,
 )
-from drumlin.coordination.groups.share.outcomes import Found, Starts, divided, for_each, told
+from drumlin.coordination.groups.share.outcomes import (
+    Found,
+    Starts,
+    divided,
+    for_each,
+    topic_outcomes,
+)
 from drumlin.coordination.groups.share.records import (
     StatePartitionMetadata,
     TopicPartitions,
@@ -48,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 _Change = Callable[[StatePartitionMetadata], StatePartitionMetadata]
 
-#: How long a heartbeat waits for new partitions to have their share states.
+#: The time for which a heartbeat waits for the share state of new partitions.
 _INITIALIZED_WITHIN_S: Final = 2.0
 
 
@@ -78,7 +84,7 @@ class ShareGroupMembership:
         self._background = Background()
 
     async def close(self) -> None:
-        """End what no member waits for."""
+        """End the tasks for which no member waits."""
         await self._background.end()
 
     # -- finding -----------------------------------------------------------------------------
@@ -86,8 +92,8 @@ class ShareGroupMembership:
     def group(self, group_id: str) -> ShareGroup:
         """
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, also where it is a group of another kind; or the
-                group cannot be asked.
+            KafkaError: GROUP_ID_NOT_FOUND, also for a group of another kind; or the group is not
+                available here.
         """
         return self._found(self._groups.shard_of(group_id), group_id)
 
@@ -97,11 +103,11 @@ class ShareGroupMembership:
             return group
         message = f"there is no share group {group_id}"
         if group is not None:
-            message = f"{group_id} is no share group"
+            message = f"{group_id} is not a share group"
         raise KafkaError(ErrorCode.group_id_not_found, message)
 
     def _found_or_new(self, shard: GroupShard, group_id: str) -> ShareGroup:
-        """The group, or a new one, which exists only once a record of it is written."""
+        """The group, or a new one, which exists only once it has a record in the log."""
         if group_id in shard.groups:
             return self._found(shard, group_id)
         group = new_group(GroupKind.SHARE, group_id, self._groups.context)
@@ -117,7 +123,7 @@ class ShareGroupMembership:
         return True
 
     def member_epoch(self, group_id: str, member_id: str) -> int | None:
-        """None: there is no such group, or no such member in it."""
+        """The member's epoch; None if there is no such group or member."""
         try:
             return self.group(group_id).member_epoch(member_id)
         except KafkaError:
@@ -133,22 +139,22 @@ class ShareGroupMembership:
         """
         if request.member_epoch == LEAVE_EPOCH:
             return await self._leave(group_id, request)
-        told, initializing = await self._beat(group_id, request)
+        response, initializing = await self._beat(group_id, request)
         if initializing is None:
-            return told
-        # A share coordinator that cannot be asked for long must not make the members leave.
+            return response
+        # A share coordinator that is not available for long must not make the members leave.
         done, _ = await asyncio.wait([initializing], timeout=_INITIALIZED_WITHIN_S)
         if not done or not initializing.result():
-            return told
+            return response
         # A member that waited for this has its partitions now, not with its next heartbeat.
-        again = request._replace(member_epoch=told.member_epoch)
-        told, _ = await self._beat(group_id, again, at_once=True)
-        return told
+        again = request._replace(member_epoch=response.member_epoch)
+        response, _ = await self._beat(group_id, again, at_once=True)
+        return response
 
     async def _beat(
         self, group_id: str, request: ShareHeartbeat, *, at_once: bool = False
     ) -> tuple[ShareHeartbeatAnswer, asyncio.Task[bool] | None]:
-        """The answer, and the task that initializes partitions, if there are some to begin."""
+        """The answer, and the task that initializes partitions, if there are new ones."""
         shard = self._groups.shard_of(group_id)
         joins = request.member_epoch == JOIN_EPOCH
         group = self._found_or_new(shard, group_id) if joins else self._found(shard, group_id)
@@ -159,10 +165,10 @@ class ShareGroupMembership:
         decision, topics = group.heartbeat(request, limits, at_once=at_once)
         answer = self._groups.bring_about(shard, group_id, decision)
         epoch = self._found(shard, group_id).epoch
-        told = await answer
+        response = await answer
         if not topics:
-            return told, None
-        return told, self._background.spawn(self._initialize(group_id, topics, epoch))
+            return response, None
+        return response, self._background.spawn(self._initialize(group_id, topics, epoch))
 
     async def _leave(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         shard = self._groups.shard_of(group_id)
@@ -173,10 +179,10 @@ class ShareGroupMembership:
     # -- share state -------------------------------------------------------------------------
 
     async def _initialize(self, group_id: str, topics: Topics, state_epoch: int) -> bool:
-        """Give partitions their share state, without a start yet; returns whether all have it.
+        """Initialize the share state of partitions; returns whether all have it.
 
-        Those that have it are assigned from then on; the others are tried again with a later
-        heartbeat. A partition whose topic is gone by now needs none.
+        The state has no start offset yet. Initialized partitions can be assigned; the others are
+        tried again with a later heartbeat. A partition of a deleted topic needs no state.
         """
         starts = {
             topic_id: dict.fromkeys(topic.partitions, UNINITIALIZED_OFFSET)
@@ -194,7 +200,7 @@ class ShareGroupMembership:
                     if failure and not is_gone:
                         failures[str(failure)] = failures.get(str(failure), 0) + 1
         for reason, count in failures.items():
-            _log.warning("%r: %d share states are not begun yet: %s", group_id, count, reason)
+            _log.warning("%r: %d share states are not initialized: %s", group_id, count, reason)
         return not failures
 
     async def _initialize_at(
@@ -224,7 +230,7 @@ class ShareGroupMembership:
         """AlterShareGroupOffsets: partitions restart at an offset; their state is dropped.
 
         Raises:
-            KafkaError: NON_EMPTY_GROUP, or the group cannot be asked.
+            KafkaError: NON_EMPTY_GROUP, or the group is not available here.
         """
         self._groups.shard_of(group_id)  # refused before anything is looked up
         found, starts = await self._sorted(wanted)
@@ -242,12 +248,12 @@ class ShareGroupMembership:
             decision = Decision([group.partitions_record(value)])
             await self._groups.bring_about(shard, group_id, decision)
             outcomes = await self._initialize_at(group_id, topics, starts, group.epoch)
-        return await told(found, starts, outcomes)
+        return await topic_outcomes(found, starts, outcomes)
 
     async def _sorted(
         self, wanted: Iterable[tuple[str, Mapping[int, int]]]
     ) -> tuple[Found, Starts]:
-        """The request by topic, and the part of it that is for existing partitions."""
+        """The request by topic, and its part for existing partitions."""
         offsets_of: dict[str, dict[int, int]] = {}
         for name, offsets in wanted:  # a topic may be named twice
             offsets_of.setdefault(name, {}).update(offsets)
@@ -267,10 +273,10 @@ class ShareGroupMembership:
         return found, starts
 
     async def delete_offsets(self, group_id: str, names: Iterable[str]) -> Deleted:
-        """DeleteShareGroupOffsets: the group forgets these topics.
+        """DeleteShareGroupOffsets: delete the group's state in these topics.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or the group cannot be asked.
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or the group is not available here.
         """
         group = self._found(self._groups.shard_of(group_id), group_id)
         group.check_delete()
@@ -286,7 +292,7 @@ class ShareGroupMembership:
     async def _sorted_out(
         self, group: ShareGroup, names: Iterable[str]
     ) -> tuple[Deleted, dict[UUID, TopicPartitions]]:
-        """The outcome by name, as far as it is known, and the partitions to delete states of."""
+        """The outcome by name as far as it is known, and the partitions whose state to delete."""
         unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
         no_offsets = KafkaError(unknown.code, "the group has no offsets in this topic")
         results: Deleted = {}
@@ -314,7 +320,7 @@ class ShareGroupMembership:
     async def _delete_states(
         self, group_id: str, names: Mapping[UUID, str], chosen: Mapping[UUID, frozenset[int]]
     ) -> dict[UUID, KafkaError]:
-        """Delete share state topic by topic; the first error of each topic that has one."""
+        """Delete share state topic by topic; returns the first error of each topic that has one."""
         if not chosen:
             return {}
 
@@ -340,10 +346,10 @@ class ShareGroupMembership:
         await self._groups.bring_about(shard, group_id, decision)
 
     async def delete(self, group_id: str) -> ErrorCode:
-        """DeleteGroups, one share group: with its state.
+        """DeleteGroups, one share group, including its share state.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or the group cannot be asked.
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or the group is not available here.
         """
         shard = self._groups.shard_of(group_id)
         group = self._found(shard, group_id)
@@ -370,13 +376,13 @@ class ShareGroupMembership:
         await self._groups.bring_about(shard, group_id, Decision(group.tombstones()))
         return ErrorCode.none
 
-    # -- questions -----------------------------------------------------------------------------
+    # -- describing ----------------------------------------------------------------------------
 
     def initialized(self, group_id: str) -> dict[str, tuple[int, ...]]:
         """Topics and partitions in which the group has share state; none if there is no group.
 
         Raises:
-            KafkaError: the group cannot be asked.
+            KafkaError: the group is not available here.
         """
         group = self._groups.shard_of(group_id).groups.get(group_id)
         if not isinstance(group, ShareGroup):
@@ -391,7 +397,7 @@ class ShareGroupMembership:
         """The group's share state in a partition.
 
         Raises:
-            KafkaError: it cannot be read.
+            KafkaError: the state cannot be read.
         """
         return await self._share_states.summary(group_id, topic_id, partition)
 

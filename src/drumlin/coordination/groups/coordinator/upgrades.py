@@ -1,10 +1,9 @@
 """Converts classic groups to consumer groups, when a member of the consumer protocol joins.
 
-The records of a conversion are one batch, so that the log has the group as one kind or the other. A
-batch takes 1 MiB of records by default; if a group needs more, the joining member is refused.
+The records of a conversion are one batch, so that the group has exactly one kind in the log. A
+batch holds 1 MiB of records by default; if a group needs more, the joining member is refused.
 
-What the converted group is, and whether it may be converted, is decided in
-`consumer/conversion.py`, and never here.
+`consumer/conversion.py` decides whether a group may be converted, and makes the new group.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Upgrades:
     """Conversions of groups in the partitions that are led here.
 
     Handed in:
-        context: of all groups.
+        context: the context of all groups.
         writer, effects: the coordinator's.
     """
 
@@ -58,10 +57,10 @@ class Upgrades:
     def heartbeat(
         self, shard: GroupShard, group_id: str, request: HeartbeatRequest
     ) -> Pending[Any]:
-        """A member's heartbeat. If it joins, the group is created, or converted from a classic one.
+        """Handle a heartbeat; a joining member creates a group, or converts a classic one.
 
         Raises:
-            KafkaError: what the member is to be told.
+            KafkaError: the error for the member.
         """
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -80,7 +79,7 @@ class Upgrades:
     def _upgrade(self, shard: GroupShard, group: Group, request: HeartbeatRequest) -> Pending[Any]:
         """
         Raises:
-            KafkaError: what the member is to be told.
+            KafkaError: the error for the member.
         """
         rules = self._context.rules
         check_upgrade(group, rules.group_consumer_migration_policy, rules.group_consumer_max_size)
@@ -105,5 +104,5 @@ class Upgrades:
 
     @property
     def _apart(self) -> GroupContext:
-        """For a group that is made while another one has its name: with deadlines of its own."""
+        """A context with separate deadlines, for a new group of the same name as the old one."""
         return replace(self._context, deadlines=DeadlineQueue())

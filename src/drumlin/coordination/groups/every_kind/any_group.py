@@ -1,7 +1,7 @@
-"""What the coordinator asks of a group whatever its kind, and what a group has it do.
+"""The interface of groups of every kind to the coordinator, and the effects that they return.
 
-What only one kind does (joining, heartbeats) is asked of that kind's own class. Effects are plain
-values, carried out in their order.
+Methods that only one kind has (joining, heartbeats) are in its own class. Effects are plain values,
+and are carried out in order.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class AnyGroup(Protocol):
     # -- offsets ---------------------------------------------------------------------------
 
     def check_offset_commit(self, committer: Committer) -> OffsetCheck | None:
-        """A check for each partition, if whether it may commit depends on that.
+        """Check a commit; returns a further check for each partition if that is necessary.
 
         Raises:
-            KafkaError: it may not commit.
+            KafkaError: the committer may not commit.
         """
 
     def note_commit(self, committer: Committer) -> None:
-        """Offsets are committed, after the check: where that counts as a heartbeat, it is one."""
+        """Note a commit that passed the check: in some kinds of group it counts as a heartbeat."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """
         Raises:
-            KafkaError: it may not fetch, as a member that it is not (any more).
+            KafkaError: there is no such member, or not in this epoch.
         """
 
     def check_offset_delete(self) -> None:
@@ -64,7 +64,7 @@ class AnyGroup(Protocol):
         """Whether a member reads the topic; True if that is unknown."""
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
-        """When the retention time of an offset begins; None while it may not expire."""
+        """The start of an offset's retention time; None while the offset may not expire."""
 
     # -- life ------------------------------------------------------------------------------
 
@@ -75,38 +75,39 @@ class AnyGroup(Protocol):
         """
 
     def tombstones(self) -> list[GroupRecord]:
-        """The records that delete the group; its offsets are not among them."""
+        """The tombstones that delete the group; those of its offsets are not included."""
 
     async def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
-        """Become what the log says: the group's own records, in the order of their writing.
+        """Restore the group's state from its records, in the order in which they were written.
 
-        Others may have their turn wherever this yields; no request comes before the end.
-        What follows from them is left to a deadline, which may be due at once.
+        Yields to other tasks of the loop; the group gets no request before the end. Any action that
+        the state calls for is left to a deadline, which may be due at once.
         """
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
-        """Take over a record that is in the log now."""
+        """Apply a record that has been appended to the log."""
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
-        """The group has moved to another broker, or was deleted: answer all requests that wait."""
+        """Answer all waiting requests: the group has moved to another broker, or was deleted."""
 
     async def dissolve(self) -> list[Any]:
-        """After `unload`: forget deadlines that would mean another group of that name.
+        """Remove deadlines after `unload`: they would be applied to a new group of the same name.
 
-        Returns what is large in it, part by part. No request reaches the group any more.
+        Returns the group's large collections, to be freed one by one. The group gets no more
+        requests.
         """
 
 
 class Decision(NamedTuple):
-    """What a group has decided, before anything of it has happened.
+    """A group's decision, which has not been carried out yet.
 
-    To do: write the records as one batch and take them over; then answer, once all in-sync replicas
-    have them. If they cannot be written, all stays as it is.
+    The records are written as one batch and applied; the answer is given once all in-sync replicas
+    have them. If they cannot be written, nothing changes.
 
-    answer: to the request that has led to it, if it was one.
-    then: what else is to be done with the group as it is afterwards; it may be of another kind.
-    otherwise: what is decided instead if one batch does not take the records.
-    assign: what takes longer; the answer comes after it.
+    answer: the answer to the request that led to the decision, if there was one.
+    then: makes the effects that follow, given the group after the change; its kind may differ.
+    otherwise: makes the decision to take instead if the records do not fit into one batch.
+    assign: a long computation, to be completed before the answer is given.
     """
 
     records: Sequence[GroupRecord] = ()
@@ -117,13 +118,13 @@ class Decision(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """A target assignment of very many members, computed and written while the group goes on.
+    """A target assignment of very many members, computed and written while the group continues.
 
-    make(): computes it from copies: its `epoch`, and the `records` of what is new in it.
-    complete(group, target): the records that end it and correct it for the members of now, and
-        what the group's own `follow` takes over of all of them.
-    follow(group, answer): what the same request leads to once the assignment is complete, given its
-        first answer.
+    make(): computes the target from copies: its `epoch`, and the `records` of its changes.
+    complete(group, target): the last records, which correct the target for the current members,
+        and the value that the group's own `follow` takes over for all records.
+    follow(group, answer): the decision on the same request once the assignment is complete, given
+        the request's first answer.
     """
 
     make: Callable[[], Coroutine[Any, Any, NextTarget]]
@@ -132,17 +133,17 @@ class Assign(NamedTuple):
 
 
 class NextTarget(Protocol):
-    """A target assignment of a consumer group or a share group that is yet to be written."""
+    """A target assignment of a consumer group or share group, not written yet."""
 
     @property
     def epoch(self) -> TargetEpoch: ...
     @property
     def records(self) -> Sequence[GroupRecord]:
-        """What is new in it; without those that complete it."""
+        """The records of its changes, without those that complete it."""
 
 
 class Resolve(NamedTuple):
-    """To do: find the topics that regular expressions match; they go to `resolved`."""
+    """Find the topics that regular expressions match, and pass them to `resolved`."""
 
     regexes: frozenset[str]
 

@@ -1,4 +1,4 @@
-"""The client that commits or fetches offsets, and what the group answers."""
+"""The client that commits or fetches offsets, and the group's check of its commit."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from uuid import UUID
 
 from drumlin.wire.error_codes import ErrorCode
 
-#: For a topic id and a partition: NONE if an offset of it may be committed.
+#: Returns NONE for a topic id and a partition if its offset may be committed.
 OffsetCheck = Callable[[UUID | None, int], ErrorCode]
 
 
 class Committer(NamedTuple):
-    """The client that commits or fetches offsets: a member, or one that is no member."""
+    """The client that commits or fetches offsets: a member of the group or not."""
 
     member_id: str
     group_instance_id: str | None

@@ -1,4 +1,4 @@
-"""The parts of the broker that every group is handed."""
+"""The parts of the broker that every group uses."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class Topic(NamedTuple):
 
 
 class Topics(Protocol):
-    """All topics of the cluster, as they are now."""
+    """All topics that the cluster has now."""
 
     def by_name(self, name: str) -> Topic | None: ...
     def by_id(self, topic_id: UUID) -> Topic | None: ...
     def names(self) -> Collection[str]:
-        """To be searched rather than copied: there may be very many."""
+        """The names of all topics: there may be very many, so search them and make no copy."""
 
     def was_deleted(self, topic_id: UUID) -> bool:
-        """Whether it is known to be gone for good; a topic may be missing for other reasons."""
+        """Whether the topic is known to be deleted; it may be missing for other reasons."""
 
     def was_any_deleted(self) -> bool:
-        """Whether any topic is known to be gone for good."""
+        """Whether any topic is known to be deleted."""
 
 
 def existing_topics(topics: Topics, names: Iterable[str]) -> Iterator[Topic]:
-    """The topics of these names that exist: a member may name thousands that do not."""
+    """Those of the named topics that exist: a member may name thousands that do not."""
     there = topics.names()
     for name in names:
         if name in there and (topic := topics.by_name(name)) is not None:
@@ -54,7 +54,7 @@ class GroupContext:
     clock: wall time for records, monotonic time for deadlines.
     deadlines: come back through the group's `expire`.
     new_id: the random part of a member id.
-    topics: what can be subscribed to.
+    topics: the topics to which groups can subscribe.
     """
 
     rules: GroupRules

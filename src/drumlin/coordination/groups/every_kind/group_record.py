@@ -35,9 +35,9 @@ class TopicPartitions:
 class RecordType:
     """One type of record, listed in `record_registry.py`.
 
-    kind: of the groups that the record is a part of; None for committed offsets.
-    key_class: what keys are read as.
-    ends_group: whether a tombstone says that the group no longer exists.
+    kind: the kind of group that has such records; None for committed offsets.
+    key_class: the class of decoded keys.
+    ends_group: whether a tombstone means that the group no longer exists.
     """
 
     kind: GroupKind | None

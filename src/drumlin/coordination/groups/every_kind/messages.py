@@ -1,8 +1,8 @@
 """Inputs and outputs of the group state machine. Plain values.
 
 They have the content of Kafka's requests and responses, without versions: handlers translate.
-A `waiter` is whatever the caller wants back with its answer: a future in the broker, a label
-in a test.
+A `waiter` is an object of the caller that comes back with the answer: a future in the broker, a
+label in a test.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """A member wants to be in the next generation."""
+    """A member asks to join the next generation."""
 
     member_id: str
     group_instance_id: str | None
@@ -34,9 +34,9 @@ class JoinRequest:
     protocol_type: str
     protocols: Protocols
     requires_known_member_id: bool = True
-    """KIP-394: a new dynamic member is told its id first, and joins with it."""
+    """KIP-394: a new dynamic member gets its id first, and then joins with it."""
     can_skip_assignment: bool = True
-    """KIP-814: a static leader that comes back needs not compute the assignment again."""
+    """KIP-814: a static leader that comes back need not compute the assignment again."""
     reason: str | None = None
 
 
@@ -61,7 +61,7 @@ class JoinAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
-    """A member asks for its assignment; the leader's request brings all of them."""
+    """A member asks for its assignment; the leader's request has all assignments."""
 
     member_id: str
     group_instance_id: str | None
@@ -69,7 +69,7 @@ class SyncRequest:
     protocol_type: str | None
     protocol_name: str | None
     assignments: Iterable[tuple[str, bytes]]
-    """By member id. They are read once, and only if it is the leader that asks."""
+    """By member id. Read once, and only in the leader's request."""
 
 
 class SyncAnswer(NamedTuple):
@@ -88,17 +88,17 @@ class LeavingMember(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """To do: answer a request."""
+    """Answer a request."""
 
     waiter: Any
     answer: JoinAnswer | SyncAnswer
 
 
 class Answers(NamedTuple):
-    """To do: answer many requests, in turns if there are very many.
+    """Answer many requests, in turns if there are very many.
 
-    What they say is decided already, and nothing else answers them, so all must be given. None
-    among the answers only marks a point at which to give way.
+    The answers are final, and nothing else answers the requests, so all must be given. None among
+    the answers only marks a point at which to give way.
     """
 
     number: int
@@ -107,17 +107,17 @@ class Answers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The group is new; if it cannot be stored, it does not exist."""
+    """The group is new; if its record cannot be written, it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """The last member is gone. The group continues; if this cannot be stored, it is tried again."""
+    """The last member has left. The group continues; a failed write is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The leader's assignment becomes the generation's once it is stored."""
+    """The leader's assignment takes effect for the generation once it is stored."""
 
     generation_id: int
     asked: Iterable[tuple[str, bytes]]
@@ -139,10 +139,10 @@ Purpose = Created | Emptied | Assigned | StaticMemberReplaced
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """To do: write what `Group.to_store` says, then tell the group with `Group.stored`.
+    """Write the record of `Group.to_store`, then call `Group.stored`.
 
-    Other requests may run between the two. Before the write, ask `Group.awaits`: if it says no, the
-    outcome does not matter any more.
+    Other requests may run between the two. If `Group.awaits` returns False before the write, the
+    write is not needed any more.
     """
 
     purpose: Purpose

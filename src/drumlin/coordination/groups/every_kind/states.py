@@ -36,14 +36,14 @@ class IllegalTransition(AssertionError):
     """A bug in the broker: the group's state does not allow this transition."""
 
 
-#: Not configurable, as in Kafka: a join whose client is gone must end some day.
+#: Not configurable, as in Kafka: a join must end even if its client is gone.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-#: When to write again that a group has no members, if that could not be written.
+#: Pause before another attempt to write that a group has no members.
 EMPTIED_AGAIN_MS: Final = 5_000
 
 
 class DeadlineKind(Enum):
-    SESSION = "session"  # a member has not been heard of
+    SESSION = "session"  # a member has sent no heartbeat
     JOIN = "join"  # members have not rejoined
     SYNC = "sync"  # members have not asked for their assignment
     REVOCATION = "revocation"  # a member of the consumer protocol has not given up partitions
@@ -61,7 +61,7 @@ class Deadline(NamedTuple):
 
 
 class GroupRules(Protocol):
-    """The part of the broker's configuration that groups go by; the names are Kafka's keys."""
+    """The part of the broker's configuration that groups use; the names are Kafka's keys."""
 
     @property
     def group_initial_rebalance_delay_ms(self) -> int: ...

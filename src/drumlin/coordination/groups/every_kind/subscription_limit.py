@@ -1,4 +1,4 @@
-"""How many topics one member of a group may name.
+"""The limit of topics that one member of a group may name.
 
 A group looks up all its topics in one turn of the loop whenever a subscription changes. A member
 that needs more topics uses a pattern, or several members.

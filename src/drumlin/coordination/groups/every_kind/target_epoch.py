@@ -12,11 +12,11 @@ from drumlin.wire.schema.types import Int32, Int64
 
 @dataclass(frozen=True, slots=True)
 class TargetEpoch:
-    """The epoch of the group that its target assignment was computed for."""
+    """The group epoch for which the target assignment was computed."""
 
     epoch: Int32
     timestamp_ms: Annotated[Int64, Tag(0)] = 0
-    """When the assignment was computed; 0: it was not."""
+    """The time at which the assignment was computed; 0: it was not."""
 
 
 TARGET_EPOCH: Final = ValueSchema[TargetEpoch]("target assignment", TargetEpoch)

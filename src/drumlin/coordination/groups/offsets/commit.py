@@ -20,17 +20,17 @@ class Commit(NamedTuple):
     group_instance_id: str | None
     generation_id: int
     retention_ms: int | None
-    """Only of clients of the oldest versions; None: the broker's retention."""
+    """Sent by the oldest clients only; None: the broker's retention."""
     offsets: Sequence[TopicOffsets]
-    """In pieces of at most `PIECE_MAX`; a topic may be there several times."""
+    """In pieces of at most `PIECE_MAX`; a topic may occur several times."""
     version: int = 10
-    """The version of the request; what a client may do depends on it."""
+    """The version of the request, on which the checks depend."""
     producer: Producer | None = None
-    """In whose transaction; None: it counts at once."""
+    """The producer of the transaction; None: the commit takes effect at once."""
 
     @property
     def is_one_piece(self) -> bool:
-        """Whether it is committed in one turn."""
+        """Whether the offsets are committed in one turn."""
         return len(self.offsets) == 1 and len(self.offsets[0].partitions) <= PIECE_MAX
 
     @property
@@ -46,9 +46,9 @@ class Commit(NamedTuple):
 
 
 def is_longer(metadata: bytes, java_length_max: int) -> bool:
-    """Whether a text is longer than that as Kafka counts it: in UTF-16 units."""
+    """Whether a text is longer than the limit as Kafka counts it: in UTF-16 units."""
     if len(metadata) <= java_length_max:
-        return False  # none of them takes less than a byte
+        return False  # each unit takes at least a byte
     return len(metadata.decode().encode("utf-16-le")) // 2 > java_length_max
 
 
@@ -57,7 +57,7 @@ async def sorted_out(
 ) -> tuple[list[ErrorCode], list[TopicOffsets]]:
     """An error code for each offset in order, and the offsets that may be committed.
 
-    Gives way if they are more than a piece.
+    Gives way if there is more than one piece.
     """
     codes: list[ErrorCode] = []
     accepted: list[TopicOffsets] = []
@@ -77,27 +77,27 @@ async def sorted_out(
 
 
 def counts_partly(commit: Commit, count: int, error: KafkaError) -> bool:
-    """Whether the first `count` offsets stay committed, although the next ones are not.
+    """Whether the first `count` offsets stay committed if the next ones are refused.
 
-    Offsets of a transaction do not count before its marker does, and a client that gets an error
-    sends all of them again before it ends the transaction. The offsets of a group go with it.
+    Offsets of a transaction take effect with its marker only, and a client that gets an error sends
+    all of them again before it ends the transaction. If the group is gone, so are its offsets.
     """
     is_gone = error.code is ErrorCode.group_id_not_found
     return count > 0 and commit.producer is None and not is_gone
 
 
 async def partly(codes: Sequence[ErrorCode], count: int, code: ErrorCode) -> list[ErrorCode]:
-    """`codes`, where of the accepted offsets only the first ones are committed, `count` many."""
-    told: list[ErrorCode] = []
+    """The codes if only the first `count` of the accepted offsets were committed."""
+    answered: list[ErrorCode] = []
     for start in range(0, len(codes), PIECE_MAX):
         for each in codes[start : start + PIECE_MAX]:
             if each is not ErrorCode.none:
-                told.append(each)
+                answered.append(each)
             else:
-                told.append(ErrorCode.none if count > 0 else code)
+                answered.append(ErrorCode.none if count > 0 else code)
                 count -= 1
         await give_way()
-    return told
+    return answered
 
 
 def _codes(

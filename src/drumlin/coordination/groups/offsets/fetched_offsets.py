@@ -1,7 +1,7 @@
-"""Committed offsets of a group, as OffsetFetch asks for them: in pieces, column by column.
+"""Committed offsets of a group for OffsetFetch: in pieces, column by column.
 
-Offsets stay packed on their way from the records that hold them to the response: a group may have
-thousands of them, and most have nothing but an offset and a leader epoch.
+Offsets are copied from records to the response without decoding: a group may have thousands of
+them, and most consist only of an offset and a leader epoch.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _AT_ONCE: Final = 1000
 
 
 class FetchedOffsets(NamedTuple):
-    """Offsets of one topic, or of some of its partitions: then the next piece begins no topic.
+    """Offsets of one topic, or of some of its partitions: then the next piece continues the topic.
 
-    `offsets`: offset and leader epoch, packed; `metadata` is None where none has any, `codes`
-    where nothing has failed.
+    `offsets`: offset and leader epoch, packed; `metadata` is None if no offset has any, `codes` if
+    there is no error.
     """
 
     topic: str
@@ -40,7 +40,7 @@ class FetchedOffsets(NamedTuple):
 
 
 class Fetching:
-    """Reads one group. `is_unstable(key)`: whether an open transaction may change the offset."""
+    """The reading of one group. `is_unstable(key)`: whether a transaction may change the offset."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Fetching:
     def pieces(
         self, topic: str, partitions: Sequence[int], *, leaves_out: bool
     ) -> Iterator[FetchedOffsets]:
-        """The committed offsets; `leaves_out`: only of partitions that have one."""
+        """The committed offsets; `leaves_out`: omit partitions without one."""
         begins = True
         for first in range(0, max(1, len(partitions)), _AT_ONCE):
             some = partitions[first : first + _AT_ONCE]
@@ -67,7 +67,7 @@ class Fetching:
                 begins = False
 
     def _usual(self, topic: str, partitions: Sequence[int]) -> FetchedOffsets | None:
-        """Like `_any`, if all offsets are as usual."""
+        """Like `_any`, if all values are usual ones; else None."""
         there = self._topics.by_name(topic)
         if there is None or self._is_unstable is not None:
             return None

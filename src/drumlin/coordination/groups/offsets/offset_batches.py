@@ -1,8 +1,8 @@
-"""Batches of offsets that are committed together, packed without a record made in between.
+"""Batches of offsets that are committed together, packed without a record object for each.
 
-A client commits the offsets of thousands of partitions at once: what they have in common is
-made once, and the rest is a few bytes each. The bytes are those that `log.encode_batches` makes.
-So are those of tombstones, when as many are deleted together.
+A client commits the offsets of thousands of partitions at once: common fields are encoded once, and
+the others take a few bytes each. The result equals that of `log.encode_batches`. The same holds for
+tombstones of offsets that are deleted together.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from drumlin.wire.by_hand.commit_request import TopicOffsets
 
 _PARTITION: Final = struct.Struct(">i")
 _NO_LEADER_EPOCH: Final = -1
-#: Of a record: attributes, and its timestamp, which is that of the batch; and it has no headers.
+#: The beginning and end of a record: attributes, a timestamp equal to the batch's, no headers.
 _BEGINS: Final = b"\0\0"
 _ENDS: Final = b"\0"
-#: The length of a value that is not there.
+#: The length of a null value.
 _NO_VALUE: Final = varint(-1)
 #: Keys of names up to this length are cached: clients use the same ones again and again.
 _KEPT_LENGTH_MAX: Final = 200
-#: Topics in a batch: it is taken over in one turn.
+#: Topics in a batch: it is applied in one turn.
 _TOPICS_MAX: Final = 2000
-#: Records; up to this many are written in the turn in which they were checked: see `Commit`.
+#: Up to this many records are written in the turn in which they were checked: see `Commit`.
 _JOINED_AT_ONCE_MAX: Final = 1000
-#: Of a record at most, besides its key and its value.
+#: The bytes of a record besides its key and its value, at most.
 _OVERHEAD_BYTES: Final = 24
 _ONE_BYTE: Final = tuple(varint(delta) for delta in range(64))
 _TWO_BYTES_END: Final = 8192
@@ -67,7 +67,7 @@ class TopicValues(NamedTuple):
     topic_id: UUID | None
     partitions: Sequence[int]
     values: Sequence[bytes]
-    """None at all where these are tombstones."""
+    """Empty for tombstones."""
 
 
 class OffsetBatch(NamedTuple):
@@ -75,7 +75,7 @@ class OffsetBatch(NamedTuple):
     topics: list[TopicValues]
 
 
-#: Records as they stand in a batch, and what they say.
+#: The encoded records of a batch, and their content.
 _Ended = tuple[list[bytes], list[TopicValues]]
 _values_of: Final = from_tuple(TopicValues)
 _batch_of: Final = from_tuple(OffsetBatch)
@@ -84,7 +84,7 @@ _header_of: Final = from_tuple(BatchHeader)
 
 
 class OffsetPacker:
-    """Packs offsets of one group, topic by topic, into as few batches as take them."""
+    """Packs offsets of one group, topic by topic, into as few batches as possible."""
 
     def __init__(
         self,
@@ -107,8 +107,7 @@ class OffsetPacker:
     def add(self, offsets: TopicOffsets) -> None:
         """
         Raises:
-            KafkaError: INVALID_REQUEST, a name or metadata is longer than a record's length field
-                allows.
+            KafkaError: INVALID_REQUEST, a name or metadata is too long for a record.
         """
         if len(self._topics) >= _TOPICS_MAX:
             self._end()
@@ -124,9 +123,9 @@ class OffsetPacker:
         while True:
             fitting = self._fitting(values, overhead)
             if fitting:
-                some, said = partitions[:fitting], values[:fitting]
-                self._records += _records(len(self._records), key_start, some, said)
-                self._topics.append(_values_of((offsets.topic, offsets.topic_id, some, said)))
+                some, fitted = partitions[:fitting], values[:fitting]
+                self._records += _records(len(self._records), key_start, some, fitted)
+                self._topics.append(_values_of((offsets.topic, offsets.topic_id, some, fitted)))
             if fitting == len(values):
                 return
             self._end()
@@ -135,7 +134,7 @@ class OffsetPacker:
     def add_tombstones(self, topic: str, partitions: Sequence[int]) -> None:
         """
         Raises:
-            KafkaError: INVALID_REQUEST, a name is longer than records can tell.
+            KafkaError: INVALID_REQUEST, a name is too long for a record.
         """
         if len(self._topics) >= _TOPICS_MAX:
             self._end()
@@ -153,7 +152,7 @@ class OffsetPacker:
     async def batches(self) -> list[OffsetBatch]:
         """All batches; nothing is added afterwards. Gives way, also while it compresses.
 
-        What they were packed from is forgotten batch by batch: it may be very much.
+        The records are freed batch by batch, as they may be large.
         """
         if self._records:
             self._end()
@@ -178,7 +177,7 @@ class OffsetPacker:
         self._size = 0
 
     def _fitting(self, values: Sequence[bytes], overhead: int) -> int:
-        """How many of them the batch takes: at least one if it is empty."""
+        """The number of values that fit into the batch: at least one if it is empty."""
         total = sum(map(len, values)) + overhead * len(values)
         if self._size + total <= self._bytes_max:
             self._size += total
@@ -223,7 +222,7 @@ class OffsetPacker:
 def _records(
     first: int, key_start: bytes, partitions: Sequence[int], values: Sequence[bytes]
 ) -> list[bytes]:
-    """Records as they stand in a batch, after `first` others."""
+    """The encoded records of a batch, after `first` others."""
     pack = _PARTITION.pack
     key_size = len(key_start) + _PARTITION.size
     key_begins = varint(key_size) + key_start
@@ -263,7 +262,7 @@ def _more_deltas(first: int, count: int) -> Iterator[bytes]:
         if delta < len(_ONE_BYTE):
             yield _ONE_BYTE[delta]
         elif delta < _TWO_BYTES_END:
-            # `varint` by hand: there may be thousands of them, each a value of its own.
+            # `varint` inlined: there may be thousands of deltas, all different.
             yield bytes(((delta << 1) & 0x7F | 0x80, delta >> 6))
         else:
             yield varint(delta)

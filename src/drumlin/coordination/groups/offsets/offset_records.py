@@ -1,9 +1,9 @@
-"""Committed offsets in `__consumer_offsets`, as Apache Kafka has them.
+"""Committed offsets in `__consumer_offsets`, in Apache Kafka's format.
 
     key type 0, 1   a committed offset      group, topic, partition
 
-Values are written as Kafka 4.3 writes them and read in every version there has been. A null
-value is a tombstone. What else is in the topic is told in `record_registry.py`.
+Values are written as Kafka 4.3 writes them, and all versions are read. A null value is a tombstone.
+`record_registry.py` has the other records of the topic.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _TIME: Final = struct.Struct(">q")
 #: One tagged field, its tag, its length.
 _TOPIC_ID_FOLLOWS: Final = b"\x01\x00\x10"
 _NO_TOPIC_ID: Final = bytes(16)
-#: A whole value of the last version without metadata: nearly all are.
+#: A whole value of the last version without metadata, as nearly all values are.
 _USUAL: Final = struct.Struct(">hqiBq3s16s")
-#: Of it: version, offset and leader epoch, length of metadata, and the topic id with its tag.
+#: Its parts: version, offset and leader epoch, length of metadata, topic id with its tag.
 _USUAL_PARTS: Final = struct.Struct(">h12sB8x19s")
-#: How to tell such a value, which is readable then: some of its fields, and what they must be.
+#: A value is such a value, and readable, if these of its fields have these values.
 USUAL_VALUES: Final = struct.Struct(">h12xB8x3s16x"), (_LAST_VERSION, 1, _TOPIC_ID_FOLLOWS)
 _, _USUALLY = USUAL_VALUES
 
@@ -66,12 +66,12 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
-    """Only clients of the oldest versions set it; then retention is not asked."""
+    """Set by the oldest clients only; it replaces the retention time."""
     topic_id: UUID | None = None
 
 
 def pack_offset_and_epoch(value: CommittedOffset) -> bytes:
-    """Its offset and leader epoch as a record's value has them, and a response."""
+    """Pack offset and leader epoch as in a record's value and in a response."""
     return _OFFSET_EPOCH.pack(value.offset, value.leader_epoch)
 
 
@@ -99,10 +99,10 @@ def pack_offsets(
     metadata: Iterable[bytes] | None,
     facts: OffsetFacts,
 ) -> list[bytes]:
-    """The values of records for some offsets; `metadata` is None where none has any.
+    """Encode the values of records for some offsets; `metadata` is None if no offset has any.
 
     Raises:
-        KafkaError: INVALID_REQUEST, metadata is longer than records can tell.
+        KafkaError: INVALID_REQUEST, metadata is too long for a record.
     """
     topic_id, now_ms, expire_ms = facts
     if metadata is None and topic_id is not None and expire_ms is None:
@@ -112,7 +112,7 @@ def pack_offsets(
             for offset, leader_epoch in zip(offsets, leader_epochs, strict=True)
         ]
     times = _TIME.pack(facts.commit_timestamp_ms)
-    # An expiry of its own exists in version 1 alone, so it wins over the topic id.
+    # Only version 1 has an expiry time, so it takes precedence over the topic id.
     if facts.expire_timestamp_ms is not None:
         end = times + _TIME.pack(facts.expire_timestamp_ms)
         ends = _ends(metadata, end, _legacy_bytes)
@@ -172,9 +172,9 @@ def decode_offset(data: bytes) -> CommittedOffset:
 
 
 def usual_offsets(values: Sequence[bytes | None], topic_id: UUID) -> Sequence[bytes] | None:
-    """Offset and leader epoch of each, packed, if all are as they are written mostly; else None.
+    """Offset and leader epoch of each value, packed, if all are usual ones; else None.
 
-    That is: readable, without metadata, and of this topic.
+    A usual value is readable, without metadata, and of this topic.
     """
     if None in values or set(map(len, values)) != {_USUAL.size}:  # type: ignore[arg-type]
         return None
@@ -188,13 +188,13 @@ def usual_offsets(values: Sequence[bytes | None], topic_id: UUID) -> Sequence[by
 
 
 def is_usual(data: bytes) -> bool:
-    """Whether it is the value of an offset as it is written mostly: readable, that is."""
+    """Whether a value has the usual layout, and so is readable."""
     layout, fields = USUAL_VALUES
     return len(data) == layout.size and layout.unpack(data) == fields
 
 
 def facts_of(data: bytes) -> OffsetFacts:
-    """The fields of a readable value besides offset and leader epoch."""
+    """The fields of a readable value that offsets committed together share."""
     value = decode_offset(data)
     return OffsetFacts(value.topic_id, value.commit_timestamp_ms, value.expire_timestamp_ms)
 
@@ -226,7 +226,7 @@ def _committed_offset(fields: _OffsetFields) -> CommittedOffset:
     )
 
 
-#: Encoded by `pack_offsets`: many at a time, in the version that each one needs.
+#: Used for decoding only: `pack_offsets` encodes many at a time, in the version that each needs.
 _COMMITTED_OFFSET: Final = ValueSchema(
     "committed offset",
     _OffsetFields,
@@ -237,10 +237,10 @@ _COMMITTED_OFFSET: Final = ValueSchema(
 
 
 def offset_key_start(group_id: str, topic: str) -> bytes:
-    """A whole key as it is written, but for the partition at its end.
+    """A record's key without the partition at its end.
 
     Raises:
-        KafkaError: INVALID_REQUEST, a name is longer than records can tell.
+        KafkaError: INVALID_REQUEST, a name is too long for a record.
     """
     group, name = group_id.encode(), topic.encode()
     if max(len(group), len(name)) > STRING_BYTES_MAX:
@@ -250,7 +250,7 @@ def offset_key_start(group_id: str, topic: str) -> bytes:
 
 
 _VALUE: Final = ByHand(encode_offset, decode_offset)
-#: The older type comes first: what is written is of the last one.
+#: The older type comes first: records are written with the last one.
 RECORD_TYPES: Final = tuple(
     RecordType(None, OffsetKey, KeySchema(key_type, OffsetKey), _VALUE)
     for key_type in _OFFSET_KEY_TYPES

@@ -1,7 +1,7 @@
 """The offsets that groups have committed: a plain store, by group, topic and partition.
 
-What is kept of an offset is the value of its record, as it stands in the log: half a million of
-them are half a million byte strings, which the garbage collector has no need to look at.
+An offset is kept as the encoded value of its record: half a million offsets are half a million byte
+strings, which the garbage collector does not traverse.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CommittedOffsets:
         topics.setdefault(topic, {}).update(zip(partitions, values, strict=True))
 
     def take_group(self, group_id: str, topics: dict[str, TopicOffsets]) -> None:
-        """All that a group has committed, which is nothing so far; it is the store's from now."""
+        """Take ownership of all offsets of a group, which has none here yet."""
         assert group_id not in self._groups
         self._groups[group_id] = topics
 
@@ -71,9 +71,9 @@ class CommittedOffsets:
         return None if value is None else decode_offset(value)
 
     def groups(self) -> dict[str, dict[str, TopicOffsets]]:
-        """Everything, by group; not to be changed by the caller."""
+        """All offsets by group; the caller must not change them."""
         return self._groups
 
     def topics(self, group_id: str) -> dict[str, TopicOffsets]:
-        """Everything that the group has committed; not to be changed by the caller."""
+        """All offsets of the group; the caller must not change them."""
         return self._groups.get(group_id, {})

@@ -1,11 +1,10 @@
-"""Offsets that were committed in transactions which have not ended yet: of one partition.
+"""Offsets of one partition that were committed in transactions which are still open.
 
-They are in the log, and count for nothing until the marker comes. Then those of a committed
-transaction take their place among the committed offsets, unless something newer is there: what
-counts is when an offset was written, not when its transaction ended. So a reader of the log that
-was compacted meanwhile comes to the same result.
+They are in the log, and take effect with the commit marker, unless a newer offset is committed by
+then: the order of the offsets in the log counts, not that of the markers. So a log that was
+compacted meanwhile is read with the same result.
 
-A transaction may be of very many offsets, and ends at once: so they are kept topic by topic.
+A transaction may have very many offsets, and ends in one turn: so they are kept by topic.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class _Pending(NamedTuple):
     """The values of the records, by partition."""
     orders: dict[int, int]
     superseded: set[int]
-    """Partitions with a newer commit: in the end their values are dropped."""
+    """Partitions with a newer commit: their values are dropped when the transaction ends."""
 
 
 class TransactionalOffsets:
@@ -47,7 +46,7 @@ class TransactionalOffsets:
         *,
         is_superseded: bool = False,
     ) -> None:
-        """Add an offset of the producer's transaction; it is newer than all added before."""
+        """Add an offset of the producer's transaction; it is newer than those added before."""
         group_id, topic, partition = key
         self.put_all(producer_id, group_id, topic, (partition,), (value,))
         if is_superseded:
@@ -77,12 +76,12 @@ class TransactionalOffsets:
         self._producers.setdefault(group_id, set()).add(producer_id)
 
     def supersede(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
-        """Note a commit that is newer than all that is pending there."""
+        """Note a commit that is newer than all pending offsets of the partitions."""
         for pending in self._by_place.get((group_id, topic), {}).values():
             pending.superseded.update(pending.values.keys() & partitions)
 
     def remove(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
-        """These offsets were deleted; what is pending goes with them."""
+        """Remove the pending offsets of partitions whose offsets were deleted."""
         place = group_id, topic
         producers = self._by_place.get(place, {})
         for producer_id, pending in list(producers.items()):
@@ -96,7 +95,7 @@ class TransactionalOffsets:
             self._by_place.pop(place, None)
 
     def end(self, producer_id: int, *, is_commit: bool) -> list[tuple[str, str, dict[int, bytes]]]:
-        """The producer's transaction has ended: by group and topic, what is committed by that."""
+        """End the producer's transaction; returns the committed offsets, by group and topic."""
         for group_id in self._groups.pop(producer_id, ()):
             members = self._producers[group_id]
             members.discard(producer_id)
@@ -126,7 +125,7 @@ class TransactionalOffsets:
         return bool(self._by_place)
 
     def is_pending(self, key: OffsetKey) -> bool:
-        """Whether a transaction may still change what is committed."""
+        """Whether an open transaction may change the committed offset."""
         group_id, topic, partition = key
         producers = self._by_place.get((group_id, topic))
         return producers is not None and any(
@@ -138,7 +137,7 @@ class TransactionalOffsets:
         return group_id in self._producers
 
     def topics_of(self, group_id: str) -> dict[str, set[int]]:
-        """By topic, the partitions of which something is pending in the group."""
+        """The partitions with pending offsets of the group, by topic."""
         topics: dict[str, set[int]] = {}
         for producer_id in self._producers.get(group_id, ()):
             for place in self._places.get(producer_id, ()):
@@ -148,7 +147,7 @@ class TransactionalOffsets:
         return topics
 
     def keys_of_topic(self, topic: str) -> list[OffsetKey]:
-        """Keys that are pending for a topic of that name; one may come several times."""
+        """Keys with pending offsets of a topic of that name; a key may occur several times."""
         return [
             OffsetKey(*place, partition)
             for place, producers in self._by_place.items()

@@ -1,1 +1,1 @@
-"""The groups of one partition of `__consumer_offsets`, of whatever kind. Never awaits."""
+"""The groups of all kinds in one partition of `__consumer_offsets`. Never awaits."""

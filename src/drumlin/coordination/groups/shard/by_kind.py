@@ -1,4 +1,4 @@
-"""What differs by kind: how a group is made, and what comes of its deadlines."""
+"""Code that differs by kind of group: its construction, and the effect of its deadlines."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ _EXPIRE: Final[dict[GroupKind, Callable[[Any, Deadline], Sequence[Effect]]]] = {
 
 
 def expire(group: AnyGroup, deadline: Deadline) -> Sequence[Effect]:
-    """What comes of a deadline of the group that has passed."""
+    """The effects of a deadline of the group that has passed."""
     return _EXPIRE[group.kind](group, deadline)

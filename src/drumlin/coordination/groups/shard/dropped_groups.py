@@ -1,10 +1,10 @@
-"""Lets go of groups that are coordinated elsewhere from now on, in turns: there may be very many.
+"""Drops groups whose coordinator has moved, in turns: there may be very many.
 
 Loading them again must wait until this is done: otherwise the deadlines of the old groups would be
 applied to the new ones.
 
 Freeing a whole shard at once would hold up the loop. So its contents are held here until the shard
-is gone, and then freed piece by piece. A reader of the shard still finds it as it was.
+is gone, and then freed piece by piece. A task that still reads the shard finds it unchanged.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from drumlin.turns import give_way
 _log = logging.getLogger(__name__)
 
 
-#: Tells the requests that wait in a group of a shard that it is not here any more.
+#: Answers the requests that wait in a group of a shard: its coordinator has moved.
 Tell = Callable[[GroupShard, AnyGroup], None]
 
 
 async def unloading(shard: GroupShard, tell: Tell) -> None:
-    """Tell all groups of a shard that is led elsewhere, and free it piece by piece."""
+    """Unload all groups of a shard that is led elsewhere, and free it piece by piece."""
     containers, parts = await _told(shard, tell)
     del shard
     await forget(containers, parts)
 
 
 async def _told(shard: GroupShard, tell: Tell) -> tuple[list[Any], list[Any]]:
-    """Tell every group. Returns what to free: the shard's contents, then theirs."""
+    """Unload every group. Returns the objects to free: the shard's contents, then the groups'."""
     containers: list[Any] = []
     parts: list[Any] = []
     for group in list(shard.groups.values()):

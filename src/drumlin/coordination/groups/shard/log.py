@@ -1,8 +1,7 @@
-"""Records of one partition of `__consumer_offsets`, to batches and back.
+"""Encodes records of one partition of `__consumer_offsets` as batches, and loads a partition.
 
-Loading decodes a whole partition: it is slow, blocks, and is meant for a thread. It returns
-what the partition says in the end; what was overwritten on the way leaves no trace, and neither
-does what was committed in a transaction that was aborted.
+Loading decodes a whole partition: it is slow, blocks, and is meant for a thread. It returns the
+state at the partition's end, without overwritten records and those of aborted transactions.
 """
 
 from __future__ import annotations
@@ -44,25 +43,25 @@ _PARTITION_BYTES: Final = 4
 
 @dataclass(slots=True)
 class LoadedGroup:
-    """What a partition says of one group; `kind` is that of the record written last."""
+    """A group's records in a partition; `kind` is that of the record written last."""
 
     kind: GroupKind
     records: list[tuple[RecordKey, Any]]
 
 
 class PendingOffset(NamedTuple):
-    """An offset that was committed in a transaction which the log does not end."""
+    """An offset that was committed in a transaction which is still open at the end of the log."""
 
     producer_id: int
     key: OffsetKey
     value: bytes
     is_superseded: bool
-    """Something newer was committed, of which `LoadedPartition.offsets` knows."""
+    """Whether a later commit, outside the transaction, is in `LoadedPartition.offsets`."""
 
 
 @dataclass(slots=True)
 class LoadedPartition:
-    """What a partition says."""
+    """The state of a partition of `__consumer_offsets`."""
 
     groups: dict[str, LoadedGroup] = field(default_factory=dict)
     offsets: dict[str, dict[str, dict[int, bytes]]] = field(default_factory=dict)
@@ -87,8 +86,8 @@ def load(buffers: Iterable[Buffer]) -> LoadedPartition:
     """Read a partition from its start; each buffer holds whole batches.
 
     Raises:
-        CorruptRecord: a batch is not what its header promises.
-        UnreadableRecord: a record that should be known here, but is not.
+        CorruptRecord: a batch does not match its header.
+        UnreadableRecord: a record of a known type cannot be decoded.
     """
     reading = _Reading()
     for buffer in buffers:
@@ -97,11 +96,10 @@ def load(buffers: Iterable[Buffer]) -> LoadedPartition:
 
 
 class _Reading:
-    """What was read so far: as in a compacted log, only the latest record of a key counts.
+    """The records read so far: as in a compacted log, only the latest record of a key counts.
 
-    What is pending counts as written when it was written, once its transaction is committed: in
-    the end the partition says the latest of all that counts. A tombstone outside transactions ends
-    what was pending by then.
+    Once its transaction is committed, a pending record counts from its place in the log, not from
+    the marker's. A tombstone outside transactions removes pending records before it.
     """
 
     def __init__(self) -> None:
@@ -155,24 +153,24 @@ _NOTHING: Final = LastRecord(-1, None)
 
 
 class _Survivors:
-    """Decodes the records that are left in the end, in whatever order they come."""
+    """Decodes the latest record of each key; they may be added in any order."""
 
     def __init__(self) -> None:
         self._offsets: dict[str, dict[str, dict[int, bytes]]] = {}
         self._places: dict[bytes, dict[int, bytes]] = {}
-        """Where offsets belong whose keys begin like this, with all but the partition."""
+        """Offsets by partition, for each beginning of a key (all but the partition)."""
         self._odd: list[tuple[int, OffsetKey, bytes]] = []
         self._records: dict[str, list[tuple[int, RecordKey, Any]]] = {}
 
     def known_places(self, waiting: Collection[bytes]) -> KnownPlaces:
-        """Where to put values of usual keys, except keys that something pending is about."""
+        """The places for values of usual keys, except keys with a pending record."""
         unknown = {key[:-_PARTITION_BYTES] for key in waiting}
         return KnownPlaces(self._places, unknown, *USUAL_VALUES)
 
     def add(self, raw_key: bytes, order: int, value: bytes) -> None:
         """
         Raises:
-            UnreadableRecord: the record should be known here, but is not.
+            UnreadableRecord: a record of a known type cannot be decoded.
         """
         place = self._places.get(raw_key[:-_PARTITION_BYTES])
         if place is not None:
@@ -198,7 +196,7 @@ class _Survivors:
         place[key.partition] = value
 
     def result(self, latest: LatestRecords) -> LoadedPartition:
-        """All that was added; `latest` is where it comes from."""
+        """All records that were added, which come from `latest`."""
         self._settle_odd(latest)
         loaded = LoadedPartition(offsets=self._offsets, records=latest.count)
         for group_id, records in self._records.items():

@@ -39,7 +39,7 @@ def decode_key(data: bytes) -> RecordKey | None:
     """The key, or None if it is of a type that is not served here.
 
     Raises:
-        UnreadableRecord: the bytes are no key at all.
+        UnreadableRecord: the bytes are not a key.
     """
     record_type = _BY_KEY_TYPE.get(number_of(data))
     if record_type is None:

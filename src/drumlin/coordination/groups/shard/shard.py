@@ -1,9 +1,9 @@
 """The groups of one partition of `__consumer_offsets`, as its leader has them in memory.
 
-Plain synchronous code. What changes committed offsets, a consumer group or a share group, or
-removes a group, is first made into records, and `apply` takes them over once they are in the log.
-Of those the memory never says what the log does not. A classic group is ahead of the log, as in
-Kafka: members that have joined are in the log only once the rebalance is complete.
+Plain synchronous code. A change of committed offsets, of a consumer group or of a share group, and
+the removal of a group, is first made into records, and `apply` applies them once they are in the
+log: so memory is never ahead of the log. A classic group is ahead of it, as in Kafka: members that
+have joined are in the log only once the rebalance is complete.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from drumlin.coordination.shards.state_batches import Producer
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Offsets that are removed together: half a turn's worth.
+#: Offsets that are removed together: they take half a turn.
 _REMOVED_PER_STEP: Final = 50
 
 
@@ -90,11 +90,11 @@ class GroupShard:
         return group
 
     async def take_over(self, loaded: LoadedPartition) -> None:
-        """Become what the log says; others get their turn meanwhile."""
-        for group_id, said in loaded.groups.items():
-            group = new_group(said.kind, group_id, self._context)
+        """Fill the shard from the log, in turns of the loop."""
+        for group_id, stored in loaded.groups.items():
+            group = new_group(stored.kind, group_id, self._context)
             self.groups[group_id] = group
-            await group.restore(said.records)
+            await group.restore(stored.records)
         for group_id, topics in loaded.offsets.items():
             self._group_for_offsets(group_id)
             self.offsets.take_group(group_id, topics)
@@ -106,7 +106,7 @@ class GroupShard:
             )
             await give_way()
 
-    # -- what is to be written -------------------------------------------------------------
+    # -- records to write ------------------------------------------------------------------
 
     def admit_commit(self, group_id: str, committer: Committer) -> OffsetCheck | None:
         """Check that the committer may commit, and note in its group that it does.
@@ -114,7 +114,7 @@ class GroupShard:
         Returns a check for each partition, if there is one: see `AnyGroup.check_offset_commit`.
 
         Raises:
-            KafkaError: it may not.
+            KafkaError: the committer may not commit.
         """
         group = self.groups.get(group_id)
         if group is not None:
@@ -126,7 +126,7 @@ class GroupShard:
         return None
 
     def held(self, group_id: str) -> dict[str, list[int]]:
-        """By topic, the partitions of which something is committed, or pending."""
+        """The partitions with committed or pending offsets, by topic."""
         held = {topic: list(known) for topic, known in self.offsets.topics(group_id).items()}
         for topic, pending in self.transactional.topics_of(group_id).items():
             held[topic] = list(pending.union(held.get(topic, ())))
@@ -157,18 +157,17 @@ class GroupShard:
         return frozenset(filter(group.is_subscribed_to, topics))
 
     def holds(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether something is committed there, or pending."""
+        """Whether the partition has a committed or pending offset."""
         known = self.offsets.packed(group_id, topic, partition)
         return known is not None or self.transactional.is_pending(
             OffsetKey(group_id, topic, partition)
         )
 
     def expired(self, group_id: str, retention_ms: int) -> Iterator[list[GroupRecord]]:
-        """Tombstones for what the group no longer holds; for the group too, if nothing is left.
+        """Tombstones for expired offsets; for the group too, if nothing is left.
 
-        Some at a time, each time those that are right just then: the ones before have been written,
-        and others may have had their turn. Offsets in a deleted topic are of no use, however young
-        they are.
+        Yields some at a time, chosen from the current state: the previous ones have been written,
+        and other tasks may have run. Offsets in a deleted topic are removed whatever their age.
         """
         now_ms = self._context.clock.expiry.now_ms()
         for step in self._in_steps(group_id):
@@ -195,10 +194,10 @@ class GroupShard:
             yield group.orphans()
 
     def orphans(self, group_id: str) -> Iterator[list[GroupRecord]]:
-        """What is to be written where the group knows topics that were deleted; as `expired`.
+        """Tombstones for offsets of deleted topics that the group still has; see `expired`.
 
-        That is left over when a topic was deleted while this could not be said in the log. What
-        is pending waits for the end of its transaction.
+        They are left if tombstones could not be written when the topic was deleted. Pending offsets
+        wait for the end of their transaction.
         """
         for step in self._in_steps(group_id):
             yield [
@@ -211,7 +210,7 @@ class GroupShard:
             yield group.orphans()
 
     def _in_steps(self, group_id: str) -> Iterator[list[tuple[OffsetKey, bytes]]]:
-        """What a group has committed, some at a time as it is by then."""
+        """A group's committed offsets, some at a time, each time from the current state."""
         for topic in list(self.offsets.topics(group_id)):
             partitions = list(self.offsets.topics(group_id).get(topic, ()))
             for start in range(0, len(partitions), _REMOVED_PER_STEP):
@@ -227,16 +226,16 @@ class GroupShard:
         return topic_id is not None and self._context.topics.was_deleted(topic_id)
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> Iterator[list[GroupRecord]]:
-        """Tombstones for the offsets of a topic that is gone, but not for its successor's.
+        """Tombstones for the offsets of a deleted topic, but not of a new one of the same name.
 
-        Some at a time, each time those that are right just then. One tombstone would end all that
-        a key has, committed and pending. So a key that its successor uses, too, stays: `fetch`
-        tells them apart.
+        Yields some at a time, chosen from the current state. A tombstone removes all offsets of a
+        key, committed and pending. So a key that the new topic uses, too, stays: `fetch` tells the
+        topics apart.
         """
         gone = (None, topic_id)
-        pending = self.transactional.keys_of_topic(topic)  # now: what is committed meanwhile goes
+        pending = self.transactional.keys_of_topic(topic)  # first: they may be committed below
         for group_id in list(self.offsets.groups()):
-            yield []  # there may be very many, few of which have anything of the topic
+            yield []  # there may be very many groups, few of which have offsets of the topic
             committed = list(self.offsets.topics(group_id).get(topic, ()))
             yield from self._those_of(
                 gone, (OffsetKey(group_id, topic, partition) for partition in committed)
@@ -254,7 +253,7 @@ class GroupShard:
             yield [(key, None) for key in step if self._is_only_of(gone, key)]
 
     def _is_only_of(self, gone: Container[UUID | None], key: OffsetKey) -> bool:
-        """Whether something is known of a key, and all of it of topics that are gone."""
+        """Whether a key has offsets, and all of them are of deleted topics."""
         values = list(self.transactional.pending(key))
         known = self.offsets.packed(*key)
         if known is not None:
@@ -262,12 +261,12 @@ class GroupShard:
         ids = [facts_of(each).topic_id for each in values]
         return bool(ids) and all(each in gone for each in ids)
 
-    # -- what was written ------------------------------------------------------------------
+    # -- records that were written ---------------------------------------------------------
 
     def apply(self, records: Iterable[GroupRecord]) -> list[Answer | Answers]:
-        """Take over records that are in the log now.
+        """Apply records that have been appended to the log.
 
-        Returns the answers to requests that wait in a group that is gone.
+        Returns the answers to requests that wait in a removed group.
         """
         answers: list[Answer | Answers] = []
         for key, value in records:
@@ -304,7 +303,7 @@ class GroupShard:
                 transactional.remove(group_id, topic, partitions)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """The marker of a producer's transaction is in the log."""
+        """Apply a marker: a producer's transaction has ended."""
         ended = self.transactional.end(producer_id, is_commit=is_commit)
         for group_id, topic, values in ended:
             self._group_for_offsets(group_id)
@@ -319,7 +318,7 @@ class GroupShard:
                 group = new_group(record_type.kind, key.group_id, self._context)
                 self.groups[key.group_id] = group
                 to_end(group.restore([(key, value)]))
-            return []  # a tombstone of a group that is gone, or that is of another kind now
+            return []  # a tombstone of a group that was removed, or has another kind now
         if value is None and record_type.ends_group:
             del self.groups[key.group_id]
             effects = group.unload(ErrorCode.rebalance_in_progress)
@@ -336,7 +335,7 @@ class GroupShard:
         if group_id not in self.groups:
             self.create_classic(group_id)  # a group without members: it only keeps offsets
 
-    # -- questions -------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------
 
     def fetch(
         self,
@@ -345,10 +344,10 @@ class GroupShard:
         *,
         requires_stable: bool = False,
     ) -> Iterator[FetchedOffsets]:
-        """What is committed for the partitions asked for, or for all that have something.
+        """The committed offsets of the requested partitions, or of all that have one.
 
-        It comes in pieces; see `FetchedOffsets`. With `requires_stable`, UNSTABLE_OFFSET_COMMIT
-        where a transaction may change it.
+        Returned in pieces; see `FetchedOffsets`. With `requires_stable`, UNSTABLE_OFFSET_COMMIT
+        for an offset that a transaction may change.
         """
         is_unstable: Callable[[OffsetKey], bool] | None = None
         if requires_stable and self.transactional.has_open(group_id):

@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): their members, and which partitions each of them reads. Never awaits."""
+"""Share groups (KIP-932): their members, and the assignment of partitions. Never awaits."""

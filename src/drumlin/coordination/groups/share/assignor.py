@@ -1,9 +1,9 @@
-"""The assignor `simple`: which member of a share group reads which partitions. Pure.
+"""The assignor `simple`: assigns partitions to the members of a share group. Pure.
 
 Unlike in other groups, several members may have the same partition. With more partitions than
-members each partition has one member; with fewer, each partition has as many as it takes for
-every member to have one. Balance comes first, then members keep what they have. It gives way, and
-its arguments must not change meanwhile.
+members, each partition has one member; with fewer, each partition has several, so that every member
+has one. Balance comes first; then members keep their partitions. It gives way, and its arguments
+must not change meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import UUID
 from drumlin.coordination.groups.share.records import Assignment
 from drumlin.turns import give_way
 
-#: Partitions that are handed out in one go.
+#: Partitions that are assigned in one turn.
 _PLACES_AT_ONCE: Final = 64
 
 #: UUIDs themselves are slow to compare; the order is the same.
@@ -25,7 +25,7 @@ _order_of: Final = attrgetter("int")
 
 
 class _Sharing(NamedTuple):
-    """Partitions that some members share: by number, sorted by topic and partition."""
+    """Partitions that some members share, numbered in the order of topic and partition."""
 
     places: Sequence[tuple[UUID, int]]
     members: Sequence[str]
@@ -39,8 +39,8 @@ async def assign(
 ) -> dict[str, Assignment]:
     """The target assignment: member -> its partitions.
 
-    Members with one subscription share all partitions as a whole. Where subscriptions differ,
-    each topic is shared by itself among its subscribers.
+    Members with equal subscriptions share all partitions as a whole. If subscriptions differ, each
+    topic is shared separately among its subscribers.
     """
     result: dict[str, dict[UUID, tuple[int, ...]]] = {member: {} for member in subscriptions}
     for topic_ids, members in await _shared_topics(subscriptions):
@@ -60,7 +60,7 @@ async def assign(
 async def _shared_topics(
     subscriptions: Mapping[str, frozenset[UUID]],
 ) -> Iterable[tuple[Sequence[UUID], Sequence[str]]]:
-    """Topics whose partitions are shared as a whole, and the members that do; both sorted."""
+    """Topics whose partitions are shared as a whole, and their members; both sorted."""
     members = sorted(subscriptions)
     await give_way()
     distinct = set(subscriptions.values())
@@ -80,7 +80,7 @@ async def _begin(
     assignable: Mapping[UUID, Iterable[int]],
     current: Mapping[str, Assignment],
 ) -> _Sharing:
-    """Members keep the partitions that they had, as far as these exist."""
+    """Begin with the partitions that members had, as far as these exist."""
     places: list[tuple[UUID, int]] = []
     numbers: dict[UUID, dict[int, int]] = {}
     for topic_id in topic_ids:
@@ -119,14 +119,14 @@ async def _spread(sharing: _Sharing) -> None:
 
     for number, these in enumerate(
         holders
-    ):  # too many members: those furthest above their quota give it up
+    ):  # too many members: those furthest above their quota lose it
         excess = len(these) - per_place
         if excess > 0:
             surplus = {each: len(got[each]) - quotas[each] for each in these}
             for member in sorted(surplus, key=lambda each: (-surplus[each], each))[:excess]:
                 give_up(member, number)
             await give_way()
-    for member in members:  # still above the quota: what most others have, too, goes first
+    for member in members:  # still above the quota: partitions with most members go first
         excess = len(got[member]) - quotas[member]
         if excess > 0:
             by_holders = sorted(got[member], key=lambda number: (-len(holders[number]), number))
@@ -169,6 +169,6 @@ async def _hand_out(
 
 
 def _quotas(total: int, members: Sequence[str]) -> dict[str, int]:
-    """How many partitions each member is to have: equal shares, the remainder spread evenly."""
+    """The number of partitions for each member: equal shares, the remainder spread evenly."""
     ends = [-(-total * count // len(members)) for count in range(len(members) + 1)]
     return {member: ends[i + 1] - ends[i] for i, member in enumerate(members)}

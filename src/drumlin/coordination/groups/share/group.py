@@ -1,15 +1,14 @@
 """One share group: a state machine that awaits nothing.
 
-A decision becomes records first; `replay` takes them over once they are in the log. So nothing
-changes here when they cannot be written.
+A decision becomes records first; `replay` applies them once they are in the log. So nothing changes
+here if they cannot be written.
 
     Empty --first member--> Stable --last member leaves, or its session ends--> Empty
 
-The group's epoch goes up when subscriptions, the topics subscribed to, or the partitions that can
-be assigned change; then there is a new target assignment, which each member gets with its next
-heartbeat. No member waits for another, as members may have the same partition. Most heartbeats
-bring nothing new: those look at their own member alone, as long as nothing has changed since the
-last look at the whole group.
+The group's epoch is raised when subscriptions, the subscribed topics, or the assignable partitions
+change; then a new target assignment is computed, which each member gets with its next heartbeat. No
+member waits for another, as members may have the same partition. Most heartbeats change nothing:
+they check their own member only, if nothing has changed since the last check of the whole group.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ from drumlin.coordination.groups.share.subscription import all_subscribed, subsc
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The size of an assignment that is made in the turn in which it is due: some two milliseconds.
+#: The size of an assignment that is made in the turn in which it is due: about two milliseconds.
 _ASSIGNED_AT_ONCE: Final = 3_000
 #: Assigning to a member takes as long as assigning this many partitions.
 _MEMBER_SIZE: Final = 10
@@ -72,7 +71,7 @@ class ShareGroup:
 
     kind = GroupKind.SHARE
     protocol_type = "share"
-    is_deletable = False  # it keeps its progress, however long it has no members
+    is_deletable = False  # it keeps its progress, even if it has no members for long
 
     def __init__(self, group_id: str, context: GroupContext) -> None:
         self.group_id = group_id
@@ -84,22 +83,22 @@ class ShareGroup:
         self._members: dict[str, Member] = {}
         self._targets: dict[str, Assignment] = {}
         self._begun_at: dict[UUID, float] = {}
-        """When the initialization of a topic's partitions began, by the monotonic clock."""
+        """The time at which the initialization of a topic's partitions began, in monotonic time."""
         self._subscribers: dict[str, int] = {}
-        """Topic name -> how many members name it."""
+        """Topic name -> the number of members that name it."""
         self._has_looked = False
-        """Whether the last look at the whole group found nothing to do; unset by any change."""
+        """Whether the last check of the whole group found nothing to do; reset by any change."""
         self.is_assigning = False
-        """Whether a target assignment is under way that takes more than a turn."""
+        """Whether a target assignment that takes more than a turn is in progress."""
 
-    # -- questions -------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------
 
     @property
     def state_name(self) -> str:
         return "Stable" if self._members else "Empty"
 
     def member_epoch(self, member_id: str) -> int | None:
-        """None: no such member."""
+        """The member's epoch; None: there is no such member."""
         member = self._members.get(member_id)
         return None if member is None else member.current.epoch
 
@@ -126,10 +125,10 @@ class ShareGroup:
         raise self._has_no_offsets()
 
     def note_commit(self, committer: Committer) -> None:
-        """No client commits here."""
+        """Do nothing: a share group has no commits."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Any client may ask: the answer is that nothing is committed, as Apache Kafka's."""
+        """Allow it: any client may fetch, and gets no offset, as in Apache Kafka."""
 
     def check_offset_delete(self) -> None:
         raise self._has_no_offsets()
@@ -146,11 +145,11 @@ class ShareGroup:
     def heartbeat(
         self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool = False
     ) -> tuple[Decision, Topics]:
-        """A member joins, or sends its next heartbeat; the answer is a `ShareHeartbeatAnswer`.
+        """Handle the first or a later heartbeat; the answer is a `ShareHeartbeatAnswer`.
 
-        at_once: whether to assign again however young the target assignment is.
+        at_once: whether to assign again even if the target assignment is new.
 
-        Returns the decision, and the partitions whose share state is to be initialized once it is
+        Returns the decision, and the partitions whose share state must be initialized once it is
         written.
 
         Raises:
@@ -203,7 +202,7 @@ class ShareGroup:
         return Decision(records, answer, assign=assign), to_initialize
 
     def follow_up(self, answer: ShareHeartbeatAnswer, known_epoch: int) -> Decision:
-        """The target assignment that a heartbeat began is complete: the member's part of it."""
+        """Continue a heartbeat whose target assignment is complete."""
         member = self._members.get(answer.member_id)
         if member is None or member.current.epoch != answer.member_epoch:
             return Decision((), answer)  # later heartbeats have been answered meanwhile
@@ -245,7 +244,7 @@ class ShareGroup:
             self._has_looked = False
 
     def _names(self, without: Iterable[str], plus: Iterable[str] = ()) -> set[str]:
-        """The topics subscribed to, if one member's subscription changes like this."""
+        """The group's subscribed topics after a change of one member's subscription."""
         names = set(self._subscribers)
         names.difference_update(each for each in without if self._subscribers[each] == 1)
         return names.union(plus)
@@ -274,7 +273,7 @@ class ShareGroup:
     ) -> int:
         """The group's epoch; a new one, with its record, if there is a reason.
 
-        `names` is what is subscribed to.
+        `names`: the subscribed topics.
         """
         new_hash = hash_of(subscribed_topics(self._context.topics, names))
         is_assigned = self.target.epoch >= self.epoch
@@ -311,7 +310,7 @@ class ShareGroup:
     # -- assignment ------------------------------------------------------------------------
 
     def _assignable(self, names: Iterable[str]) -> dict[UUID, frozenset[int]]:
-        """Existing partitions of those topics that have share state."""
+        """The existing partitions of the named topics that have share state."""
         result = {}
         for topic in subscribed_topics(self._context.topics, names):
             known = self.partitions.initialized.get(topic.topic_id)
@@ -321,7 +320,7 @@ class ShareGroup:
         return result
 
     def _lacks_initialized(self, names: Iterable[str]) -> bool:
-        """Whether there are assignable partitions that the last assignment did not know."""
+        """Whether there are assignable partitions that the last assignment did not include."""
         assigned: dict[UUID, set[int]] = {}
         for assignment in self._targets.values():
             for topic_id, these in assignment.items():
@@ -356,7 +355,7 @@ class ShareGroup:
         return ShareTarget(target_epoch, targets, records)
 
     def complete(self, target: ShareTarget) -> tuple[list[GroupRecord], dict[str, Assignment]]:
-        """The records that end those of `target`, and the targets of the members of now."""
+        """The last records of `target`, and the targets of the current members."""
         targets = {**self._targets, **target.assignments}
         records: list[GroupRecord] = []
         for member_id in target.assignments.keys() - self._members.keys():
@@ -366,14 +365,14 @@ class ShareGroup:
         return records, targets
 
     def follow(self, epoch: TargetEpoch, targets: dict[str, Assignment]) -> None:
-        """A whole target assignment is in the log: take it over, member by member."""
+        """Apply a target assignment, all of which is in the log, member by member."""
         self.target, self._targets = epoch, targets
         self._has_looked = False
 
     # -- share state -----------------------------------------------------------------------
 
     def _lacking(self, names: Iterable[str]) -> dict[UUID, TopicPartitions]:
-        """Partitions of those topics that have no share state."""
+        """The partitions of the named topics that have no share state."""
         there = {
             topic.topic_id: TopicPartitions(topic.name, frozenset(range(topic.partition_count)))
             for topic in subscribed_topics(self._context.topics, names)
@@ -393,11 +392,11 @@ class ShareGroup:
         return StatePartitionMetadataKey(self.group_id), value
 
     def topic_deleted(self, topic_id: UUID) -> list[GroupRecord]:
-        """The records to write: the topic is forgotten."""
+        """The records that remove a deleted topic."""
         return self._without({topic_id})
 
     def orphans(self) -> list[GroupRecord]:
-        """The records to write for topics whose deletion was not written."""
+        """The records that remove topics whose deletion was not written."""
         known = self.partitions
         topic_ids = {*known.initializing, *known.initialized, *known.deleting}
         return self._without(set(filter(self._context.topics.was_deleted, topic_ids)))
@@ -426,7 +425,7 @@ class ShareGroup:
             await give_way()
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
-        """Take over a record that is in the log now."""
+        """Apply a record that has been appended to the log."""
         if not isinstance(key, ShareCurrentKey):
             self._has_looked = False
         match key:
@@ -479,15 +478,15 @@ class ShareGroup:
         return member
 
     def expire(self, deadline: Deadline) -> Sequence[Effect]:
-        """A member's session has ended."""
+        """Remove a member whose session has ended."""
         if deadline.member_id not in self._members:
             return []
-        # If it cannot be written now, the member is looked at again after a session.
+        # If it cannot be written now, it is tried again after another session timeout.
         self._extend_session(deadline.member_id)
         return [Decision(self.leave(deadline.member_id))]
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
-        return ()  # sessions are left to expire: a member found then has a new session
+        return ()  # sessions are left to expire: a member that exists then has a new session
 
     async def dissolve(self) -> list[Any]:
         await give_way()

@@ -1,6 +1,6 @@
-"""The partitions where a share group has share state, is about to have it, or to lose it. Pure.
+"""The partitions with share state of a group, and those being initialized or deleted. Pure.
 
-Each function gives the value of a new record; nothing is changed in place.
+Each function returns the value of a new record; nothing is changed in place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Topics = Mapping[UUID, TopicPartitions]
 
 
 def with_all(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
-    """The partitions of both; names as `others` has them."""
+    """The partitions of both; topic names are those of `others`."""
     result = dict(some)
     for topic_id, topic in others.items():
         before = result.get(topic_id)
@@ -25,7 +25,7 @@ def with_all(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
 
 
 def without(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
-    """The partitions of `some` that are not in `others`; no topic stays without any."""
+    """The partitions of `some` that are not in `others`; topics without any are omitted."""
     result = {}
     for topic_id, topic in some.items():
         gone = others.get(topic_id)
@@ -50,7 +50,7 @@ def initialized(known: StatePartitionMetadata, topics: Topics) -> StatePartition
 
 
 def failed(known: StatePartitionMetadata, topics: Topics) -> StatePartitionMetadata:
-    """Note that partitions could not be initialised: they are to be tried again."""
+    """Note that partitions could not be initialised: they will be tried again."""
     return replace(known, initializing=without(known.initializing, topics))
 
 
@@ -67,7 +67,7 @@ def deleted(known: StatePartitionMetadata, topic_ids: Collection[UUID]) -> State
 
 
 def forgotten(known: StatePartitionMetadata, topic_ids: Collection[UUID]) -> StatePartitionMetadata:
-    """Topics are gone; `known` itself if none of them was in it."""
+    """Remove deleted topics; returns `known` itself if it has none of them."""
     left = StatePartitionMetadata(
         {each: topic for each, topic in known.initializing.items() if each not in topic_ids},
         {each: topic for each, topic in known.initialized.items() if each not in topic_ids},

@@ -19,7 +19,7 @@ NEW_METADATA: Final = ShareMemberMetadata(None, "", "", ())
 
 
 def updated(before: ShareMemberMetadata, request: ShareHeartbeat) -> ShareMemberMetadata:
-    """The member's metadata as its heartbeat changes it."""
+    """The member's metadata after a heartbeat."""
     topics = before.topics if request.topics is None else tuple(sorted(set(request.topics)))
     rack_id = before.rack_id if request.rack_id is None else request.rack_id
     return ShareMemberMetadata(rack_id, request.client_id, request.client_host, topics)

@@ -12,14 +12,14 @@ from drumlin.coordination.groups.share.records import Assignment, TopicPartition
 from drumlin.wire.error_codes import KafkaError
 
 JOIN_EPOCH: Final = 0
-#: Of a group that has had no member; 0 would be taken for a member that joins.
+#: The epoch of a new group; a member with epoch 0 would count as joining.
 FIRST_EPOCH: Final = 1
 LEAVE_EPOCH: Final = -1
 
 Topics = Mapping[UUID, TopicPartitions]
-#: Partition -> what happened to it; `None` is success.
+#: Partition -> its error; `None` is success.
 Outcome = Mapping[int, KafkaError | None]
-#: Topic name -> its id, and what went wrong; without an id there is nothing of it to delete.
+#: Topic name -> its id, and its error; no id: the group has no offsets of the topic.
 Deleted = dict[str, tuple[UUID | None, KafkaError | None]]
 
 
@@ -31,12 +31,12 @@ class ShareLimits(NamedTuple):
 
 
 class ShareHeartbeat(NamedTuple):
-    """A member shows that it lives, or joins."""
+    """A heartbeat of a member, which may join or leave with it."""
 
     member_id: str
     member_epoch: int
     rack_id: str | None
-    """None: as before; so are the topics."""
+    """None: unchanged; this holds for the topics, too."""
     client_id: str
     client_host: str
     topics: tuple[str, ...] | None
@@ -47,15 +47,15 @@ class ShareHeartbeatAnswer(NamedTuple):
     member_epoch: int
     heartbeat_interval_ms: int = 0
     assignment: Assignment | None = None
-    """None: as the member knows it."""
+    """None: unchanged since the last heartbeat."""
 
 
 class ShareTarget(NamedTuple):
-    """A target assignment, and the records of what is new in it, to be followed by its epoch's."""
+    """A target assignment, and the records of its changes; the record of its epoch comes last."""
 
     epoch: TargetEpoch
     assignments: dict[str, Assignment]
-    """By member id, of the members for which it was computed."""
+    """By member id, for the members that there were when it was computed."""
     records: list[GroupRecord]
 
 
@@ -70,7 +70,7 @@ class DescribedMember(NamedTuple):
 
 
 class TopicOutcome(NamedTuple):
-    """The outcome of a request for one topic; without an id there is no such topic."""
+    """The outcome of a request for one topic; no id: there is no such topic."""
 
     name: str
     topic_id: UUID | None

@@ -12,18 +12,18 @@ from drumlin.coordination.groups.share.records import TopicPartitions
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: What AlterShareGroupOffsets asks for, and the part of it that is for existing partitions.
+#: The request of AlterShareGroupOffsets, and its part for existing partitions.
 Found = list[tuple[str, Topic | None, Mapping[int, int]]]
 Starts = dict[UUID, dict[int, int]]
 
-#: Share states that are written at the same time: two milliseconds' worth.
+#: Share states that are written at the same time; they take two milliseconds.
 _STATES_AT_A_TIME: Final = 8
 
 
 async def for_each(
     partitions: Mapping[UUID, Iterable[int]], do: Callable[[UUID, int], Awaitable[None]]
 ) -> dict[UUID, Outcome]:
-    """Do something for each partition, some at a time; the errors by partition."""
+    """Call a function for each partition, some at a time; returns the errors by partition."""
 
     async def one(place: tuple[UUID, int]) -> KafkaError | None:
         try:
@@ -55,7 +55,7 @@ async def divided(topics: Topics, outcomes: Mapping[UUID, Outcome]) -> tuple[Top
     return good, bad
 
 
-async def told(
+async def topic_outcomes(
     found: Found, starts: Starts, outcomes: Mapping[UUID, Outcome]
 ) -> list[TopicOutcome]:
     unknown = KafkaError(ErrorCode.unknown_topic_or_partition)

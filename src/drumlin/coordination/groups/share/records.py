@@ -1,6 +1,6 @@
 """The records of share groups.
 
-    key type 10     a member as it describes itself             group, member
+    key type 10     the metadata of a member                    group, member
              11     the group's epoch                           group
              12     the epoch of the target assignment          group
              13     the target assignment of a member           group, member
@@ -66,7 +66,7 @@ class StatePartitionMetadataKey:
 
 @dataclass(frozen=True, slots=True)
 class ShareMemberMetadata:
-    """A member as it describes itself."""
+    """The metadata of a member, from its heartbeats."""
 
     rack_id: str | None
     client_id: str
@@ -84,7 +84,7 @@ class ShareGroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ShareCurrent:
-    """A member's assignment, and the epoch since which it has it."""
+    """A member's assignment, and the epoch since which the member has it."""
 
     epoch: int
     previous_epoch: int
@@ -101,14 +101,14 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class StatePartitionMetadata:
-    """The partitions where the group has share state, is about to have it, or to lose it."""
+    """The partitions with share state of the group, and those being initialized or deleted."""
 
     initializing: Mapping[UUID, TopicPartitions] = field(default_factory=dict)
     initialized: Mapping[UUID, TopicPartitions] = field(default_factory=dict)
     deleting: Mapping[UUID, str] = field(default_factory=dict)
 
 
-# -- what is written -----------------------------------------------------------------------
+# -- declared fields -----------------------------------------------------------------------
 
 
 @message

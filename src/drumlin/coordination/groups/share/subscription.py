@@ -1,4 +1,4 @@
-"""The topics that members of a share group subscribe to, as they are now. Pure."""
+"""The current topics to which members of a share group subscribe. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def subscribed_topics(topics: Topics, names: Iterable[str]) -> list[Topic]:
 
 
 async def all_subscribed(topics: Topics, members: Mapping[str, tuple[str, ...]]) -> Subscribed:
-    """Most members of a group subscribe to the same: that is looked up once."""
+    """The subscriptions of all members; equal ones, as most are, are looked up once."""
     ids_of: dict[tuple[str, ...], frozenset[UUID]] = {}
     subscribed = Subscribed({}, set())
     for member_id, names in members.items():

@@ -1,4 +1,4 @@
-"""Share partitions: which records of a partition are with which member of a share group.
+"""Share partitions: the records of a partition that members of a share group have acquired.
 
-Plain state machines, told what was fetched, what was answered and what time it is.
+Plain state machines; their inputs are fetched records, acknowledgements and the time.
 """

@@ -15,9 +15,9 @@ from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Types, and runs of records, that are looked at in one go.
+#: Types, and runs of records, that are examined in one turn.
 _AT_ONCE: Final = 100
-#: As many as a state has batches at most.
+#: The maximum number of batches in a state.
 _RUNS_MAX: Final = 20_000
 
 
@@ -40,7 +40,7 @@ _BECOMES: Final = {
 
 
 class Acknowledgement(NamedTuple):
-    """Neighbouring records, and one type for all of them or one for each."""
+    """Consecutive records, and one type for all of them or one for each."""
 
     first_offset: int
     last_offset: int
@@ -50,7 +50,7 @@ class Acknowledgement(NamedTuple):
 async def check_request(
     batches: Sequence[Acknowledgement], *, knows_renew: bool, says_renew: bool
 ) -> None:
-    """Check the acknowledgements of a partition by themselves; in turns, as there may be many.
+    """Check a partition's acknowledgements without its records; in turns, as there may be many.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -85,14 +85,14 @@ async def applying(
     change: Change,
     renewed: list[Run],
 ) -> None:
-    """Note the new state of the records; those before the start offset are passed over.
+    """Note the new state of the records; those before the start offset are skipped.
 
-    It gives way within a batch of very many records, and looks at the runs again afterwards.
+    Gives way within a batch of very many records, and then examines the runs again.
 
-    change: gets what is to be written; renewed: the runs whose locks are to be restarted.
+    change: receives the changes to write; renewed: the runs whose locks must be restarted.
 
     Raises:
-        KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; some may have been noted by then.
+        KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; some changes may have been noted.
     """
     if batch.last_offset < start_offset:
         return
@@ -154,7 +154,7 @@ def _check_held(run: Run, member: str) -> None:
 def _ranges_by_type(
     batch: Acknowledgement, first_offset: int
 ) -> Iterator[tuple[AcknowledgeType, int, int] | None]:
-    """Ranges of neighbours of one type, from an offset on; None to give way."""
+    """Ranges of consecutive records of one type, from an offset on; None to give way."""
     types = batch.types
     if len(types) == 1:
         yield AcknowledgeType(types[0]), first_offset, batch.last_offset
@@ -176,7 +176,7 @@ def _ranges_by_type(
 
 
 def outcome(run: Run, state: RecordState, settings: Settings) -> tuple[RecordState, int]:
-    """The new state of acquired records: those delivered too often are archived."""
+    """The new state of acquired records: archived if they reached the delivery count limit."""
     if state is RecordState.AVAILABLE and run.delivery_count >= settings.delivery_count_limit:
         return RecordState.ARCHIVED, run.delivery_count
     return state, run.delivery_count

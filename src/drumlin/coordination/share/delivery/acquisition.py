@@ -1,8 +1,8 @@
 """Chooses the fetched records that a member acquires. Changes runs; knows no clock.
 
 Records in flight that have become available again come first, in the batches in which they were
-first acquired; then those never delivered yet. As long as batches count and not records, a
-batch is given whole, as its bytes are sent whole. Records that were delivered often already are
+first acquired; then those never delivered yet. Without a strict limit of records, a batch is
+acquired as a whole, as its bytes are sent as a whole. Records with a high delivery count are
 throttled: see `Settings.throttled_from`.
 """
 
@@ -16,15 +16,15 @@ from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Fet
 from drumlin.coordination.share.delivery.in_flight import Bounds, RecordState, Run, Runs
 from drumlin.coordination.share.delivery.settings import Settings
 
-#: Runs that are available again, for one request: a millisecond's worth.
+#: Runs that are available again, for one request; they take a millisecond.
 _RUNS_MAX = 500
 
-#: Below this limit nothing is left to single out.
+#: Below this limit, throttling is useless.
 _LEAST_LIMIT_THAT_ISOLATES = 3
 
 
 class _Taken(NamedTuple):
-    """runs: what was taken. is_last: nothing more may go into the same answer."""
+    """runs: the acquired runs. is_last: the answer may have no more records."""
 
     runs: list[Run]
     is_last: bool = False
@@ -40,7 +40,7 @@ def take_again(
     """Records in flight that are available, from the fetched offsets up to `last_offset`.
 
     Returns:
-        What was taken, still marked as available, and whether more may be taken.
+        The taken runs, still marked as available, and whether more may be taken.
     """
     taken: list[Run] = []
     count = 0
@@ -74,7 +74,7 @@ def _clipped(runs: Runs, free: Sequence[Run], first_offset: int, last_offset: in
 
 
 def _take_whole(runs: Runs, free: Sequence[Run], fetched: Fetched, limits: Limits) -> _Taken:
-    """Take all of a batch, or as much as the limit of records allows where that is strict."""
+    """Take all of a batch, or as much of it as a strict limit of records allows."""
     taken: list[Run] = []
     left = limits.max_records
     for run in free:
@@ -83,7 +83,7 @@ def _take_whole(runs: Runs, free: Sequence[Run], fetched: Fetched, limits: Limit
                 break
             _keep(runs, run, left)
         elif run.delivery_count == 0 and run.record_count > left:
-            # No member had these yet: they may be a gap of any size, so the log's batches count.
+            # Never delivered: this may be a large gap, so the log's batches are used.
             if left <= 0:
                 break
             end = fetched.end_of_batch(run.first_offset + left - 1)
@@ -96,9 +96,9 @@ def _take_whole(runs: Runs, free: Sequence[Run], fetched: Fetched, limits: Limit
 def _take_throttled(
     runs: Runs, free: Sequence[Run], bounds: Bounds, limits: Limits, settings: Settings
 ) -> _Taken:
-    """Take part of a batch with records that were delivered often: half as much each time.
+    """Take part of a batch of records with a high delivery count: half as much each time.
 
-    A record before its last delivery goes alone.
+    A record before its last delivery is delivered alone.
     """
     taken: list[Run] = []
     count, most = 0, limits.max_records if limits.mode is AcquireMode.RECORD_LIMIT else None
@@ -134,9 +134,9 @@ def _keep(runs: Runs, run: Run, record_count: int) -> None:
 def take_new(
     fetched: Fetched, first_offset: int, last_offset: int, limits: Limits
 ) -> Iterator[Run]:
-    """Records that were never in flight, as runs that are available, in their batches.
+    """Records that were never in flight, as available runs, in their batches.
 
-    With a strict limit, the rest of the last batch is left over as a run of its own.
+    With a strict limit, the rest of the last batch is left as a separate run.
     """
     end = last_offset
     if limits.max_records < last_offset - first_offset + 1:

@@ -15,7 +15,7 @@ class AcquireMode(IntEnum):
 
 
 class InclusiveRange(NamedTuple):
-    """Offsets from the first to the last, both included: as share requests have them."""
+    """Offsets from the first to the last, both inclusive, as in share requests."""
 
     first_offset: int
     last_offset: int
@@ -24,7 +24,7 @@ class InclusiveRange(NamedTuple):
 class Fetched(NamedTuple):
     """Whole batches of the log, in order: at least one.
 
-    fetch_offset: from where they were read; the first batch may begin before or after it.
+    fetch_offset: the offset of the read; the first batch may begin before or after it.
     batches: their first and last offsets.
     aborted: those of them that belong to aborted transactions, for groups that read committed.
     """
@@ -62,10 +62,10 @@ class Fetched(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The limits of what one request may acquire.
+    """The limits of one request.
 
-    max_records: with BATCH_OPTIMIZED the last batch is acquired whole all the same.
-    batch_size: about how many records are acquired, and later acknowledged, together.
+    max_records: with BATCH_OPTIMIZED, the last batch is acquired as a whole nevertheless.
+    batch_size: the approximate number of records acquired, and later acknowledged, together.
     """
 
     max_records: int
@@ -74,7 +74,7 @@ class Limits(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """Records that a member has just acquired, and how often they have been delivered."""
+    """Records that a member has just acquired, and their delivery count."""
 
     first_offset: int
     last_offset: int

@@ -1,8 +1,8 @@
 """Records in flight: between a share partition's start offset and its end offset.
 
-Neighbouring records in the same state are one `Run`, so that a thousand records that were acquired
-together cost as much as one. A run is split where its records come to differ. Nothing here decides
-which member gets a record; it only keeps the runs in order.
+Consecutive records in the same state are one `Run`, so that a thousand records that were acquired
+together cost as much as one. A run is split when its records get different states. Nothing here
+decides which member gets a record; it only keeps the runs in order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RecordState(IntEnum):
     ARCHIVED = 4
 
 
-#: Nothing more becomes of these.
+#: Final states.
 TERMINAL: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
@@ -41,11 +41,11 @@ class Bounds(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """Neighbouring records in the same state.
+    """Consecutive records in the same state.
 
-    member: has them, while they are acquired.
-    deadline: when the lock ends, in seconds of a monotonic clock; None unless acquired.
-    change: requested and not written yet; the state is still the old one.
+    member: the member that has acquired them.
+    deadline: the end of the lock, in seconds of a monotonic clock; None unless acquired.
+    change: a change that is requested and not written yet; until then the state is the old one.
     """
 
     first_offset: int
@@ -76,7 +76,7 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """The change of one request: to be written, then committed, or else rolled back."""
+    """The change of one request: it is written, then committed, or else rolled back."""
 
     runs: list[Run] = field(default_factory=list)
 
@@ -124,7 +124,7 @@ class Runs:
         return self._runs[self._reaching(first_offset) : self._index_behind(last_offset)]
 
     def some_from(self, first_offset: int, last_offset: int, most: int) -> Sequence[Run]:
-        """The first `most` runs that overlap the range: a copy, too."""
+        """The first `most` runs that overlap the range, as a copy."""
         start = self._reaching(first_offset)
         end = self._index_behind(last_offset)
         return self._runs[start : min(end, start + most)]
@@ -138,7 +138,7 @@ class Runs:
         return list(islice(found, most))
 
     def within(self, run: Run, first_offset: int, last_offset: int) -> Run:
-        """The part of the run that lies in the range, as a run of its own."""
+        """The part of the run that is in the range, as a separate run."""
         if run.first_offset < first_offset:
             run = self.split(run, first_offset)
         if run.last_offset > last_offset:
@@ -181,7 +181,7 @@ class Runs:
         del self._runs[:end]
 
     def join(self, runs: Sequence[Run]) -> None:
-        """Join neighbours in the same state, among these runs and beside them."""
+        """Join adjacent runs in the same state, among these runs and next to them."""
         if not runs:
             return
         first = min(run.first_offset for run in runs)
@@ -210,7 +210,7 @@ def _first_offset(run: Run) -> int:
 
 
 def _are_alike(run: Run, following: Run) -> bool:
-    """Whether two runs can be one. Locks are not joined: each has a deadline of its own."""
+    """Whether two runs can be joined. Locked runs are not: each has its own deadline."""
     return (
         run.last_offset + 1 == following.first_offset
         and run.state is following.state is not RecordState.ACQUIRED

@@ -1,4 +1,4 @@
-"""A share group's settings of delivery. Values only."""
+"""The delivery settings of a share group. Values only."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 class Settings(NamedTuple):
     """
-    delivery_count_limit: how often a record is delivered before it is archived.
-    max_record_locks: how many offsets may be in flight.
-    lock_duration_s: how long a member has a record before others get it.
+    delivery_count_limit: the number of deliveries of a record before it is archived.
+    max_record_locks: the maximum number of offsets in flight.
+    lock_duration_s: the time for which a member has a record before others get it.
     may_renew: whether a member may restart its locks (KIP-1222).
     """
 
@@ -20,9 +20,9 @@ class Settings(NamedTuple):
 
     @property
     def throttled_from(self) -> int:
-        """The delivery count from which records are delivered in ever smaller parts.
+        """The delivery count from which records are delivered in smaller and smaller parts.
 
-        A record that makes its consumer fail raises the count of all that are delivered with it.
-        So it is singled out before its neighbours reach the limit too.
+        A record that makes its consumer fail raises the count of all records delivered with it. So
+        it is isolated before the others reach the limit, too.
         """
         return max(2, -(-self.delivery_count_limit // 2))

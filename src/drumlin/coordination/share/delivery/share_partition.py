@@ -1,14 +1,13 @@
-"""One partition for one share group (KIP-932): which member has which record, and until when.
+"""One partition for one share group (KIP-932): the records that members have, and their locks.
 
-A pure state machine: from fetched batches, acknowledgements and the time it decides which records
-to give, which state to write and when to look again. It reads no log and writes no state.
+A pure state machine: from fetched batches, acknowledgements and the time, it decides which records
+to deliver, which state to write and when to check again. It reads no log and writes no state.
 
     start offset <= records in flight < end offset
 
 Records before the start offset are done, those from the end offset on were never delivered. An
-acknowledgement changes nothing until it is written: `acknowledge` notes a `Change`, the caller
-writes `state(change)`, and then says `commit` or `roll_back`. A lock that times out does not wait
-for that.
+acknowledgement has no effect until it is written: `acknowledge` notes a `Change`, the caller writes
+`state(change)`, and then calls `commit` or `roll_back`. The timeout of a lock takes effect at once.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import KafkaError
 
 _OFFSET_MAX: Final = 2**63 - 1
-#: One delivery more still fits into an int16. No configuration allows for as many.
+#: One more delivery still fits into an int16. No configuration allows so many.
 _LOADED_COUNT_MAX: Final = 2**15 - 2
-#: Runs of records that are changed in one go.
+#: Runs of records that are changed in one turn.
 _AT_ONCE: Final = 200
 
 
 class SharePartition:
-    """The state machine; see the module. Times are seconds of a monotonic clock."""
+    """The state machine of a share partition. Times are seconds of a monotonic clock."""
 
     def __init__(self, settings: Callable[[], Settings], start_offset: int) -> None:
         self._settings = settings
@@ -65,7 +64,7 @@ class SharePartition:
         batches: Iterable[StateBatch],
         log_end_offset: int = _OFFSET_MAX,
     ) -> SharePartition:
-        """Like `loading`, in one go."""
+        """Like `loading`, in one turn."""
         return to_end(cls.loading(settings, start_offset, batches, log_end_offset))
 
     @classmethod
@@ -76,11 +75,11 @@ class SharePartition:
         batches: Iterable[StateBatch],
         log_end_offset: int = _OFFSET_MAX,
     ) -> SharePartition:
-        """The partition as its stored state says. Records between batches had been acquired when
-        the state was lost: they are available, and their delivery count is not known.
+        """The partition with its stored state. Records between batches had been acquired when the
+        state in memory was lost: they are available, and their delivery count is unknown.
 
         Any client may have written the state, and the log may have lost its end since. So nothing
-        is in flight from `log_end_offset` on, and every number is one that can be written again.
+        is in flight from `log_end_offset` on, and all numbers are limited to valid ones.
         """
         partition = cls(settings, start_offset)
         for number, batch in enumerate(sorted(batches), 1):
@@ -103,21 +102,21 @@ class SharePartition:
         bounds = Bounds(first_offset, last_offset)
         self._runs.append(Run(first_offset, last_offset, bounds, RecordState.AVAILABLE, 0))
 
-    # -- what is there -----------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     @property
     def in_flight(self) -> int:
-        """The number of offsets from the start offset to the end offset, in whatever state."""
+        """The number of offsets from the start offset to the end offset, in any state."""
         return self.end_offset - self.start_offset
 
     @property
     def runs(self) -> Iterable[Run]:
-        """The records in flight, by offset; to be looked at only."""
+        """The records in flight, by offset; the caller must not change them."""
         return self._runs
 
     @property
     def next_fetch_offset(self) -> int:
-        """From where to read: the first record that is available again, or the end offset."""
+        """The offset of the next fetch: the first available record, or the end offset."""
         for run in self._runs:
             if run.is_free:
                 return run.first_offset
@@ -125,7 +124,7 @@ class SharePartition:
 
     @property
     def can_acquire(self) -> bool:
-        """Whether there is room for more in flight, or something in flight is available."""
+        """Whether more records may be in flight, or some in flight are available."""
         if self.in_flight < self._settings().max_record_locks:
             return True
         return self.next_fetch_offset < self.end_offset
@@ -151,7 +150,7 @@ class SharePartition:
 
     @property
     def delivery_complete_count(self) -> int:
-        """How many records in flight are done, or will be when all changes are written."""
+        """The number of records in flight that are done, or will be after all pending changes."""
         return sum(
             run.last_offset - run.first_offset + 1
             for run in self._runs
@@ -161,12 +160,12 @@ class SharePartition:
     # -- acquiring ---------------------------------------------------------------------
 
     def acquire(self, member: str, fetched: Fetched, limits: Limits, now: float) -> list[Acquired]:
-        """Let a member acquire what it may of the fetched records."""
+        """Let a member acquire fetched records, within the limits."""
         settings = self._settings()
         last_offset = fetched.last_offset
         most = min(limits.max_records, settings.max_record_locks - self.in_flight)
         if most <= 0:
-            # No room for more; what was given back among those in flight can be given again.
+            # No more may be in flight; released records can be delivered again.
             last_offset = min(last_offset, self.end_offset - 1)
             most = min(limits.max_records, self.end_offset - fetched.fetch_offset)
         if most <= 0:
@@ -243,8 +242,8 @@ class SharePartition:
     async def acknowledging(
         self, member: str, batches: Sequence[Acknowledgement], now: Callable[[], float]
     ) -> Change:
-        """Like `acknowledge`, in turns: there may be thousands. Each batch is judged in its turn;
-        if the work is broken off, nothing is changed.
+        """Like `acknowledge`, in turns: there may be thousands. Each batch is checked in its turn;
+        if this is cancelled, nothing is changed.
         """
         settings = self._settings()
         change, renewed = Change(), list[Run]()
@@ -264,12 +263,12 @@ class SharePartition:
         for number, run in enumerate(renewed, 1):
             if number % _AT_ONCE == 0:
                 await give_way()
-            if run.member == member and run.deadline is not None:  # else it is lost meanwhile
+            if run.member == member and run.deadline is not None:  # else it timed out meanwhile
                 self._lock(run, deadline)
         return change
 
     def release(self, member: str) -> Change:
-        """Note that a member is gone: its records become available, or are archived."""
+        """Release a member's records, as it has left: they become available, or are archived."""
         return to_end(self.releasing(member))
 
     async def releasing(self, member: str) -> Change:
@@ -286,7 +285,7 @@ class SharePartition:
         return change
 
     def commit(self, change: Change) -> None:
-        """Take over a change that is written."""
+        """Apply a change that was written."""
         to_end(self.committing(change))
 
     async def committing(self, change: Change) -> None:
@@ -305,11 +304,11 @@ class SharePartition:
                 await give_way()
 
     def roll_back(self, change: Change, now: float) -> None:
-        """Undo a change that could not be written: states and locks are as before."""
+        """Undo a change that could not be written: restore states and locks."""
         to_end(self.rolling_back(change, now))
 
     async def rolling_back(self, change: Change, now: float) -> None:
-        """Like `roll_back`, in turns; if it is broken off, the rest is rolled back at once."""
+        """Like `roll_back`, in turns; if this is cancelled, the rest is rolled back at once."""
         try:
             while change.runs:
                 self._leave_as_was(change, now, _AT_ONCE)
@@ -319,7 +318,7 @@ class SharePartition:
             self._leave_as_was(change, now, len(change.runs))
 
     def _leave_as_was(self, change: Change, now: float, most: int) -> None:
-        """Take at most `most` runs out of a change."""
+        """Remove at most `most` runs from a change."""
         for _ in range(min(most, len(change.runs))):
             run = change.runs.pop()
             change.exclude(run)
@@ -332,14 +331,14 @@ class SharePartition:
         return self._locks.next_deadline()
 
     def expire(self, now: float, most: int | None = None) -> StateBatches:
-        """Release records whose locks have timed out; the state to write for that, if it can be.
+        """Release records whose locks have timed out; returns the state to write.
 
-        most: locks, and places of former ones, that are looked at; others are due as before.
+        most: the maximum number of locks, and of former ones, to examine; others stay due.
         """
         settings = self._settings()
         expired: list[Run] = []
         for run in islice(self._locks.look(now), most):
-            # What is being written is left alone: `roll_back` looks at the deadline again.
+            # Records with a pending change are skipped: `roll_back` checks the deadline again.
             if run is None or run.change is not None:
                 continue
             if run.state is RecordState.ACQUIRED:
@@ -354,7 +353,7 @@ class SharePartition:
         return batches
 
     def move_start(self, log_start_offset: int) -> None:
-        """Forget the records before the log start offset: the log has them no more."""
+        """Remove records before the log start offset: the log has deleted them."""
         if log_start_offset <= self.start_offset:
             return
         for run in self._runs.drop_before(log_start_offset):
@@ -378,7 +377,7 @@ class SharePartition:
         run.state, run.delivery_count, run.member = state, delivery_count, None
 
     def _follow(self, part: Run) -> None:
-        """A run was split: the lock holds for the new part too."""
+        """Lock the new part of a split run like the other one."""
         if part.deadline is not None:
             self._locks.schedule(part, part.deadline)
 
@@ -399,7 +398,7 @@ def _last_offset(batch: InclusiveRange) -> int:
 
 
 def _loaded_state(kept: int) -> RecordState:
-    """A record not known to be done is available: locks are not stored, so none would end."""
+    """The state of a loaded record: available unless it is done, as locks are not stored."""
     match kept:
         case StoredRecordState.ACKNOWLEDGED:
             return RecordState.ACKNOWLEDGED

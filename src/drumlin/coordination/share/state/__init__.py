@@ -1,1 +1,1 @@
-"""The share coordinator: how far each share group has come in each partition (KIP-932)."""
+"""The share coordinator: the progress of share groups in partitions (KIP-932)."""

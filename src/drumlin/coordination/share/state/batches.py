@@ -1,7 +1,7 @@
-"""Batches of a share partition's state, put together: sorted, none overlapping, few. Pure.
+"""Combines batches of a share partition's state: sorted, without overlaps, and few. Pure.
 
-Where two batches cover the same record, the one with the higher delivery count is right, and
-among equals the one whose delivery state is the higher number: both only ever grow.
+If two batches cover the same record, the one with the higher delivery count is right, and among
+equals the one with the higher delivery state: both only grow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drumlin.turns import give_way
 
 Batches = tuple[StateBatch, ...]
 
-#: Looked at in one go.
+#: Batches that are examined in one turn.
 _AT_ONCE: Final = 500
 _FIRST: Final = attrgetter("first_offset")
 _LAST: Final = attrgetter("last_offset")
@@ -27,10 +27,10 @@ _LAST: Final = attrgetter("last_offset")
 async def combine(
     current: Sequence[StateBatch], news: Sequence[StateBatch], start_offset: int
 ) -> Batches:
-    """`current`, which was put together by this function, with `news`, from `start_offset` on.
+    """Combine `current`, a former result of this function, with `news`, from `start_offset` on.
 
-    `news` may overlap each other. Without a start offset nothing is cut off. In turns: there may
-    be very many.
+    The `news` may overlap. Without a start offset, nothing is cut off. In turns: there may be very
+    many.
     """
     kept = _from(current, start_offset)
     wanted: list[StateBatch] = []
@@ -39,7 +39,7 @@ async def combine(
         await give_way()
     if not wanted:
         return tuple(kept)
-    # Only the neighbourhood of what is new can change.
+    # Only batches next to new ones can change.
     low = min(map(_FIRST, wanted)) - 1
     high = max(map(_LAST, wanted)) + 1
     begin = bisect_left(kept, low, key=_LAST)
@@ -50,7 +50,7 @@ async def combine(
 
 
 def _from(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
-    """The batches from the start offset on; as they are sorted, only the first is to be clipped."""
+    """The batches from the start offset on; as they are sorted, only the first can be clipped."""
     first = bisect_left(batches, start_offset, key=_LAST)
     kept = list(batches[first:])
     kept[:1] = _clipped(kept[:1], start_offset)
@@ -58,7 +58,7 @@ def _from(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
 
 
 def _clipped(batches: Iterable[StateBatch], start_offset: int) -> Iterator[StateBatch]:
-    """The parts of the batches from the start offset on; batches that are reversed are left out."""
+    """The parts of the batches from the start offset on; reversed batches are omitted."""
     for batch in batches:
         if start_offset != UNINITIALIZED_OFFSET and batch.first_offset < start_offset:
             batch = batch._replace(first_offset=start_offset)
@@ -82,7 +82,7 @@ async def _sorted(batches: list[StateBatch]) -> list[StateBatch]:
 
 
 async def _flatten(coming: Sequence[StateBatch]) -> list[StateBatch]:
-    """Walk along the offsets; the strongest batch of those that cover an offset has it."""
+    """Remove overlaps: of the batches that cover an offset, the strongest one counts."""
     covering: list[tuple[int, int, int]] = []  # strongest first: -count, -state, last offset
     result: list[StateBatch] = []
     position, index = coming[0].first_offset, 0
@@ -108,7 +108,7 @@ async def _flatten(coming: Sequence[StateBatch]) -> list[StateBatch]:
 
 
 def _append(result: list[StateBatch], batch: StateBatch) -> None:
-    """Add a batch after the others; it is joined with the last one if it continues it."""
+    """Append a batch, or join it with the last one if it continues that."""
     before = result[-1] if result else None
     if (
         before is not None

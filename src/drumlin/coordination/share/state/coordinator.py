@@ -1,4 +1,4 @@
-"""The share coordinator: finds a share partition's state, lets it decide, and waits for the log.
+"""The share coordinator: finds a share partition's state, decides on it, and waits for the log.
 
 All state changes run on the event loop without awaiting; only answers wait, for the log or for
 a partition that is being loaded.
@@ -28,9 +28,9 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 
 _NO_PARTITION: Final = -1
-#: Batches; it takes more than a turn to put together very many.
+#: Batches that are combined in one turn; more take several.
 _MERGED_AT_ONCE_MAX: Final = 500
-#: What the summary of a state that was never initialised says.
+#: The summary of a state that was never initialised.
 _NOTHING_KNOWN: Final = ShareState(state_epoch=0, leader_epoch=0)
 
 
@@ -58,13 +58,13 @@ class StateLogEnds(Protocol):
         """The offset that the next record gets.
 
         Raises:
-            KafkaError: the partition is not here.
+            KafkaError: the partition is not led here.
         """
 
     def delete_before(self, partition: int, offset: int) -> None:
         """
         Raises:
-            KafkaError: the partition is not here, or its log dir fails.
+            KafkaError: the partition is not led here, or its log dir fails.
         """
 
 
@@ -75,12 +75,12 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         config: the broker's configuration.
         clock: wall time.
         topic: `__share_group_state`.
-        ends: of that topic's logs.
+        ends: the ends of that topic's logs.
         has_partition(topic_id, partition): whether there is such a partition now.
-        was_deleted(topic_id): whether the topic is known to be gone for good.
+        was_deleted(topic_id): whether the topic is known to be deleted.
 
-    A component that keeps states in memory registers with `when_renewed` a function to call
-    when one of them is initialized again or deleted.
+    A component that keeps states in memory registers a callback with `when_renewed`, for states
+    that are initialized again or deleted.
 
     Requests raise `KafkaError` with the error for the client.
     """
@@ -132,7 +132,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         )
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:  # noqa: ARG002
-        """The states in a topic go with it."""
+        """Delete the states in a deleted topic."""
         self._background.spawn(self._delete_orphans())
 
     def _on_loaded(self, partition: int) -> None:
@@ -158,7 +158,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         return await self._shard(await self.find_partition(key.coordinator_key))
 
     async def _shard_if_any(self, key: SharePartitionKey) -> ShareShard:
-        """Like `_shard_of`; an empty one while there is no topic, as then there is no state."""
+        """Like `_shard_of`; an empty shard if there is no topic, as then there is no state."""
         self._check(key)
         if self._topic.partition_count() is None:
             return ShareShard(_NO_PARTITION)
@@ -173,10 +173,10 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         self._check_active()
 
     async def _shard(self, partition: int) -> ShareShard:
-        """Awaits nothing if the shard is loaded: so a writer's check still holds afterwards."""
+        """The shard. Awaits nothing if it is loaded: so a writer's check still holds afterwards."""
         with suppress(KafkaError):
             return self._partitions.shard(partition)
-        # A partition is loaded in a moment; to wait spares everybody another attempt.
+        # Loading is quick; waiting for it is cheaper than a retry of the request.
         timeout = self._config.share_coordinator_write_timeout_ms / 1000
         ready = asyncio.ensure_future(self._partitions.when_ready(partition))
         try:
@@ -216,7 +216,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         """ReadShareGroupState, one partition; a later leader is noted, an older one is fenced.
 
         Raises:
-            KafkaError: INVALID_REQUEST as there is no state, FENCED_LEADER_EPOCH,
+            KafkaError: INVALID_REQUEST if there is no state, FENCED_LEADER_EPOCH,
                 UNKNOWN_TOPIC_OR_PARTITION.
         """
         key = SharePartitionKey(group_id, topic_id, partition)
@@ -233,13 +233,12 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         return stored.state
 
     async def write(self, group_id: str, topic_id: UUID, partition: int, state: ShareState) -> None:
-        """WriteShareGroupState, one partition: `state` is what has changed.
+        """WriteShareGroupState, one partition: `state` has the changes.
 
-        Its batches are combined with the stored ones; a start offset of -1 leaves the stored
-        one as it is.
+        Its batches are combined with the stored ones; a start offset of -1 keeps the stored one.
 
         Raises:
-            KafkaError: INVALID_REQUEST as there is no state, FENCED_LEADER_EPOCH,
+            KafkaError: INVALID_REQUEST if there is no state, FENCED_LEADER_EPOCH,
                 FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
         key = SharePartitionKey(group_id, topic_id, partition)
@@ -247,7 +246,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         await self._log.confirmed(self._write_checked(shard, key, state, merged))
 
     def write_at_once(self, key: SharePartitionKey, change: ShareState) -> Written[None] | None:
-        """Like `write`, without awaiting; it counts once all replicas have it. None: it is slow.
+        """Like `write`, without awaiting; done once all replicas have it. None: it takes too long.
 
         Raises:
             KafkaError: as `write`.
@@ -274,7 +273,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
     async def _merged(
         self, key: SharePartitionKey, change: ShareState
     ) -> tuple[ShareShard, Merged | None]:
-        """The state's shard; and, for very many batches, the state with the change applied."""
+        """The state's shard, and for very many batches the state after the change."""
         while True:
             shard = await self._shard_if_any(key)
             state = shard.check_write(key, change)
@@ -286,7 +285,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
                 return shard, merged  # it has not changed meanwhile
 
     async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None:
-        """DeleteShareGroupState, one partition; one without a state is deleted already.
+        """DeleteShareGroupState, one partition; without a state, nothing is to be deleted.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -318,9 +317,9 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
     # -- the log -------------------------------------------------------------------------------
 
     async def prune(self) -> None:
-        """Delete from the start of the logs what later snapshots have made redundant.
+        """Delete records at the start of the logs that later snapshots have made redundant.
 
-        States in deleted topics are deleted first: the log may have been unwritable back then.
+        States in deleted topics are deleted first: perhaps the log could not be written then.
         """
         await self._delete_orphans()
         for partition in self._partitions.partitions():
@@ -336,7 +335,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
                 _log.warning("partition %d: redundant records stay: %s", partition, error)
 
     async def snapshot_cold_states(self) -> None:
-        """Write states that have not changed for long again, so that the log before can go."""
+        """Write unchanged states again, so that earlier records of the log can be deleted."""
         interval_ms = self._config.share_coordinator_cold_partition_snapshot_interval_ms
         now_ms = self._clock.wall_ms()
         for partition in self._partitions.partitions():

@@ -1,7 +1,7 @@
 """Reads the records of one partition of `__share_group_state`.
 
-It decodes a whole partition: slow work that blocks, meant for a thread. As the topic is
-not compacted, all of its records count, in their order.
+It decodes a whole partition: slow work that blocks, meant for a thread. As the topic is not
+compacted, all of its records count, in order.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def load(buffers: Iterable[Buffer]) -> LoadedStates:
     """Read a partition from its start; each buffer holds whole batches.
 
     Raises:
-        CorruptRecord: a batch is not what its header promises.
-        UnreadableRecord: a record that should be known here, but is not.
+        CorruptRecord: a batch does not match its header.
+        UnreadableRecord: a record of a known type cannot be decoded.
     """
     states: LoadedStates = {}
     for buffer in buffers:

@@ -1,10 +1,10 @@
-"""Records of `__share_group_state`: snapshots and updates, as Apache Kafka has them.
+"""Records of `__share_group_state`: snapshots and updates, in Apache Kafka's format.
 
-    key type 0  ShareSnapshot   all of a share partition's state; without a value: it is gone
-    key type 1  ShareUpdate     what has changed since the snapshot with the same epoch
+    key type 0  ShareSnapshot   the whole state of a share partition; null: it was deleted
+    key type 1  ShareUpdate     the changes since the snapshot with the same epoch
 
-Both keys name group, topic id and partition. Nothing here is compacted; what a
-later snapshot makes redundant is deleted from the log's start (`shard.py`).
+Both keys name group, topic id and partition. The topic is not compacted; records that a later
+snapshot makes redundant are deleted from the log's start (`shard.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from drumlin.wire.schema.types import Int32, Int64
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All of a share partition's state."""
+    """The whole state of a share partition."""
 
     snapshot_epoch: int
     state: ShareState
@@ -38,7 +38,7 @@ class Snapshot:
 
 
 class Merged(NamedTuple):
-    """A change, its batches put together, and the state before and after it."""
+    """A change with combined batches, and the state before and after it."""
 
     before: ShareState
     change: ShareState
@@ -52,14 +52,14 @@ class Update:
     snapshot_epoch: int
     state: ShareState
     merged: Merged | None = field(default=None, compare=False, repr=False)
-    """The state before and after, where that is known already; not in the log."""
+    """The state before and after, if it is known already; not in the log."""
 
 
-#: A record of the topic; a key without a value is a tombstone.
+#: A record of the topic; a null value is a tombstone.
 ShareRecord = tuple[SharePartitionKey, Snapshot | Update | None]
 
 
-# -- what is written -----------------------------------------------------------------------
+# -- declared fields -----------------------------------------------------------------------
 
 
 @message
@@ -149,10 +149,10 @@ def encode_record(record: ShareRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_key(data: bytes) -> tuple[SharePartitionKey, bool] | None:
-    """The key, and whether it is a snapshot's; None if it is of a type that is not known here.
+    """The key, and whether it is a snapshot's; None if its type is unknown.
 
     Raises:
-        UnreadableRecord: the bytes are no key at all.
+        UnreadableRecord: the bytes are not a key.
     """
     key_type = number_of(data)
     for schema in (_SNAPSHOT_KEY, _UPDATE_KEY):

@@ -1,7 +1,7 @@
 """The share partitions' states in one partition of `__share_group_state`, as its leader has them.
 
-Plain synchronous code. Each change of a state becomes a record first; `apply` takes it over once
-it is in the log. So memory never holds what the log does not.
+Plain synchronous code. Each change of a state becomes a record first; `apply` applies it once it is
+in the log. So memory is never ahead of the log.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from drumlin.coordination.share.state.state import (
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: What is taken over before others get their turn on the loop: some milliseconds' worth.
+#: States that are loaded in one turn of the loop; they take some milliseconds.
 _STATES_PER_STEP: Final = 1_000
-#: States that chores write in one go: a millisecond's worth.
+#: States that chores write in one turn; they take a millisecond.
 _WRITTEN_AT_ONCE: Final = 50
 #: As a snapshot they take less than 500 KB. A share partition has fewer records in flight.
 _BATCHES_MAX: Final = 20_000
@@ -33,7 +33,7 @@ _BATCHES_MAX: Final = 20_000
 
 @dataclass(slots=True)
 class StoredState:
-    """One share partition's state, and where its records are in the log."""
+    """One share partition's state, and the place of its records in the log."""
 
     snapshot_epoch: int
     state: ShareState
@@ -47,7 +47,7 @@ class StoredState:
     greatest_state_epoch: int = NO_EPOCH
 
 
-#: What a partition says: each state that is there.
+#: The states in a partition of the topic.
 LoadedStates = dict[SharePartitionKey, StoredState]
 
 
@@ -61,16 +61,16 @@ class ShareShard:
         """The offset up to which the log was deleted last."""
 
     async def take_over(self, loaded: LoadedStates) -> None:
-        """Become what the log says; others get their turn meanwhile."""
+        """Fill the shard from the log, in turns of the loop."""
         for count, (key, stored) in enumerate(loaded.items(), 1):
             self.states[key] = stored
             if count % _STATES_PER_STEP == 0:
                 await give_way()
 
-    # -- requests: what they are told, and what is to be written -----------------------------
+    # -- requests: checks, and records to write ----------------------------------------------
 
     def check_read(self, key: SharePartitionKey, leader_epoch: int | None) -> StoredState:
-        """The state, for the leader of that epoch, or (None) for a reader that leads nothing.
+        """The state, for the leader of that epoch, or (None) for a reader that is not a leader.
 
         Raises:
             KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH.
@@ -86,7 +86,7 @@ class ShareShard:
     def note_leader(
         self, key: SharePartitionKey, leader_epoch: int, limit: int, now_ms: int
     ) -> list[ShareRecord]:
-        """The record that says that a leader of a later epoch has read the state."""
+        """The record that notes a later leader epoch, whose leader has read the state."""
         stored = self.states[key]
         if leader_epoch in (NO_EPOCH, stored.greatest_leader_epoch):
             return []
@@ -94,7 +94,7 @@ class ShareShard:
         return [self._next_record(key, to_end(merging(stored.state, change)), limit, now_ms)]
 
     def check_write(self, key: SharePartitionKey, change: ShareState) -> ShareState:
-        """The state that is to be changed.
+        """The state that a write will change.
 
         Raises:
             KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
@@ -129,11 +129,11 @@ class ShareShard:
     ) -> ShareRecord:
         """The record that changes the state; a snapshot after `limit` updates.
 
-        merged: by `merging`; it spares the work if the state is still the one before it.
+        merged: the result of `merging`, which is used if the state has not changed since.
 
         Raises:
-            KafkaError: as `check_write`; UNKNOWN_SERVER_ERROR as it would not fit into a record
-                any more.
+            KafkaError: as `check_write`; UNKNOWN_SERVER_ERROR if the state would not fit into a
+                record any more.
         """
         state = self.check_write(key, change)
         if merged is None or merged.before is not state:
@@ -168,21 +168,21 @@ class ShareShard:
         return key, Snapshot(snapshot_epoch, state, now_ms, now_ms)
 
     def delete(self, key: SharePartitionKey) -> list[ShareRecord]:
-        """The tombstone of a state, if it is there."""
+        """The tombstone of a state, if there is one."""
         return [(key, None)] if key in self.states else []
 
     def orphans(self, was_deleted: Callable[[UUID], bool]) -> Iterator[list[ShareRecord]]:
         """Tombstones of all states in topics that were deleted, some at a time.
 
-        Each list is to be written before the next one is asked for.
+        Each list must be written before the next one is requested.
         """
         for some in self._some_at_a_time():
             yield [(key, None) for key in some if was_deleted(key.topic_id)]
 
-    # -- what was written --------------------------------------------------------------------
+    # -- records that were written -----------------------------------------------------------
 
     def apply(self, records: Iterable[ShareRecord], first_offset: int) -> None:
-        """Take over records that are in the log now, from `first_offset` on."""
+        """Apply records that are in the log from `first_offset` on."""
         for offset, (key, value) in enumerate(records, first_offset):
             replay(self.states, key, value, offset)
 
@@ -193,10 +193,10 @@ class ShareShard:
         return min((each.snapshot_offset for each in self.states.values()), default=end_offset)
 
     def cold_snapshots(self, older_than_ms: int, now_ms: int) -> Iterator[list[ShareRecord]]:
-        """New snapshots of states that have not changed for long, as these keep the log long.
+        """New snapshots of states that have not changed for long, so that the log can be shortened.
 
-        Yields none if every state's last record is such a snapshot already: rewriting all of them
-        would free nothing. Yields some at a time, like `orphans`.
+        Yields none if the last record of every state is such a snapshot already: rewriting all of
+        them would free nothing. Yields some at a time, like `orphans`.
         """
         for some in self._some_at_a_time():
             if not all(_is_cold(self.states[key]) for key in some):
@@ -212,7 +212,7 @@ class ShareShard:
             ]
 
     def _some_at_a_time(self) -> Iterator[list[SharePartitionKey]]:
-        """The states of now, in pieces, without those deleted between two pieces."""
+        """The current states, in pieces, without those deleted between two pieces."""
         keys = list(self.states)
         for first in range(0, len(keys), _WRITTEN_AT_ONCE):
             yield [key for key in keys[first : first + _WRITTEN_AT_ONCE] if key in self.states]
@@ -223,7 +223,7 @@ def _is_cold(stored: StoredState) -> bool:
 
 
 async def merging(state: ShareState, change: ShareState) -> Merged:
-    """A state with a change applied; the state epoch stays, as updates do not carry it."""
+    """A state with a change applied; the state epoch stays, as updates do not have it."""
     batches = await combine((), change.batches, change.start_offset)
     change = change._replace(batches=batches)
     is_moved = change.start_offset != UNINITIALIZED_OFFSET

@@ -1,12 +1,12 @@
 """The stored state of a share group in one partition. Values only; pure.
 
     start_offset            records before it are done: they are not delivered again
-    batches                 records delivered from there on, and their state; those between
-                            batches, and after the last one, are available
-    delivery_complete_count how many records from `start_offset` on are done already
+    batches                 records that were delivered, from `start_offset` on, and their state;
+                            records between batches, and after the last one, are available
+    delivery_complete_count the number of records from `start_offset` on that are done already
 
-A state epoch begins when the state is initialized or reset; writes with an older one are
-fenced. A leader epoch is the partition's, whose leader alone delivers and writes.
+A state epoch begins when the state is initialized or reset; writes with an older one are fenced.
+The leader epoch is the partition's: only its leader delivers and writes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from uuid import UUID
 from drumlin.storage.directory.partition_metadata import decode_uuid, encode_uuid
 from drumlin.wire.schema.types import Int8, Int16, Int32, Int64
 
-#: No start yet: the partition's leader chooses one by the group's share.auto.offset.reset.
+#: No start offset yet: the partition's leader chooses it by the group's share.auto.offset.reset.
 UNINITIALIZED_OFFSET: Final = -1
 #: The number of completed deliveries is unknown, as with older brokers.
 UNKNOWN_COUNT: Final = -1
-#: No epoch: a request that carries it is not fenced.
+#: No epoch: a request with this value is not fenced.
 NO_EPOCH: Final = -1
 
 
@@ -36,7 +36,7 @@ class StoredRecordState(IntEnum):
 
 
 class StateBatch(NamedTuple):
-    """Neighbouring records in the same state."""
+    """Consecutive records in the same state."""
 
     first_offset: Int64
     last_offset: Int64
@@ -68,7 +68,7 @@ class SharePartitionKey(NamedTuple):
 
 
 def is_coordinator_key(text: str) -> bool:
-    """Whether FindCoordinator can be asked with this: "group:topic id:partition"."""
+    """Whether a text is a valid key for FindCoordinator: "group:topic id:partition"."""
     parts = text.rsplit(":", 2)
     if len(parts) < 3 or not all(parts):
         return False

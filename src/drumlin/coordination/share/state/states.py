@@ -1,6 +1,6 @@
-"""The states of share partitions as they are asked for, wherever a share coordinator is.
+"""The interface to the states of all share partitions, on whichever broker their coordinator is.
 
-The methods of `ShareCoordinator`, and their errors: `KafkaError`s for who asks.
+It has the methods of `ShareCoordinator`, with the same errors: `KafkaError`s for the client.
 """
 
 from __future__ import annotations

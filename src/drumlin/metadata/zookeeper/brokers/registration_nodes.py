@@ -1,4 +1,4 @@
-"""Znodes of this broker's registration, each time in a new broker epoch. Blocking.
+"""Znodes of this broker's registration, which begins a new broker epoch each time. Blocking.
 
 The broker's node is ephemeral. A node of another session is never replaced: its owner is alive, or
 was until that session ends. While the node exists, no other process begins an epoch.
@@ -47,7 +47,7 @@ def check_other_programs(session: Session, node_id: int) -> None:
     if others:
         raise UnusableMetadata(
             f"broker {', '.join(map(str, others))} is registered in ZooKeeper on {session.hosts}, "
-            "and is not one of Drumlin: the two cannot be in one cluster, so stop that one, or "
+            "and is not a Drumlin broker: the two cannot be in one cluster, so stop that one, or "
             "choose another chroot"
         )
 
@@ -55,7 +55,7 @@ def check_other_programs(session: Session, node_id: int) -> None:
 def last_epoch(session: Session, node_id: int) -> int | None:
     """The broker epoch of the last process of this broker; None: there was none.
 
-    Unregistering the broker raises the epoch, too; no process has written anything in that one.
+    Unregistering the broker raises the epoch, too, but no process has that epoch.
     """
     path = own_layout.broker_epoch_path(node_id)
     (node,) = session.read([path])
@@ -77,7 +77,7 @@ def begin_epoch(session: Session, node_id: int, timeout_s: float) -> BrokerFence
     """
     path, epoch_path = layout.broker_path(node_id), own_layout.broker_epoch_path(node_id)
     deadline = time.monotonic() + timeout_s + _LATE_S
-    is_told = False
+    is_logged = False
     while True:
         epoch, broker = session.read([epoch_path, path])
         if broker is None:
@@ -102,8 +102,8 @@ def begin_epoch(session: Session, node_id: int, timeout_s: float) -> BrokerFence
                     f"its session has not ended within {timeout_s:g} s: another broker with this "
                     "id runs"
                 )
-            if not is_told:
-                is_told = True
+            if not is_logged:
+                is_logged = True
                 _log.info("%s is another session's: waiting until that ends", path)
             session.await_change(path, left_s)
 
@@ -155,5 +155,5 @@ def _withdraw(session: Session, path: str) -> None:
 def _check_is_whole(session: Session, conflict: Conflict) -> None:
     if conflict.is_missing and isinstance(conflict.operation, Create):
         path = conflict.operation.path
-        message = f"ZooKeeper on {session.hosts} has lost what was above {path}, or its chroot"
+        message = f"ZooKeeper on {session.hosts} has lost the parent of {path}, or its chroot"
         raise ZooKeeperFailure(message)

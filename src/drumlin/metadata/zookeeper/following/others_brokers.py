@@ -28,7 +28,7 @@ class BrokerChanges:
         for node_id in seen.others:
             parts.report(
                 f"broker {node_id} has registered in ZooKeeper on {parts.commits.session.hosts}, "
-                "and is not one of Drumlin: the two cannot be in one cluster, so stop it"
+                "and is not a Drumlin broker: the two cannot be in one cluster, so stop it"
             )
         own = parts.registration.broker
         if own is not None:

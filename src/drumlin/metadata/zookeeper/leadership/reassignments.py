@@ -14,7 +14,7 @@ from uuid import UUID
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.metadata.rules.decisions import reassignment_completed, replicas_moved
 from drumlin.metadata.store.mutations import find_partitions
-from drumlin.metadata.zookeeper.session.failures import asked
+from drumlin.metadata.zookeeper.session.failures import translated
 from drumlin.metadata.zookeeper.states.replica_changes import Moves, rewrite_replicas
 from drumlin.metadata.zookeeper.states.states import Rewritten, Writer
 from drumlin.wire.error_codes import KafkaError
@@ -93,7 +93,7 @@ class Reassignments:
         elections = self._parts.elections.begin()
         noted = moves._replace(decide=elections.noting(moves.decide))
         try:
-            written = await asked(self._parts.commits.run(rewrite_replicas, noted, writer))
+            written = await translated(self._parts.commits.run(rewrite_replicas, noted, writer))
         except KafkaError as error:
             written = Rewritten.refused(moves.partitions, error)
         elections.written(written.stored)

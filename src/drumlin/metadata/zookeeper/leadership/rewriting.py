@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from drumlin.metadata.rules.election_log import BY_CONFIG
-from drumlin.metadata.zookeeper.session.failures import asked
+from drumlin.metadata.zookeeper.session.failures import translated
 from drumlin.metadata.zookeeper.states.states import Place, Rewritten, rewrite_states
 from drumlin.wire.error_codes import KafkaError
 
@@ -37,7 +37,7 @@ async def rewrite_in_parts(
     noted = elections.noting(decide)
     while some := list(islice(left, _TOGETHER)):
         try:
-            part = await asked(parts.commits.run(rewrite_states, some, noted, writer()))
+            part = await translated(parts.commits.run(rewrite_states, some, noted, writer()))
         except KafkaError as error:
             part = Rewritten.refused((each.partition for each in some), error)
         elections.written(part.stored)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from drumlin.metadata.zookeeper.session.failures import asked, told
+from drumlin.metadata.zookeeper.session.failures import client_error, translated
 from drumlin.metadata.zookeeper.znodes.operations import transactions
 from drumlin.ready_threads import ready_threads
 from drumlin.together import Together
@@ -59,13 +59,13 @@ class Commits:
     async def _transactions(
         self, operations: Iterable[Operation], fence: Fence
     ) -> list[list[Operation]]:
-        return await asked(self._in_thread(_listed, operations, fence))
+        return await translated(self._in_thread(_listed, operations, fence))
 
     async def _commit_all(
         self, _: None, waiting: Sequence[Transaction]
     ) -> Sequence[Exception | None]:
-        outcomes = await asked(self.run(_commit_all, waiting))
-        return [None if each is None else told(each) for each in outcomes]
+        outcomes = await translated(self.run(_commit_all, waiting))
+        return [None if each is None else client_error(each) for each in outcomes]
 
     async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
         if self._is_closed:

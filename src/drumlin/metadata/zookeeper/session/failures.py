@@ -17,20 +17,20 @@ T = TypeVar("T")
 _OF_BROKERS = (f"{layout.BROKERS}/", f"{own_layout.BROKER_EPOCHS}/")
 
 
-def told(error: Exception) -> Exception:
+def client_error(error: Exception) -> Exception:
     """The error for a client, if the store cannot handle the failure itself."""
     if isinstance(error, Conflict) and isinstance(error.operation, Check):
         return _fenced(error.operation.path) or error
     if isinstance(error, (ZooKeeperFailure, UnreadableNode)):
         return KafkaError(ErrorCode.kafka_storage_error, str(error))
     if isinstance(error, NodeTooLarge):
-        return KafkaError(ErrorCode.invalid_request, f"more than ZooKeeper takes: {error}")
+        return KafkaError(ErrorCode.invalid_request, f"more than ZooKeeper accepts: {error}")
     return error
 
 
 def as_kafka_error(error: Exception) -> KafkaError:
-    """The same, if all attempts have ended in conflicts."""
-    known = told(error)
+    """The error for a client, also for a conflict: all attempts have ended in one."""
+    known = client_error(error)
     if isinstance(known, KafkaError):
         return known
     message = str(known)
@@ -55,7 +55,7 @@ def _fenced(path: str) -> KafkaError | None:
     return not_registered() if path.startswith(_OF_BROKERS) else None
 
 
-async def asked(answer: Awaitable[T]) -> T:
+async def translated(answer: Awaitable[T]) -> T:
     """Await a result of the session.
 
     Raises:
@@ -64,4 +64,4 @@ async def asked(answer: Awaitable[T]) -> T:
     try:
         return await answer
     except (ZooKeeperFailure, UnreadableNode, NodeTooLarge) as error:
-        raise told(error) from error
+        raise client_error(error) from error

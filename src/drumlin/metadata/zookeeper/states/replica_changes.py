@@ -68,7 +68,7 @@ def rewrite_replicas(session: Session, moves: Moves, writer: Writer) -> Rewritte
 
 
 class _Moving:
-    """Attempts, until all partitions are done."""
+    """Attempts to write the partitions of one decision, until all are done."""
 
     def __init__(self, session: Session, moves: Moves, writer: Writer) -> None:
         self.done = Rewritten()
@@ -90,10 +90,10 @@ class _Moving:
         except (ZooKeeperFailure, UnreadableNode) as error:
             failure = error
         assert failure is not None
-        told = as_kafka_error(failure)
+        refusal = as_kafka_error(failure)
         if not isinstance(failure, UnreadableNode):
-            self.done.failure = told
-        self._refuse(list(self._left), told)
+            self.done.failure = refusal
+        self._refuse(list(self._left), refusal)
 
     def _try(self) -> Exception | None:
         """One attempt; the failure, if there was one."""

@@ -169,8 +169,8 @@ def state_data(state: PartitionState, controller_epoch: int) -> bytes:
 def mark_deleted(topic: TopicState, known_ids: Iterable[int]) -> Create:
     """Note the deletion of a topic: folders of it may be in any log dir of these brokers.
 
-    Among them are all known brokers, even without a replica. The deletion is forgotten once all of
-    them have noted that they have no folder.
+    These are all known brokers, even those without a replica. The deletion is forgotten once each
+    has noted that it has no folder.
     """
     brokers = {*known_ids, *(each for state in topic.partitions for each in state.replicas)}
     folders: Folders = dict.fromkeys(sorted(brokers))

@@ -9,7 +9,7 @@ from drumlin.coordination.groups.consumer.assignors.assignee import Assignee, As
 from drumlin.coordination.groups.consumer.assignors.contiguous import assign_ranges
 from drumlin.coordination.groups.consumer.assignors.uniform import assign_uniformly
 
-#: By the names that members and operators know them by.
+#: Assignors by their names in requests and in the configuration.
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
 
 __all__ = ["ASSIGNORS", "Assignee", "Assignor"]

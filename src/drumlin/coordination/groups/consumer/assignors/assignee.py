@@ -1,4 +1,4 @@
-"""Arguments of assignors, and what they return."""
+"""The arguments and results of assignors."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Assignee:
     member_id: str
     group_instance_id: str | None
     topics: frozenset[UUID]
-    """Subscribed to; there are such topics."""
+    """The existing topics to which the member subscribes."""
     current: Partitions
-    """The target assignment so far: topics may be gone, or not subscribed to any more."""
+    """The target assignment so far: topics may be deleted, or no longer subscribed to."""
 
 
-#: Members, and how many partitions each topic has; the target assignment by member id. It gives
-#: way, and what it is given must not be changed meanwhile.
+#: Members and partition counts of topics -> the target assignment by member id. It gives way, and
+#: its arguments must not be changed meanwhile.
 Assignor = Callable[
     [Sequence[Assignee], Mapping[UUID, int]], Coroutine[Any, Any, dict[str, Partitions]]
 ]

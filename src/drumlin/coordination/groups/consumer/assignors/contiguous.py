@@ -1,8 +1,8 @@
-"""`range`: of each topic, every member gets a run of neighbouring partitions.
+"""`range`: every member gets a run of consecutive partitions of each topic.
 
-With equal subscriptions, members get the same partitions of each topic, so that topics with as
-many partitions can be joined. The first members get the larger runs; static members come first,
-in the order of their instance ids, so that they keep what they have when they come back.
+With equal subscriptions, members get the same partitions of each topic, so that topics with equal
+partition counts can be joined. The first members get the larger runs; static members come first, in
+the order of their instance ids, so that they keep their partitions when they come back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def assign_ranges(
             await give_way()
             end = start + share + (index < larger)
             if start == end:
-                break  # the members that follow get nothing either
+                break  # the other members get nothing either
             assigned[member_id][topic_id] = frozenset(range(start, end))
             start = end
     return dict(assigned)

@@ -1,8 +1,8 @@
 """`uniform`: members get as many partitions as their subscriptions allow, and keep what they have.
 
-First each member keeps what is its own. Then free partitions go to the member with fewest, and
-partitions move from the member with most to the one with fewest, as long as that evens them out.
-If all members read the same topics, no member has two partitions more than another.
+First each member keeps its partitions. Then free partitions go to the member with fewest, and
+partitions move from the member with most to the one with fewest, as long as that improves the
+balance. If all members read the same topics, no member has two partitions more than another.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from drumlin.coordination.groups.consumer.assignors.assignee import Assignee
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.turns import give_way
 
-#: Moving partitions of one topic can make room in another. It is even enough after some rounds.
+#: Moving partitions of one topic may allow moves in another. Some rounds give a good balance.
 _ROUNDS_MAX: Final = 16
 
-#: Partitions of a topic that are handed out in one go.
+#: Partitions of a topic that are assigned in one turn.
 _AT_ONCE: Final = 64
 
 _TopicPartition = tuple[UUID, int]
@@ -70,7 +70,7 @@ async def _assign_equals(
     total = sum(partition_counts[topic_id] for topic_id in members[0].topics)
     quota, larger = divmod(total, len(members))
     quotas = [quota] * len(members)
-    # The members with most already get one more: so the fewest partitions move.
+    # The members with most partitions get the remainder: so the fewest partitions move.
     for index in sorted(range(len(members)), key=lambda index: -sizes[index])[:larger]:
         quotas[index] += 1
     for index, size in enumerate(sizes):
@@ -89,12 +89,12 @@ async def _assign_equals(
     return assigned
 
 
-#: Partitions of topics, which are numbers in their order here: a UUID is slow to compare and hash.
+#: Partitions of topics, which are numbered here: a UUID is slow to compare and hash.
 _Held = list[tuple[int, Collection[int]]]
 
 
 class _Kept(NamedTuple):
-    """The partitions that a member may keep; whether that is all it has."""
+    """The partitions that a member may keep, and whether these are all that it has."""
 
     held: _Held
     size: int
@@ -102,7 +102,7 @@ class _Kept(NamedTuple):
 
 
 class _Equals:
-    """The partitions that are taken, of topics that all members read."""
+    """The assigned partitions of topics that all members read."""
 
     def __init__(self) -> None:
         self._topics: list[UUID] = []
@@ -111,14 +111,14 @@ class _Equals:
         self._taken: list[set[int]] = []
 
     def add(self, topic_id: UUID, partition_count: int) -> None:
-        """One more topic; they come in their order, and before anything is kept."""
+        """Add a topic; topics are added in order, before any call of `keep`."""
         self._numbers[topic_id.int] = len(self._topics)
         self._topics.append(topic_id)
         self._all.append(frozenset(range(partition_count)))
         self._taken.append(set())
 
     def keep(self, current: Partitions) -> _Kept:
-        """The partitions that a member has and may keep; they are taken from then on."""
+        """Assign a member those of its partitions that it may keep."""
         held: _Held = []
         size, is_as_before = 0, True
         for topic_id, partitions in current.items():
@@ -136,7 +136,7 @@ class _Equals:
         return _Kept(held, size, is_as_before)
 
     def cut(self, held: _Held, size: int) -> _Kept:
-        """The first `size` of them; the others are free again."""
+        """Keep the first `size` of a member's partitions; the others become free."""
         left: _Held = []
         wanted = size
         for number, partitions in sorted(held, key=itemgetter(0)):
@@ -163,7 +163,7 @@ class _Equals:
 
 
 class _Unequal:
-    """The assignment while it is made; members are numbers, in the order of their ids."""
+    """An assignment in progress; members are numbered in the order of their ids."""
 
     def __init__(self, members: Sequence[Assignee], partition_counts: Mapping[UUID, int]) -> None:
         self._members = members
@@ -196,7 +196,7 @@ class _Unequal:
         return await self._result()
 
     def _urgency(self, topic_id: UUID) -> tuple[float, int, int]:
-        """Topics that leave least choice come first."""
+        """The sort key of a topic: those with the least choice of members come first."""
         subscribers = len(self._subscribers[topic_id])
         return -self._counts[topic_id] / subscribers, subscribers, topic_id.int
 
@@ -221,7 +221,7 @@ class _Unequal:
         return heap
 
     async def _balance(self, topic_id: UUID) -> bool:
-        """Move partitions of one topic to where there is less; whether any was moved."""
+        """Move partitions of one topic to members with fewer; returns whether any was moved."""
         owned = self._owned[topic_id]
         most = [(-self._loads[member], -member) for member, some in owned.items() if some]
         heapq.heapify(most)
@@ -231,7 +231,7 @@ class _Unequal:
         for giver in self._heaviest(most, owned):
             await give_way()
             while self._loads[least[0][1]] != least[0][0]:
-                _, stale = heapq.heappop(least)  # it has given, or was given, meanwhile
+                _, stale = heapq.heappop(least)  # its partitions have changed meanwhile
                 heapq.heappush(least, (self._loads[stale], stale))
             taker = least[0][1]
             if self._loads[giver] - self._loads[taker] < 2:
@@ -246,7 +246,7 @@ class _Unequal:
     def _heaviest(
         self, most: list[tuple[int, int]], owned: Mapping[int, list[int]]
     ) -> Iterator[int]:
-        """The member with most partitions in all, and some of this topic: a new one each time."""
+        """Members with partitions of this topic, by their partitions in all: the most first."""
         while most:
             load, member = heapq.heappop(most)
             if owned[-member] and -load == self._loads[-member]:
@@ -255,7 +255,7 @@ class _Unequal:
     async def _result(self) -> dict[str, Partitions]:
         assigned: list[dict[UUID, frozenset[int]]] = [{} for _ in self._members]
         for topic_id in list(self._owned):
-            # What is done with goes topic by topic: all at once would take a while.
+            # Freed topic by topic: all at once would take long.
             for member, partitions in self._owned.pop(topic_id).items():
                 if partitions:
                     assigned[member][topic_id] = frozenset(partitions)
@@ -268,7 +268,7 @@ class _Unequal:
 def _kept(
     member: Assignee, partition_counts: Mapping[UUID, int], taken: set[_TopicPartition]
 ) -> list[_TopicPartition]:
-    """The partitions that the member has and may keep: not `taken` before, but from then on."""
+    """The member's partitions that were not `taken` before; adds them to `taken`."""
     kept = [
         (topic_id, partition)
         for topic_id in sorted(member.current, key=_order_of)
