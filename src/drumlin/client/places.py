@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias, TypeGuard
 from drumlin.client import arguments
 
 OFFSET_MAX: Final = 2**63 - 1
-#: The largest time before which a record's timestamp can still be after it.
+#: The largest time that a record's timestamp can still exceed.
 _MILLISECONDS_MAX: Final = OFFSET_MAX - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)

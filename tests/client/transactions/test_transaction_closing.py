@@ -143,7 +143,7 @@ def test_an_abort_that_is_refused(broker: ScriptedBroker, caplog: pytest.LogCapt
     broker.script("end_txn", ended_with(refusal, abort=refusal))
     with connect(broker) as client:
         opened(client)
-    assert "left to its time-out, its client is closed: end_txn of 'an-id'" in caplog.text
+    assert "left to its timeout: end_txn of 'an-id'" in caplog.text
 
 
 def test_what_is_left_alone(broker: ScriptedBroker, caplog: pytest.LogCaptureFixture) -> None:

@@ -78,7 +78,7 @@ class Consumer:
         A further poll marks all records returned before as processed.
 
         Returns:
-            A batch with the columns of `Client.read`; `topic_of` tells the topic.
+            A batch with the columns of `Client.read`; `topic_of` returns its topic.
 
         Raises:
             OffsetOutOfRange, LogTruncated, NoCommittedOffset: a partition has no valid position;

@@ -62,7 +62,7 @@ async def look_up(
     *,
     led_only: bool = False,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """`list_offsets`, with the protocol's timestamps, of which -2 means earliest and so on."""
+    """`list_offsets` with the protocol's timestamps, such as -2 for "earliest"."""
     missing = dict(timestamps)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
 
