@@ -118,7 +118,7 @@ async def abort_hanging(
         raise KafkaError(ErrorCode.invalid_txn_state, why)
     owner = await owner_of(connections, producer)
     if owner is not None:
-        why = f"{where}: the transaction of producer {producer_id} does not hang: abort {owner!r}"
+        why = f"{where}: that of producer {producer_id} does not hang: abort {owner!r} instead"
         raise KafkaError(ErrorCode.invalid_txn_state, why)
     await _write_marker(connections, producer)
 
