@@ -10,7 +10,7 @@ the copy has every committed record. The replica switches to the copy before the
 the leader so, because that fetch makes it eligible for the ISR.
 
 While this replica may still be elected in place of the leader (`metadata/rules/eligible.py`) it
-removes nothing, as it would lack that as the leader. A live leader soon ends that state.
+removes no records, as it would lack them as the leader. A live leader soon ends that state.
 
 Invariants: log start offset <= high watermark <= log end offset. The high watermark decreases only
 when the log is truncated below it.
@@ -50,10 +50,10 @@ class FollowedPartition(Replica):
         log.forget_followers()
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        #: By the metadata. Consumers may be sent to this replica (KIP-392).
+        #: According to the metadata. Consumers may be sent to this replica (KIP-392).
         self.is_in_sync = True
-        #: By the metadata. This replica may be elected with the log that it has if the leader
-        #: dies, even though it restarted after an unclean shutdown.
+        #: According to the metadata. This replica may be elected with its current log if the
+        #: leader dies, even though it restarted after an unclean shutdown.
         self.may_lead_instead = False
         #: Grows with every change of leader: work that has seen another value must stop.
         self._interruptions = 0
@@ -104,7 +104,7 @@ class FollowedPartition(Replica):
         """Whether `log` is this replica's log, rather than one that it has replaced."""
         return self.log is log
 
-    # -- whom it follows ---------------------------------------------------------------
+    # -- the leader --------------------------------------------------------------------
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
         """Follow another leader, or the same in another epoch; waiting fetches are answered."""
@@ -154,7 +154,7 @@ class FollowedPartition(Replica):
         self.interrupt()
         self.waiting.disturb()
 
-    # -- what the leader answers -------------------------------------------------------
+    # -- answers of the leader ---------------------------------------------------------
 
     async def take(self, asked: Position, answer: PartitionFetch, now_ms: int) -> LogChange | None:
         """Apply an answer without an error, in steps.

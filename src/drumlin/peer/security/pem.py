@@ -87,7 +87,7 @@ def refusal_of_store(path: str, kind: str, holds_key: bool) -> str:
 
 @contextlib.contextmanager
 def as_file(text: str) -> Iterator[str]:
-    """The path of a file with `text` in it, for a library that takes nothing else.
+    """The path of a file with `text` in it, for a library that accepts only files.
 
     The file is in memory where the system supports that, and only this user may read it.
     """

@@ -1,7 +1,7 @@
-"""Forgetting deletions that every broker knows of and has no folders of. Blocking.
+"""Forgetting deletions that every broker knows of, and of which none has folders. Blocking.
 
 A broker that is down prevents that until it is back or unregistered: it may have folders of the
-topics. The nodes may become more than ZooKeeper can list.
+topics. Meanwhile there may be more nodes than ZooKeeper can list.
 """
 
 from __future__ import annotations
