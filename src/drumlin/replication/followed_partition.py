@@ -464,7 +464,7 @@ class FollowedPartition(Replica):
         """Give up a truncation that could not be carried out.
 
         If it has cut the log already, either the log dir is offline now, or the log is whole
-        nevertheless: the next start completes a change-over that was left half done.
+        nevertheless: the next start completes an interrupted change-over.
         """
         if truncation.is_cut and self.log.log_directory.is_online:
             self.log.is_being_cut = False

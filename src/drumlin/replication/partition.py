@@ -200,7 +200,7 @@ class Partition(Replica):
 
     @property
     def isr_size(self) -> int:
-        """How many replicas are in sync."""
+        """The number of replicas that are in sync."""
         return 1 if self.isr is None else self.isr.size
 
     def check_follower(self, replica_id: int) -> None:

@@ -255,7 +255,7 @@ def put_broker_epoch(node_id: int, epoch: int) -> Statement:
 
 
 def forget_broker_epochs() -> Statement:
-    """Forget all broker epochs: log dirs of new brokers name none."""
+    """Forget all broker epochs: the log dirs of new brokers have none."""
     sql = "DELETE FROM cluster WHERE substr(key, 1, ?) = ?"
     return sql, (len(_BROKER_EPOCH_OF), _BROKER_EPOCH_OF)
 

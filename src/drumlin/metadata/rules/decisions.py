@@ -113,7 +113,7 @@ def leader_settled(
 def settled_at_start(
     partition: PartitionId, state: PartitionState, rules: TopicRules, alive: Alive
 ) -> PartitionState:
-    """The same, and the preferred leader leads where it can."""
+    """Like `leader_settled`, and the preferred leader leads where it can."""
     after = leader_settled(partition, state, rules, alive)
     try:
         return preferred(after, alive, rules.min_isr)

@@ -52,9 +52,9 @@ def settled(
     *,
     may_be_unclean: bool = False,
 ) -> PartitionState:
-    """The partition with a leader that is alive, and an ISR of live brokers; the same if it has.
+    """The partition with a live leader and an ISR of live brokers; unchanged if it has both.
 
-    Dead brokers leave the ISR, except if no replica may lead: then there is no leader, and the ISR
+    Dead brokers leave the ISR, unless no replica may lead: then there is no leader, and the ISR
     stays, as its members may lead when they are back.
     """
     live = tuple(each for each in state.replicas if each in alive)

@@ -85,8 +85,8 @@ class MetadataStore(Protocol):
 
         Must precede any mutation.
 
-        lacking: partitions with replicas elsewhere of which this broker may have lost records, and
-            the log that is left. That is stored before the broker counts as alive: see
+        lacking: partitions with other replicas, of which this broker may have lost records, and the
+            log that is left. This is stored before the broker counts as alive: see
             `leadership.returned`.
 
         Raises:

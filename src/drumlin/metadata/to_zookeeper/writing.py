@@ -38,7 +38,7 @@ _CONFIGS = tuple(layout.config_kinds())
 class Chroot:
     """The contents of the chroot, as far as they concern the store.
 
-    is_stale: the adoption was begun with an earlier state of the store, and begins anew.
+    is_stale: the adoption was begun with an earlier state of the store, and starts over.
     present: the topics of the store that exist there, perhaps without all of their partitions.
     """
 

@@ -165,7 +165,7 @@ class Session:
         return names
 
     def children_of(self, paths: Sequence[str], *, is_watched: bool = False) -> list[list[str]]:
-        """The same, for many nodes."""
+        """Like `children`, for many nodes."""
         watcher = self._on_event if is_watched else None
         answers = self._ask(lambda path: self._client.get_children_async(path, watcher), paths)
         return [each or [] for each in answers]
