@@ -227,7 +227,7 @@ def _controller_epoch(session: Session) -> int:
 
 
 def _producer_ids(session: Session, store: EmbeddedStore, node_id: int) -> Iterator[Operation]:
-    """Mark the producer ids that the store has handed out as used."""
+    """Reserve the producer ids that the store has handed out."""
     (node,) = session.read([layout.PRODUCER_IDS])
     last = layout.decode_producer_ids(b"" if node is None else node.data)
     given = store.next_producer_id

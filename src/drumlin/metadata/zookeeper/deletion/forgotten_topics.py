@@ -1,4 +1,4 @@
-"""Forgetting deletions that every broker knows of, and of which none has folders. Blocking.
+"""Forgetting deletions that every broker knows of, once none has folders of the topic. Blocking.
 
 A broker that is down prevents that until it is back or unregistered: it may have folders of the
 topics. Meanwhile there may be more nodes than ZooKeeper can list.
