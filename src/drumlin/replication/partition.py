@@ -96,7 +96,7 @@ class Partition(Replica):
 
     @property
     def append_rules(self) -> AppendRules:
-        """What a batch must satisfy to be appended."""
+        """The conditions that a batch must meet to be appended."""
         return self.log.append_rules
 
     @property

@@ -138,7 +138,7 @@ class Session:
             raise ZooKeeperAway(f"ZooKeeper on {self.hosts} {self._what_it_does()}")
 
     def _what_it_does(self) -> str:
-        """Why there is no connection. A server refuses clients that have seen later changes."""
+        """The reason for no connection. A server refuses clients that have seen later changes."""
         if time.monotonic() - self._looked_at > _LOOK_INTERVAL_S:
             self._listens = any(map(listens, self._client.hosts))
             self._looked_at = time.monotonic()
