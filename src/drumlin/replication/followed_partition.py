@@ -369,7 +369,7 @@ class FollowedPartition(Replica):
         """Refuse to remove records while this replica may be elected in place of the leader.
 
         Raises:
-            KafkaError: ELIGIBLE_LEADERS_NOT_AVAILABLE, to be tried again.
+            KafkaError: ELIGIBLE_LEADERS_NOT_AVAILABLE, which is retried.
         """
         log = self.log
         has_records = log.log_start_offset < log.log_end_offset

@@ -63,7 +63,7 @@ class Reassignments:
         """As the controller, complete reassignments whose target replicas are in sync.
 
         Raises:
-            KafkaError: to be tried again.
+            KafkaError: some are left; call this again.
         """
         fence = self._parts.controllership.fence
         if fence is None:
