@@ -35,7 +35,7 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of one of a broker's listeners, as clients are told."""
+    """The address of one of a broker's listeners, as advertised to clients."""
 
     listener: str
     host: str
@@ -68,7 +68,7 @@ class ReplicaAssignment(NamedTuple):
     """The brokers that have replicas of a partition, the preferred leader first.
 
     During a reassignment (KIP-455), `replicas` are the target replicas, followed by those that are
-    to be removed: `removing`. `adding` are the target replicas that were none before.
+    to be removed: `removing`. `adding` are the target replicas that are new.
     """
 
     replicas: tuple[int, ...]

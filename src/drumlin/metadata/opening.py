@@ -1,4 +1,4 @@
-"""Opening the metadata store that a broker's configuration asks for: the one place that knows all.
+"""Opening the metadata store that a broker is configured for: the only place that knows all stores.
 
 It never creates a new store for data whose metadata may be elsewhere.
 """
@@ -60,7 +60,7 @@ async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
 
 
 def _note_zookeeper(paths: list[Path], hosts: str) -> None:
-    """Note in the log dirs that their metadata is in ZooKeeper: no start must create it anew."""
+    """Note in the log dirs that their metadata is in ZooKeeper: it must not be created anew."""
     noted = 0
     for path in paths:
         with contextlib.suppress(OSError):  # a log dir may be offline

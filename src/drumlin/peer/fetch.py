@@ -43,7 +43,7 @@ async def fetch(
     isolation: Isolation,
     rack: str = "",
 ) -> PartitionFetch:
-    """Fetch batches from the one that holds `offset` on, up to about `max_bytes`.
+    """Fetch batches, from the one that contains `offset`, up to about `max_bytes`.
 
     Given a rack, the leader may name a replica there instead of sending records (KIP-392).
 

@@ -103,7 +103,7 @@ async def retrying(
     before_retry: Callable[[BaseException], Awaitable[None]],
     missing_s: float = UNKNOWN_TOPIC_PATIENCE_S,
 ) -> T:
-    """Retry `attempt` until it succeeds, fails for good, or time is up: then its last error.
+    """Retry `attempt` until it succeeds, fails for good, or time is up; raises its last error.
 
     `before_retry` refreshes a stale view of the cluster; if that fails with a transient error, it
     counts as one more failed attempt. `missing_s`: how long a topic may be missing.

@@ -13,13 +13,13 @@ from functools import partial
 
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Called once, with what has gone wrong. That is in the midst of a change of the partition: it must
-#: only note it, and leave what follows to another moment.
+#: Called once, with the error if there was one, in the middle of a change of the partition. It must
+#: only note the outcome, and react to it later.
 Told = Callable[[KafkaError | None], object]
 
 
 class Confirmations:
-    """Those of one partition, in the order of the offsets that they wait for."""
+    """The waiters of one partition, in the order of the offsets that they wait for."""
 
     __slots__ = ("_waiting",)
 
@@ -27,7 +27,7 @@ class Confirmations:
         self._waiting: deque[tuple[int, list[Told]]] = deque()
 
     def tell(self, end_offset: int, told: Told) -> None:
-        """Call `told` once the high watermark has come to `end_offset`, or never will.
+        """Call `told` once the high watermark has reached `end_offset`, or never will.
 
         Offsets are asked for in ascending order.
         """
@@ -38,7 +38,7 @@ class Confirmations:
             waiting.append((end_offset, [told]))
 
     def up_to(self, end_offset: int) -> asyncio.Future[None]:
-        """Likewise a future, which fails with `KafkaError`."""
+        """Like `tell`, but returns a future, which fails with `KafkaError`."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.tell(end_offset, partial(_settle, future))
         return future

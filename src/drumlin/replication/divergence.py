@@ -1,4 +1,4 @@
-"""Where a follower's log diverges from its leader's, by leader epochs. Pure functions.
+"""The offset at which a follower's log diverges from its leader's, by leader epochs. Pure.
 
 A follower sends the epoch of its last record. If that epoch ends earlier in the leader's log, the
 leader answers with the largest epoch that both may share, and its end offset there (KIP-101, 279,

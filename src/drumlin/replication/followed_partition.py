@@ -10,7 +10,7 @@ the copy has every committed record. The replica switches to the copy before the
 the leader so, because that fetch makes it eligible for the ISR.
 
 While this replica may still be elected in place of the leader (`metadata/rules/eligible.py`) it
-removes nothing, as it would lack that as the leader. A live leader soon ends that state.
+removes no records, as it would lack them as the leader. A live leader soon ends that state.
 
 Invariants: log start offset <= high watermark <= log end offset. The high watermark decreases only
 when the log is truncated below it.
@@ -50,10 +50,10 @@ class FollowedPartition(Replica):
         log.forget_followers()
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        #: By the metadata. Consumers may be sent to this replica (KIP-392).
+        #: According to the metadata. Consumers may be sent to this replica (KIP-392).
         self.is_in_sync = True
-        #: By the metadata. This replica may be elected with the log that it has if the leader
-        #: dies, even though it restarted after an unclean shutdown.
+        #: According to the metadata. This replica may be elected with its current log if the
+        #: leader dies, even though it restarted after an unclean shutdown.
         self.may_lead_instead = False
         #: Grows with every change of leader: work that has seen another value must stop.
         self._interruptions = 0
@@ -104,7 +104,7 @@ class FollowedPartition(Replica):
         """Whether `log` is this replica's log, rather than one that it has replaced."""
         return self.log is log
 
-    # -- whom it follows ---------------------------------------------------------------
+    # -- the leader --------------------------------------------------------------------
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
         """Follow another leader, or the same in another epoch; waiting fetches are answered."""
@@ -154,7 +154,7 @@ class FollowedPartition(Replica):
         self.interrupt()
         self.waiting.disturb()
 
-    # -- what the leader answers -------------------------------------------------------
+    # -- answers of the leader ---------------------------------------------------------
 
     async def take(self, asked: Position, answer: PartitionFetch, now_ms: int) -> LogChange | None:
         """Apply an answer without an error, in steps.
@@ -369,7 +369,7 @@ class FollowedPartition(Replica):
         """Refuse to remove records while this replica may be elected in place of the leader.
 
         Raises:
-            KafkaError: ELIGIBLE_LEADERS_NOT_AVAILABLE, to be tried again.
+            KafkaError: ELIGIBLE_LEADERS_NOT_AVAILABLE, which is retried.
         """
         log = self.log
         has_records = log.log_start_offset < log.log_end_offset
@@ -464,7 +464,7 @@ class FollowedPartition(Replica):
         """Give up a truncation that could not be carried out.
 
         If it has cut the log already, either the log dir is offline now, or the log is whole
-        nevertheless: the next start completes a change-over that was left half done.
+        nevertheless: the next start completes an interrupted change-over.
         """
         if truncation.is_cut and self.log.log_directory.is_online:
             self.log.is_being_cut = False

@@ -57,7 +57,7 @@ class FollowerProgress:
     ) -> None:
         if offset >= leader_end_offset:
             self.caught_up_at_ms = now_ms
-        elif offset >= self._end_offset_then:  # it has all that there was at its last fetch
+        elif offset >= self._end_offset_then:  # it has all that existed at its last fetch
             self.caught_up_at_ms = max(self.caught_up_at_ms, self._fetched_at_ms)
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset

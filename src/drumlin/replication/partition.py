@@ -37,12 +37,12 @@ ACKS_ALL = -1
 class LeaderContext(NamedTuple):
     """A leader's dependencies on its broker.
 
-    is_alive, rack_of: of a broker in a broker epoch, see `isr.py`; of one that is alive.
+    is_alive: see `isr.IsAlive`. rack_of: returns the rack of a broker that is alive.
     lag_max_ms: how long a follower may lack records before it is out of sync.
     ask_for: asks the controller to change the ISR; the answer is passed to `agreed` or `refused`.
     is_certain: whether this broker would know by now if another one led the partition.
     throttle: applies to followers that lack records (KIP-73).
-    confirm: see `Partition.confirm`; on disk as well, where the topic asks for that.
+    confirm: see `Partition.confirm`; it also flushes, if the topic requires that.
     """
 
     node_id: int
@@ -92,11 +92,11 @@ class Partition(Replica):
         if self.isr is not None and self.log.high_watermark < self.isr.first_offset:
             raise KafkaError(ErrorCode.offset_not_available)
 
-    # -- the log, as far as others may ask about it -----------------------------------
+    # -- properties of the log --------------------------------------------------------
 
     @property
     def append_rules(self) -> AppendRules:
-        """What a batch must satisfy to be appended."""
+        """The conditions that a batch must meet to be appended."""
         return self.log.append_rules
 
     @property
@@ -200,7 +200,7 @@ class Partition(Replica):
 
     @property
     def isr_size(self) -> int:
-        """How many replicas are in sync."""
+        """The number of replicas that are in sync."""
         return 1 if self.isr is None else self.isr.size
 
     def check_follower(self, replica_id: int) -> None:
@@ -230,8 +230,8 @@ class Partition(Replica):
         if isr is None or offset >= kept_from:
             return False
         if isr.has_followed(replica_id, broker_epoch, offset, kept_from):
-            return False  # it had all that is dropped by now, or started after that
-        if replica_id in isr.state.isr:  # it has lost records: an ISR without it is to come
+            return False  # it had all that has been dropped, or started later
+        if replica_id in isr.state.isr:  # it has lost records, and is about to leave the ISR
             raise KafkaError(ErrorCode.not_leader_or_follower)
         return True
 
@@ -299,7 +299,7 @@ class Partition(Replica):
         reached = isr.high_watermark(before, end_offset, self._now_ms())
         if reached > before:
             log.high_watermark = reached
-            # Maybe too many: a notified fetch looks, and waits again.
+            # Perhaps more bytes than became readable: a fetch that finds too few waits again.
             self._advanced(self._unread_bytes or 1)
             if reached == end_offset:
                 self._unread_bytes = 0
@@ -337,11 +337,11 @@ class Partition(Replica):
         return self._confirmations.up_to(self.log.log_end_offset)
 
     def when_replicated(self, told: Told) -> None:
-        """Like `replicated`, with a callback, which runs in the turn in which that is true."""
+        """Like `replicated`, with a callback, which runs in the turn in which they have it."""
         self._confirmations.tell(self.log.log_end_offset, told)
 
     def confirm(self) -> asyncio.Future[None]:
-        """A future that completes once all that is appended is replicated, and flushed if need be.
+        """A future that completes once all records so far are replicated, and flushed if needed.
 
         It fails like `replicated`, or like a flush.
         """

@@ -93,12 +93,12 @@ class Replica:
         return self.log.log_end_offset
 
     def readable_end_offset(self, isolation_level: int) -> int:
-        """Where a consumer's fetch ends: READ_COMMITTED stops at the last stable offset."""
+        """The end offset of a consumer's fetch: with READ_COMMITTED the last stable offset."""
         if isolation_level == _READ_COMMITTED:
             return self.last_stable_offset
         return self.high_watermark
 
-    # -- the log, as far as others may ask about it -----------------------------------
+    # -- properties of the log --------------------------------------------------------
 
     @property
     def config(self) -> LogConfig:
@@ -106,7 +106,7 @@ class Replica:
 
     @property
     def batch_bytes_max(self) -> int:
-        """Larger batches are refused."""
+        """The size of the largest batch that is accepted."""
         config = self.log.config
         return min(config.max_message_bytes, config.segment_bytes)
 

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How long a broker that stops waits, as all brokers may be stopped by a signal to each of them.
+#: The pause of a stopping broker: all brokers may be stopped at once, by a signal to each.
 _TOGETHER_S: Final = 0.3
-#: The broker epoch if there is one broker: its store is as old as its logs, so none are counted.
+#: The epoch of a single broker: its store is as old as its logs, so epochs are not counted.
 _ONLY_EPOCH: Final = 0
 #: Keys of topics and brokers that say which replicas may lead.
 _LEADER_KEYS: Final = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
@@ -90,13 +90,13 @@ class Controller:
         return self.elections.clock.monotonic()
 
     def stop(self) -> None:
-        """Make no more elections, as all brokers are about to stop."""
+        """Elect no more leaders, as all brokers are about to stop."""
         self._is_stopping = True
 
     # -- brokers -----------------------------------------------------------------------
 
     async def register(self, broker: BrokerState, lacking: Mapping[PartitionId, Returned]) -> int:
-        """Register a broker; its broker epoch. See `MetadataStore.register_broker`."""
+        """Register a broker; returns its broker epoch. See `MetadataStore.register_broker`."""
         node_id = broker.node_id
         await self.leave(node_id, lacking)
         epoch = await self._next_epoch(node_id)
@@ -144,7 +144,7 @@ class Controller:
             await self._rewrite(decisions.replica_returned(lacking, node_id), lacking)
 
     async def hand_over(self, node_id: int) -> int | None:
-        """Controlled shutdown of a broker; its new broker epoch, None if that is unchanged."""
+        """Controlled shutdown of a broker; returns its new broker epoch, None if unchanged."""
         if len(self._node_ids) == 1:
             return None  # there is no other broker
         await asyncio.sleep(_TOGETHER_S)
@@ -165,7 +165,7 @@ class Controller:
     # -- partitions --------------------------------------------------------------------
 
     async def advance(self, node_id: int, partitions: Collection[PartitionId] | None) -> None:
-        """See `MetadataStore.advance_leader_epochs`; the broker is not told."""
+        """See `MetadataStore.advance_leader_epochs`; the broker is not notified."""
 
         def is_led(state: PartitionState) -> bool:
             return state.leader == node_id
@@ -201,7 +201,7 @@ class Controller:
         is_start: bool = False,
         since: float | None = None,
     ) -> None:
-        """Elect leaders where they are dead, remove dead ISR members, complete reassignments."""
+        """Replace dead leaders, remove dead ISR members, complete reassignments."""
         settle = decisions.settled_at_start if is_start else decisions.leader_settled
 
         def is_wanted(state: PartitionState) -> bool:
@@ -245,7 +245,7 @@ class Controller:
                 raise error
 
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
-        """See `MetadataStore.alter_configs`; another replica may be allowed to lead by it."""
+        """See `MetadataStore.alter_configs`; it may allow another replica to lead."""
         changes: Mapping[str, str | None] = {}
 
         def noted(current: Mapping[str, str]) -> Mapping[str, str | None]:

@@ -78,7 +78,7 @@ Statement = tuple[str, Sequence[Any]]
 
 
 class UnreadableMetadata(Exception):
-    """The file is not a metadata database of Drumlin, or of a later version."""
+    """The file is not a metadata database of Drumlin, or is of a later version."""
 
 
 def is_begun(path: Path) -> bool:
@@ -100,7 +100,7 @@ class Database:
     """One open metadata file."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file; create it when it is not there.
+        """Open the file; create it if it does not exist.
 
         Raises:
             UnreadableMetadata: it cannot be used.
@@ -151,7 +151,7 @@ class Database:
         return row[0] if row else None
 
     def deleted_topics(self) -> dict[UUID, tuple[str, ...] | None]:
-        """Deleted topics, and the log dirs in which folders of them may be left; None: in any."""
+        """Deleted topics, each with the log dirs that may still have its folders; None: any."""
         sql = "SELECT key, value FROM cluster WHERE substr(key, 1, ?) = ?"
         rows = self._connection.execute(sql, (len(_DELETED_TOPIC), _DELETED_TOPIC))
         found: dict[UUID, tuple[str, ...] | None] = {}
@@ -255,13 +255,13 @@ def put_broker_epoch(node_id: int, epoch: int) -> Statement:
 
 
 def forget_broker_epochs() -> Statement:
-    """Forget all broker epochs: log dirs of new brokers name none."""
+    """Forget all broker epochs: the log dirs of new brokers have none."""
     sql = "DELETE FROM cluster WHERE substr(key, 1, ?) = ?"
     return sql, (len(_BROKER_EPOCH_OF), _BROKER_EPOCH_OF)
 
 
 def forget_deletions() -> Statement:
-    """Forget deleted topics of which no folder is left."""
+    """Forget deleted topics that have no folders left."""
     sql = "DELETE FROM cluster WHERE substr(key, 1, ?) = ? AND value = '[]'"
     return sql, (len(_DELETED_TOPIC), _DELETED_TOPIC)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddedMetadata:
-    """See `store.MetadataStore` for what its methods promise."""
+    """See `store.MetadataStore` for the contracts of its methods."""
 
     #: Broker epochs are not counted: the store lies beside the logs, and is as old as they are.
     broker_epoch: Final = NO_EPOCH
@@ -83,7 +83,7 @@ class EmbeddedMetadata:
         check_can_unregister(node_id, is_alive=node_id == self._node_id, is_registered=False)
 
     def register_no_more(self) -> None:
-        """It registers only once anyway."""
+        """Nothing to do: it registers only once."""
 
     async def hand_over(self) -> None:
         """Nothing to do, as there is no other broker."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from drumlin.metadata.embedded.sqlite import SqliteMetadata
 
 Outcomes = dict[PartitionId, PartitionState | KafkaError]
-#: Takes a change, in the turn in which the image shows it, and a broker that need not be told.
+#: Reports a change, in the turn in which the image shows it, to all but the given broker.
 Publish = Callable[[PartitionsChanged, int | None], None]
 #: Partitions to decide on, or a condition on their states.
 Wanted = Collection[PartitionId] | Callable[[PartitionState], bool]
@@ -61,8 +61,8 @@ class PartitionStates:
     ) -> Outcomes:
         """Change partitions.
 
-        topics: the topics in which a condition is looked for; None: all.
-        quiet_for: a broker that is not told of the changes.
+        topics: the topics that are searched if `wanted` is a condition; None: all.
+        quiet_for: a broker that is not notified of the changes.
         since, why: see `ElectionCounts.begin`.
 
         Returns:

@@ -1,6 +1,6 @@
 """`SqliteMetadata`: topics, configurations and producer ids of one machine, in an SQLite file.
 
-Brokers and leaders are the controller's (`controller.py`).
+Brokers and leaders are up to the controller (`controller.py`).
 
 A commit waits for the disk, so it runs in a thread of its own. Mutations that arrive meanwhile are
 committed together with one fsync: a thousand topics created at once cost a handful of fsyncs.
@@ -185,7 +185,7 @@ class SqliteMetadata:
 
     @property
     def deleted_ids(self) -> Collection[UUID]:
-        """All ids of which `was_deleted` is true."""
+        """All ids for which `was_deleted` is true."""
         return self._deleted
 
     def was_deleted(self, topic_id: UUID) -> bool:

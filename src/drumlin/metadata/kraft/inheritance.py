@@ -121,7 +121,7 @@ def _check(topic: str, configs: Mapping[str, str]) -> None:
 
 
 def alone(contents: FirstContents, node_id: int) -> FirstContents:
-    """The same for a single broker, which has the only replica of each partition.
+    """The contents for a single broker, which has the only replica of each partition.
 
     Raises:
         CannotTakeOver: other brokers may have records that it lacks.

@@ -2,7 +2,7 @@
 
     <metadata.log.dir>/__cluster_metadata-0/
         <end offset>-<epoch>.checkpoint   a snapshot: header, state up to that offset, footer
-        <base offset>.log                 the log; the part covered by snapshots is deleted in time
+        <base offset>.log                 the log; the part covered by snapshots is deleted later
         quorum-state                      the voters, if no record names them
 
 All records of the log count. With one voter all of them are committed. With several, the last ones

@@ -197,7 +197,7 @@ def read_message(value: bytes) -> Message | int:
 
 @message
 class Endpoint:
-    """Where a voter listens."""
+    """The address of one of a voter's listeners."""
 
     name: str
     host: str

@@ -11,8 +11,8 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 Replicas = tuple[int, ...]
 
-#: How many replicas of a partition are checked, unless there are more brokers. More replicas than
-#: brokers cannot be valid.
+#: The number of replicas of a partition that are checked, unless there are more brokers. More
+#: replicas than brokers cannot be valid.
 _LOOKED_AT: Final = 1000
 
 

@@ -1,7 +1,7 @@
 """Checks of what requests claim about brokers and epochs, against the metadata. Pure.
 
 Any client may send such requests. A claim that the metadata does not support is either ahead of
-what this broker has been told, or a lie that would fence honest brokers. It is never believed; it
+this broker's metadata, or a lie that would fence honest brokers. It is never believed; it
 is refused with a retriable error, as the metadata may support it later.
 """
 

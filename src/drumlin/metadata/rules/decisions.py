@@ -46,8 +46,8 @@ class TopicRules(NamedTuple):
         return cls(topic, configs.min_insync_replicas, configs.unclean_leader_election_enable)
 
 
-#: The new state of a partition, or the same if nothing is to be written. It raises a `KafkaError`
-#: where the change is refused.
+#: Returns the new state of a partition, or the same one if nothing is to be written. Raises a
+#: `KafkaError` if the change is refused.
 Decision = Callable[[PartitionId, PartitionState, TopicRules, Alive], PartitionState]
 
 
@@ -106,14 +106,14 @@ def reassignment_completed(
 def leader_settled(
     _: PartitionId, state: PartitionState, rules: TopicRules, alive: Alive
 ) -> PartitionState:
-    """The controller has the partition led by a broker that is alive, without dead ISR members."""
+    """The controller elects a leader that is alive, and removes dead ISR members."""
     return settled(state, alive, rules.min_isr, may_be_unclean=rules.may_be_unclean)
 
 
 def settled_at_start(
     partition: PartitionId, state: PartitionState, rules: TopicRules, alive: Alive
 ) -> PartitionState:
-    """The same, and the preferred leader leads where it can."""
+    """Like `leader_settled`, and the preferred leader leads where it can."""
     after = leader_settled(partition, state, rules, alive)
     try:
         return preferred(after, alive, rules.min_isr)

@@ -1,6 +1,6 @@
 """Elections that this process has made: counted for metrics, logged if records may be lost.
 
-Nothing is decided by it.
+Decides nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ElectionCounts:
         self.unclean = 0
         #: Elections of a replica that was complete before an unclean stop; not counted as unclean.
         self.recoveries = 0
-        #: The time that partitions have waited for these leaders, in all.
+        #: The total time that partitions have waited for these leaders.
         self.seconds = 0.0
 
     def begin(self, since: float | None = None, why: str = BY_CONFIG) -> Elections:

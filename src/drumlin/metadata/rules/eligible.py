@@ -118,7 +118,7 @@ def remembering(state: PartitionState, known: LastKnown, min_isr: int) -> Partit
 def superseded(state: PartitionState) -> PartitionState:
     """The partition without candidates for a recovery, as its leader is alive.
 
-    The leader has all records that a returned replica may lack. If it dies, it is waited for.
+    The leader has all records that a returned replica may lack. If it dies, its return is awaited.
     """
     last_known = tuple(each._replace(was_complete=False) for each in state.last_known)
     return state if last_known == state.last_known else replace(state, last_known=last_known)
@@ -144,7 +144,7 @@ def _recovered(state: PartitionState, alive: Collection[int], min_isr: int) -> i
         return best
     if len(known) >= needed and best == _longest(state, known):
         return best  # enough have been back since, though not all are alive: none had more
-    return NO_LEADER  # unlike in Apache Kafka, nor the last leader: another replica has more
+    return NO_LEADER  # unlike in Apache Kafka, not even the last leader: another has more
 
 
 def is_nothing_left(state: PartitionState) -> bool:

@@ -52,9 +52,9 @@ def settled(
     *,
     may_be_unclean: bool = False,
 ) -> PartitionState:
-    """The partition with a leader that is alive, and an ISR of live brokers; the same if it has.
+    """The partition with a live leader and an ISR of live brokers; unchanged if it has both.
 
-    Dead brokers leave the ISR, except if no replica may lead: then there is no leader, and the ISR
+    Dead brokers leave the ISR, unless no replica may lead: then there is no leader, and the ISR
     stays, as its members may lead when they are back.
     """
     live = tuple(each for each in state.replicas if each in alive)
@@ -87,7 +87,7 @@ class Returned:
     """The log of a replica that may lack records, as its broker finds it.
 
     log_end: NO_LOG if there is no log; None if it is out of reach, as its log dir is offline.
-    is_copy: the log is older than this broker had it: it was restored from a copy.
+    is_copy: the log is older than the broker's last one: it was restored from a copy.
     """
 
     log_end: LogEnd | None
@@ -97,7 +97,7 @@ class Returned:
 def returned(
     state: PartitionState, node_id: int, found: Returned, alive: Collection[int], min_isr: int
 ) -> PartitionState:
-    """The partition after a replica, here or back again, may lack records (KIP-966).
+    """The partition once it is known that a replica may lack records (KIP-966).
 
     The replica leaves the ISR and the eligible replicas. It stays if no other replica has all
     committed records, unless its log is gone or restored from a copy: such a replica never leads by

@@ -1,5 +1,5 @@
-"""The embedded store for several brokers of a machine: a process owns it, brokers ask by a socket.
+"""The embedded store for several brokers of a machine: a process owns it, brokers use sockets.
 
-`authority.py` is the owner's side, `metadata.py` a broker's. `channel.py` takes messages between
-them, `codec.py` says what they hold.
+`authority.py` is the owner's side, `metadata.py` a broker's. `channel.py` transports the
+messages between them, `codec.py` encodes their contents.
 """

@@ -1,8 +1,8 @@
 """`Authority`: the owner of the store that several brokers of one machine share.
 
 It serves brokers over channels, and no clients. A broker is alive as long as its channel is open.
-The controller (`embedded/controller.py`) does what brokers ask for; all brokers are told of each
-change.
+The controller (`embedded/controller.py`) does what brokers ask for; all brokers are
+notified of each change.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: A broker that has not read more than this is taken to hang.
+#: A broker that leaves more than this unread counts as hung.
 _WAITING_BYTES_MAX: Final = 64 << 20
 
 
@@ -101,7 +101,7 @@ class Authority:
         self._channels[node_id] = channel
 
     async def disconnect(self, node_id: int) -> None:
-        """The broker's process is gone."""
+        """Handle the end of a broker's process."""
         known_at = self.controller.now()
         channel = self._channels.pop(node_id, None)
         if channel is not None:
@@ -109,10 +109,10 @@ class Authority:
         await self.controller.remove(node_id, known_at)
 
     def stop(self) -> None:
-        """Make no more elections, as all brokers are about to stop."""
+        """Elect no more leaders, as all brokers are about to stop."""
         self.controller.stop()
 
-    # -- what a broker asks for ----------------------------------------------------------
+    # -- requests of brokers -------------------------------------------------------------
 
     async def _register(self, body: Any) -> int:
         broker, lacking = codec.read_broker(body[0]), codec.read_lacking(body[1])
@@ -160,7 +160,7 @@ class Authority:
         )
 
     async def _alter_configs(self, body: Any) -> bool:
-        """Compare-and-set; whether the configuration was the one that the broker expected."""
+        """Compare-and-set; returns whether the configuration was the expected one."""
         (resource, expected), changes = codec.read_configs(body[0]), body[1]
         is_expected = False
 
@@ -172,7 +172,7 @@ class Authority:
         await self.controller.alter_configs(resource, alter)
         return is_expected
 
-    # -- telling -----------------------------------------------------------------------
+    # -- notifications -----------------------------------------------------------------
 
     def _publish(self, change: Change, quiet_for: int | None = None) -> None:
         match change:

@@ -132,11 +132,11 @@ class Channel:
 
     @property
     def waiting_bytes(self) -> int:
-        """The number of bytes that are not sent yet, as the other side does not read."""
+        """The number of bytes that wait to be sent, because the other side does not read."""
         return self._writer.transport.get_write_buffer_size()
 
     async def ask(self, kind: str, body: Any = None) -> Any:
-        """Send a request; the other side's response.
+        """Send a request; returns the response of the other side.
 
         Raises:
             KafkaError: the response is an error.
@@ -198,7 +198,7 @@ class Channel:
     async def _read(self) -> None:
         try:
             while True:
-                await give_way()  # the reads do not, as long as data is buffered
+                await give_way()  # reads do not, while data is buffered
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
                 self._hear()
                 frame = await self._reader.readexactly(length)
@@ -209,7 +209,7 @@ class Channel:
                 self._take(message)
         except (asyncio.IncompleteReadError, OSError):
             pass
-        except Exception:  # noqa: BLE001  there is no going on with what is not understood
+        except Exception:  # noqa: BLE001  no message after a damaged one can be parsed
             _log.exception("the other process is not understood")
         finally:
             self._end()

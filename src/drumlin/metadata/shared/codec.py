@@ -27,7 +27,7 @@ from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Deleted topics, and the log dirs in which folders of them may be left; None: in any.
+#: Deleted topics, each with the log dirs that may still have its folders; None: any.
 FoldersLeft = Mapping[UUID, tuple[str, ...] | None]
 
 

@@ -1,4 +1,4 @@
-"""The log dirs in which folders of deleted topics may be left, if there are several brokers. Pure.
+"""The log dirs that may still have folders of deleted topics, if there are several brokers. Pure.
 
 The store has one list for all brokers; each log dir belongs to one broker.
 """
@@ -15,7 +15,7 @@ LogDirs = Mapping[int, Collection[str]]
 def folders_of(
     node_id: int, known: Mapping[UUID, tuple[str, ...] | None], log_dirs: LogDirs
 ) -> dict[UUID, tuple[str, ...] | None]:
-    """The deleted topics of which folders may be left in log dirs of this broker."""
+    """The deleted topics that may still have folders in log dirs of this broker."""
     others = _others(node_id, log_dirs)
     found: dict[UUID, tuple[str, ...] | None] = {}
     for topic_id, paths in known.items():
@@ -31,7 +31,7 @@ def with_folders(
     left: Collection[str],
     log_dirs: LogDirs,
 ) -> tuple[str, ...]:
-    """All log dirs with folders of a topic, after one broker has said what is left in its own."""
+    """All log dirs with folders of a topic, after one broker has reported those of its own."""
     others = _others(node_id, log_dirs)
     rest = others if known is None else [each for each in others if each in known]
     return (*rest, *left)

@@ -1,7 +1,7 @@
 """`SharedMetadata`: the store of one of several brokers of a machine.
 
-The process that owns the store (`authority.py`) makes the mutations. It sends each change to all
-brokers, which show it in their images in the same order. The response to a mutation follows after
+The process that owns the store (`authority.py`) carries out the mutations. It sends each change
+to all brokers, which apply it to their images in the same order. The response to a mutation follows
 the changes that it has made.
 """
 
@@ -50,13 +50,13 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: Partitions in one request: those of other brokers are served in between.
+#: Partitions per request, so that requests of other brokers are served in between.
 _TOGETHER: Final = 500
 _NO_EPOCH: Final = -1
 
 
 class SharedMetadata:
-    """See `store.MetadataStore` for what its methods promise."""
+    """See `store.MetadataStore` for the contracts of its methods."""
 
     def __init__(self, channel: Channel, snapshot: codec.Snapshot, node_id: int) -> None:
         self.image = snapshot.image
@@ -168,7 +168,7 @@ class SharedMetadata:
         self.image.put_configs(resource, configs)
         self._tell(ConfigsChanged(resource, configs))
 
-    # -- asking ------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------
 
     async def _ask(self, kind: str, body: Any = None) -> Any:
         """Send a request to the owner of the store.
@@ -199,7 +199,7 @@ class SharedMetadata:
         partitions: Iterable[PartitionId],
         body: Callable[[list[PartitionId]], Any],
     ) -> dict[PartitionId, PartitionState | KafkaError]:
-        """The same for many partitions, some at a time; the outcome for each."""
+        """Like `_change`, for many partitions in parts; returns the outcome for each."""
         outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
         left = iter(partitions)
         while some := list(islice(left, _TOGETHER)):
@@ -265,7 +265,7 @@ class SharedMetadata:
         self.broker_epoch = before if begun is None else begun
 
     def register_no_more(self) -> None:
-        """It registers only once anyway."""
+        """Nothing to do: it registers only once."""
 
     @property
     def elections(self) -> ElectionCounts | None:

@@ -38,7 +38,7 @@ def uncancelled(mutation: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Aw
             task.add_done_callback(_ended_alone)
             raise
         finally:
-            del task  # its failure would hold this frame, and that the task
+            del task  # its exception would keep this frame alive, and the frame the task
 
     return run
 
@@ -78,7 +78,7 @@ class Listeners:
         await self.tell(change)
 
     def tell(self, change: Change) -> asyncio.Future[None]:
-        """The same without waiting; to be called in the turn in which the image changes."""
+        """Like `report`, without waiting; call it in the turn in which the image changes."""
         done = asyncio.get_running_loop().create_future()
         self._waiting.append((change, done))
         if self._telling is None:
@@ -123,7 +123,7 @@ async def _follow(listener: Listener, change: Change) -> None:
         following = listener(change)
         if following is not None:
             await following
-    except Exception:  # noqa: BLE001  the change is made; the next listener is to know
+    except Exception:  # noqa: BLE001  the next listener must still be called
         _log.exception("%s was not followed", type(change).__name__)
 
 

@@ -85,8 +85,8 @@ class MetadataStore(Protocol):
 
         Must precede any mutation.
 
-        lacking: partitions with replicas elsewhere of which this broker may have lost records, and
-            the log that is left. That is stored before the broker counts as alive: see
+        lacking: partitions with other replicas, of which this broker may have lost records, and the
+            log that is left. This is stored before the broker counts as alive: see
             `leadership.returned`.
 
         Raises:
@@ -98,9 +98,9 @@ class MetadataStore(Protocol):
     ) -> Awaitable[None]:
         """Begin a new leader epoch where this broker leads, in these partitions or in all.
 
-        After an unclean stop, records may be missing that consumers have read; by the new epoch
-        consumers notice (KIP-320). It is not reported, and waits for no listener, so a listener
-        may call it.
+        After an unclean stop, records that consumers have read may be missing; the new epoch lets
+        consumers notice (KIP-320). The change is not reported, and this waits for no listener, so
+        a listener may call it.
         """
 
     @property
@@ -146,7 +146,7 @@ class MetadataStore(Protocol):
 
     @property
     def deleted_topics(self) -> Mapping[UUID, tuple[str, ...] | None]:
-        """Deleted topics, and the log dirs in which folders of them may be left; None: in any.
+        """Deleted topics, each with the log dirs that may still have its folders; None: any.
 
         A folder in another log dir has appeared since then, perhaps from a backup.
         """
@@ -162,7 +162,7 @@ class MetadataStore(Protocol):
         """
 
     def was_any_deleted(self) -> bool:
-        """Whether `was_deleted` is true of any id."""
+        """Whether `was_deleted` is true for any id."""
 
     def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> Awaitable[None]:
         """Note in which log dirs folders of deleted topics are left; empty: in none."""
@@ -239,8 +239,8 @@ class MetadataStore(Protocol):
     def hand_over(self) -> Awaitable[None]:
         """Controlled shutdown: leave all ISRs and leaderships that another broker can take over.
 
-        A new broker epoch begins of which no leader knows. So none takes this broker into an ISR
-        again, though it may go on fetching until it stops (KIP-903, KIP-966).
+        A new broker epoch begins that no leader knows. So none adds this broker to an ISR again,
+        though it may go on fetching until it stops (KIP-903, KIP-966).
 
         Raises:
             KafkaError: NOT_CONTROLLER: it is not registered.

@@ -7,7 +7,7 @@
     5. the store's file is renamed: the broker starts with ZooKeeper
 
 The metadata log of an Apache Kafka is moved by the same steps, except that it is not renamed. After
-an interruption, steps that were done are recognized, and the others are done. Logs are not touched.
+an interruption, finished steps are recognized, and the others carried out. Logs are not touched.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class AdoptionRefused(Exception):
 class EmbeddedStore(NamedTuple):
     """The contents of an embedded store.
 
-    deleted: deleted topics, and the log dirs in which folders of them may be left; None: in any.
+    deleted: deleted topics, each with the log dirs that may still have its folders; None: any.
     """
 
     image: ClusterImage

@@ -38,7 +38,7 @@ _CONFIGS = tuple(layout.config_kinds())
 class Chroot:
     """The contents of the chroot, as far as they concern the store.
 
-    is_stale: the adoption was begun with an earlier state of the store, and begins anew.
+    is_stale: the adoption was begun with an earlier state of the store, and starts over.
     present: the topics of the store that exist there, perhaps without all of their partitions.
     """
 
@@ -49,7 +49,7 @@ class Chroot:
     present: frozenset[str]
 
 
-# -- whether it may be done ------------------------------------------------------------------
+# -- checks ----------------------------------------------------------------------------------
 
 
 def look_at(session: Session, store: EmbeddedStore, node_id: int) -> Chroot:
@@ -157,7 +157,7 @@ def _check_deletions(session: Session, store: EmbeddedStore) -> None:
         )
 
 
-# -- doing it --------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------
 
 
 def write(session: Session, store: EmbeddedStore, node_id: int) -> None:
@@ -214,7 +214,7 @@ def _begin(session: Session, store: EmbeddedStore, node_id: int, chroot: Chroot)
 
 
 def _clear(session: Session) -> None:
-    """Remove everything that an adoption has written, which began in an empty chroot."""
+    """Remove everything that an adoption has written into a chroot that was empty before."""
     for folder in (layout.TOPICS, *_CONFIGS, layout.DELETED):
         paths = tree_below(session, folder)[1:]
         _commit(session, [[Delete(path)] for path in reversed(paths)])
@@ -227,7 +227,7 @@ def _controller_epoch(session: Session) -> int:
 
 
 def _producer_ids(session: Session, store: EmbeddedStore, node_id: int) -> Iterator[Operation]:
-    """Mark the producer ids as handed out that the store has handed out."""
+    """Reserve the producer ids that the store has handed out."""
     (node,) = session.read([layout.PRODUCER_IDS])
     last = layout.decode_producer_ids(b"" if node is None else node.data)
     given = store.next_producer_id
@@ -317,7 +317,7 @@ def _rest_of(session: Session, topic: TopicState, epoch: int) -> Iterator[Operat
 
 
 def _adopted(state: PartitionState) -> PartitionState:
-    """The partition in the next leader epoch, as another store has begun the current one."""
+    """The partition in the next leader epoch: another store has begun the current one."""
     return replace(state, leader_epoch=state.leader_epoch + 1)
 
 

@@ -1,6 +1,6 @@
 """`ZooKeeperMetadata`: a cluster's store in ZooKeeper, in the format of Apache Kafka 3.9.
 
-Every broker makes its mutations itself. A mutation is decided from the stored state, and written by
+Every broker writes its own mutations. A mutation is decided from the stored state, and written by
 compare-and-set while the broker is registered; of two that conflict, one is refused. Changes by
 others are followed (`following.py`). While ZooKeeper does not answer, the image stays as it is, and
 no mutation is possible.
@@ -82,7 +82,7 @@ _NOTING_ATTEMPTS: Final = 200
 
 
 class ZooKeeperMetadata:
-    """See `store.MetadataStore` for what its methods promise."""
+    """See `store.MetadataStore` for the contracts of its methods."""
 
     #: Topics in ZooKeeper are complete: none are adopted from logs.
     adoption: Adoption | None = None
@@ -373,7 +373,7 @@ class ZooKeeperMetadata:
         write: Callable[[Node | None], tuple[Iterable[Operation], T]],
         attempts: int = ATTEMPTS,
     ) -> T:
-        """Commit what `write` makes of a node; call it again if the node has changed meanwhile.
+        """Commit what `write` returns for a node; call it again if the node has changed meanwhile.
 
         Returns:
             The outcome, as `write` returns it.

@@ -61,7 +61,7 @@ class Parts:
         return TopicRules.of(topic, log_config(self.image.topic_configs(topic), defaults))
 
     async def places(self, partitions: Iterable[PartitionId]) -> list[Place]:
-        """The known ones of these partitions, with all that a decision in a thread needs."""
+        """Those of these partitions that are known, with all that a decision in a thread needs."""
         places: list[Place] = []
         rules: dict[UUID, TopicRules] = {}
         for topic_id, index in partitions:
@@ -81,5 +81,5 @@ class Parts:
             _log.error("%s", problem)
 
     def report_again(self) -> None:
-        """Log problems again that are found after an outage."""
+        """Log problems once more if they are found again after an outage."""
         self._problems.clear()

@@ -70,7 +70,7 @@ def _shown(path: str) -> str:
 
 
 def refusal_of_store(path: str, kind: str, holds_key: bool) -> str:
-    """Why a Java store is refused, and the command that converts it to PEM."""
+    """The reason why a Java store is refused, and the command that converts it to PEM."""
     stem = str(Path(path).with_suffix(""))
     source, pem, pkcs12 = (shlex.quote(each) for each in (path, f"{stem}.pem", f"{stem}.p12"))
     if not holds_key:
@@ -87,7 +87,7 @@ def refusal_of_store(path: str, kind: str, holds_key: bool) -> str:
 
 @contextlib.contextmanager
 def as_file(text: str) -> Iterator[str]:
-    """The path of a file with `text` in it, for a library that takes nothing else.
+    """The path of a file with `text` in it, for a library that accepts only files.
 
     The file is in memory where the system supports that, and only this user may read it.
     """

@@ -117,7 +117,7 @@ class _Properties:
         for name in sorted(self._values):
             if name in _REFUSED:
                 if name.endswith("store.password"):
-                    self.check_store(name.removesuffix(".password"))  # says more than the below
+                    self.check_store(name.removesuffix(".password"))  # with a better error
                 raise self.error(name, _REFUSED[name])
             if name.startswith("sasl.kerberos."):
                 raise self.error(name, _NO_KERBEROS)

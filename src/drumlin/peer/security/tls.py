@@ -13,7 +13,7 @@ from drumlin.peer.security.pem import as_file, pem_of
 from drumlin.peer.security.settings import SecurityOptionError, Tls, revealed
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-_UNKNOWN_CA: Final = frozenset({18, 19, 20, 21})  # X509_V_ERR_…, of self-signed and of no issuer
+_UNKNOWN_CA: Final = frozenset({18, 19, 20, 21})  # X509_V_ERR_…: self-signed, or unknown issuer
 _WRONG_NAME: Final = frozenset({62, 64})
 
 

@@ -1,6 +1,6 @@
 """The controller as this broker knows it, and the fence of its writes while it is the controller.
 
-Only the controller changes leaders unasked.
+Only the controller changes leaders of its own accord.
 """
 
 from __future__ import annotations

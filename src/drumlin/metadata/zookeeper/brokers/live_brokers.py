@@ -67,7 +67,7 @@ def _read(session: Session, node_ids: Sequence[int], seen: SeenBrokers) -> list[
     """Read these brokers; returns those that have registered again meanwhile.
 
     A broker's epoch does not change while it is registered. So if its node is the same before and
-    after its epoch is read, the epoch is that of this registration, or it has none.
+    after its epoch is read, the epoch is that of this registration, or there is none.
     """
     paths = [layout.broker_path(each) for each in node_ids]
     epoch_paths = [own_layout.broker_epoch_path(each) for each in node_ids]

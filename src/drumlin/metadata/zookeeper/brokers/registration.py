@@ -83,7 +83,7 @@ class Registration:
         _log.info("broker %d is registered, in epoch %d", broker.node_id, fence.epoch)
 
     async def keep(self) -> bool:
-        """Check and watch the registration, and register again if it was lost; whether it was.
+        """Check and watch the registration; if it was lost, register again and return True.
 
         A process that registers again has lost no records.
 
@@ -107,7 +107,7 @@ class Registration:
         self._is_over = True
 
     async def withdraw(self) -> BrokerFence:
-        """Begin an epoch that no other broker knows, so that none takes this one into an ISR again.
+        """Begin an epoch that no other broker knows, so that none adds this one to an ISR again.
 
         Raises:
             Conflict, ZooKeeperFailure: the epoch has not begun, or that is unknown.

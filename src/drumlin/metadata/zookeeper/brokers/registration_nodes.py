@@ -70,7 +70,7 @@ def last_epoch(session: Session, node_id: int) -> int | None:
 def begin_epoch(session: Session, node_id: int, timeout_s: float) -> BrokerFence:
     """Begin a new broker epoch, which fences the previous process of this broker.
 
-    If that has crashed, this waits until its session ends.
+    If that process has crashed, this waits until its session ends.
 
     Raises:
         UnusableMetadata: another broker has this id.

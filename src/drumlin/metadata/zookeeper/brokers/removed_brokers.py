@@ -1,7 +1,7 @@
 """Unregistering a broker that will not come back. Blocking.
 
-The node of its epoch stays, as epochs must still increase if it does come back, but names no
-session. Deletions of topics no longer wait for its log dirs.
+The node of its epoch stays, without a session: epochs must still increase if the broker does come
+back. Deletions of topics no longer wait for its log dirs.
 """
 
 from __future__ import annotations

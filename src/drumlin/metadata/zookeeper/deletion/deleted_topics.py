@@ -8,7 +8,7 @@ from uuid import UUID
 
 from drumlin.metadata.zookeeper.znodes.layout import Folders
 
-#: More are not remembered: no coordinator has any state of topics that were deleted before those.
+#: The deletions to remember: coordinators have no state left of topics that were deleted earlier.
 _KNOWN_MAX: Final = 100_000
 
 

@@ -1,7 +1,7 @@
-"""Forgetting deletions that every broker knows of and has no folders of. Blocking.
+"""Forgetting deletions that every broker knows of, once none has folders of the topic. Blocking.
 
 A broker that is down prevents that until it is back or unregistered: it may have folders of the
-topics. The nodes may become more than ZooKeeper can list.
+topics. Meanwhile there may be more nodes than ZooKeeper can list.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.session.session import Node, Session
     from drumlin.metadata.zookeeper.znodes.operations import Fence, Transaction
 
-#: The time that coordinators have to remove their state of the topic, though they may move; and
+#: The time that coordinators have to remove their state of the topic, even if they move; and
 #: that a starting broker has to register after it has read its metadata.
 _KEPT_MS: Final = 60 * 1000
 #: A listing of more than some 40,000 children exceeds ZooKeeper's limit.

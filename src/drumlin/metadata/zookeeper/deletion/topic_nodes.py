@@ -1,7 +1,7 @@
 """Deleting a topic's znodes. Blocking.
 
-The note of the deletion is written first, or in the same transaction as everything: whatever
-happens then, the topic does not come back. The marker of an interrupted deletion leads to its
+The note of the deletion is written first, or in the same transaction as all else: whatever
+happens afterwards, the topic does not come back. The marker of an interrupted deletion leads to its
 completion.
 
 Several brokers may delete the same topic at once. Each transaction replaces the note, so that it

@@ -1,7 +1,7 @@
 """Following ZooKeeper: changes by others are found by watches, and applied to the image.
 
 Watches end with the connection. So everything is read again after a reconnection, and whenever
-something could not be read. Paths are read one after the other; listeners are not waited for.
+something could not be read. Paths are read one after the other, without waiting for listeners.
 Urgent changes, above all of leaders, interrupt long operations.
 """
 
@@ -64,7 +64,7 @@ class Follower:
         self._own_paths = {layout.broker_path(node_id), own_layout.broker_epoch_path(node_id)}
         self._news: dict[str, None] = {}
         self._clock = clock
-        #: The time of the oldest change of brokers that was not handled to its end; None: no such.
+        #: The time of the oldest change of brokers that is not fully handled; None: there is none.
         self._brokers_changed_at: float | None = None
         self._arrived = asyncio.Event()
         self._is_away = False
@@ -202,16 +202,16 @@ class Follower:
             self.notice()
 
     async def _look_at_urgent(self, paths: Collection[str]) -> bool:
-        """Read brokers and changed states; whether everything has to be read again."""
+        """Read brokers and changed states; returns whether everything has to be read again."""
         if any(map(_is_of_brokers, paths)) and await self._look_at_brokers(paths):
             return True
         return own_layout.STATE_NEWS in paths and await self._look_at_states()
 
     async def _look_at_brokers(self, paths: Collection[str]) -> bool:
-        """Read brokers and controller, and elect leaders; whether this broker registered again.
+        """Read brokers and controller, elect leaders; returns whether this broker registered again.
 
         Only what may have changed is read: each of these nodes is watched, so one whose watch has
-        not fired is as it was when it was read last. What is written meanwhile is fenced.
+        not fired is unchanged since the last read. What is written meanwhile is fenced.
         """
         registration, controllership = self._parts.registration, self._parts.controllership
         is_held = registration.fence is not None and self._own_paths.isdisjoint(paths)
@@ -236,7 +236,7 @@ class Follower:
         return is_new
 
     async def _look_at_states(self) -> bool:
-        """Read changed states; whether some notifications were missed."""
+        """Read changed states; returns whether some notifications were missed."""
         changed = await self._states.look()
         if changed is None:
             return True
@@ -254,7 +254,7 @@ class Follower:
         await self._brokers.look()
         if not is_first:
             await self._keep_controllership()
-            # Of the partitions known so far, as reading the rest takes a while.
+            # The known partitions first, as reading the others takes a while.
             await self.leaders.settle_all(self._brokers_changed_at)
             self._brokers_changed_at = None
         self.topics.forget_watches()
@@ -266,7 +266,7 @@ class Follower:
                 self._parts.deletions.add(topic_id, folders)
         await self._states.skip()
         # Topics are listed before configurations are read: tools write a topic's configuration
-        # first, so that of each listed topic is found.
+        # first, so each listed topic's configuration is found.
         names = await self._parts.commits.run(_watched_children, layout.TOPICS)
         unreadable = await self._configs.look_at_all(is_first=is_first)
         known = frozenset(names if is_first else ())

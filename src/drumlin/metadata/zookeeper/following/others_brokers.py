@@ -20,7 +20,7 @@ class BrokerChanges:
         self._parts = parts
 
     async def look(self) -> bool:
-        """Read the brokers; whether any has come, gone, or begun another epoch."""
+        """Read the brokers; returns whether any has come, gone, or begun another epoch."""
         parts = self._parts
         seen = await parts.commits.run(_read)
         for problem in seen.problems:

@@ -42,7 +42,7 @@ class ConfigChanges:
         self._seen: dict[str, int] = {}
 
     async def look_at_all(self, *, is_first: bool = False) -> set[str]:
-        """Read all configurations; the topics whose configuration is unreadable.
+        """Read all configurations; returns the topics with an unreadable one.
 
         Raises:
             UnusableMetadata: at the start, a broker's configuration is unreadable.

@@ -53,7 +53,7 @@ class TopicChanges:
         self._watched: set[str] = set()
 
     def forget_watches(self) -> None:
-        """Watches have ended with a connection."""
+        """Handle the end of a connection, which ends all watches."""
         self._watched.clear()
 
     async def look(
@@ -106,7 +106,7 @@ class TopicChanges:
                 await give_way()
             for name in seen.missing:
                 await self._miss(name)
-            # Even topics that this broker has created, as brokers may have died meanwhile.
+            # Including topics that this broker has created: brokers may have died meanwhile.
             there = [topics[name].topic_id for name in some if name in topics]
             await self._leaders.settle(there)
             if len(names) > _TOGETHER:
@@ -116,7 +116,7 @@ class TopicChanges:
         resource = Resource(ResourceType.TOPIC, seen.name)
         async with self._parts.locks.of(resource):
             if seen.topic_id in self._parts.deletions.ids:
-                return  # that is about to be finished, or was since we have looked
+                return  # the deletion is about to be finished, or was meanwhile
             known = self._image.topics.get(seen.name)
             if known is not None and known.topic_id != seen.topic_id:
                 if not await self._has_gone(known, seen):
@@ -157,7 +157,7 @@ class TopicChanges:
         await self._leaders.put_right(before)
         added = seen.partitions[count:]
         if not added:
-            return  # or we have added some since we have looked
+            return  # or we have added some since the topic was read
         added = await self._leaders.of_new(known.topic_id, seen.name, added)
         current = self._image.topics[seen.name]  # its states may have changed meanwhile
         topic = replace(current, partitions=current.partitions + added)
@@ -241,7 +241,7 @@ class TopicChanges:
         """Remove a deleted topic from the image. The caller holds its lock.
 
         Returns:
-            Done when listeners have handled the deletion.
+            An awaitable that is done when listeners have handled the deletion.
         """
         self._parts.deletions.add(topic.topic_id, folders)
         return self._forget(topic)

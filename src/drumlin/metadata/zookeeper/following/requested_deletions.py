@@ -74,7 +74,7 @@ class RequestedDeletions:
             Conflict, ZooKeeperFailure: it may be deleted later.
 
         Returns:
-            Done when listeners have handled the deletion.
+            An awaitable that is done when listeners have handled the deletion.
         """
         parts, own_id = self._parts, self._parts.config.node_id
         await parts.commits.run(delete_topic, topic, parts.registration.held(), own_id)

@@ -46,7 +46,7 @@ class Leaders:
         await self.settle(list(self._image.topics_by_id), since)
 
     async def settle(self, topic_ids: Iterable[UUID], since: float | None = None) -> None:
-        """The same for some topics."""
+        """Like `settle_all`, for some topics."""
         fence = self._parts.controllership.fence
         if fence is None:
             return

@@ -70,7 +70,7 @@ class OwnStates:
     async def complete(self, topic: TopicState, missing: Collection[str]) -> TopicState:
         """Write the states of new partitions with these paths, which did not fit one transaction.
 
-        The returned topic has states of them that are older than any stored one.
+        In the returned topic, their states are older than any stored one.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -127,7 +127,7 @@ class OwnStates:
         fence: BrokerFence | None = None,
         why: str = BY_CONFIG,
     ) -> Rewritten:
-        """Change states, and wait until listeners have handled that."""
+        """Change states, and wait until listeners have handled the changes."""
         places = await self._parts.places(partitions)
         written = await rewrite_in_parts(
             self._parts, places, decide, lambda: self._parts.writer(fence), why=why

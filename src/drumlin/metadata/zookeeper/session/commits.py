@@ -51,7 +51,7 @@ class Commits:
             await self._together.ask(None, each)
 
     async def commit_first(self, operations: Iterable[Operation], fence: Fence) -> frozenset[str]:
-        """The same for the operations that fit into one transaction; returns the others' paths."""
+        """Commit those that fit into one transaction, like `commit`; returns the others' paths."""
         first, *others = await self._transactions(operations, fence)
         await self._together.ask(None, first)
         return frozenset(each.path for part in others for each in part)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 #: The number of requests that may be in flight.
 _PIPELINED: Final = 500
-#: While there is no connection: the interval at which the reason is looked for.
+#: The interval at which the reason for a missing connection is looked for.
 _LOOK_INTERVAL_S: Final = 5.0
 _GONE: Final = (
     exceptions.ConnectionLoss,
@@ -94,8 +94,8 @@ class Session:
     def tell(self, on_state: Callable[[bool], None], on_change: Callable[[str], None]) -> None:
         """Set callbacks, which are called in kazoo's threads.
 
-        `on_state` gets whether there is a connection, when one is made or lost; `on_change` the
-        path of a watched node that has changed. Watches end with a connection.
+        `on_state` is called with True when a connection is made, and with False when it is lost;
+        `on_change` with the path of a watched node that has changed. Watches end with a connection.
         """
         self._on_state, self._on_change = on_state, on_change
 
@@ -138,7 +138,7 @@ class Session:
             raise ZooKeeperAway(f"ZooKeeper on {self.hosts} {self._what_it_does()}")
 
     def _what_it_does(self) -> str:
-        """Why there is no connection. A server refuses clients that have seen later changes."""
+        """The reason for no connection. A server refuses clients that have seen later changes."""
         if time.monotonic() - self._looked_at > _LOOK_INTERVAL_S:
             self._listens = any(map(listens, self._client.hosts))
             self._looked_at = time.monotonic()
@@ -165,7 +165,7 @@ class Session:
         return names
 
     def children_of(self, paths: Sequence[str], *, is_watched: bool = False) -> list[list[str]]:
-        """The same, for many nodes."""
+        """Like `children`, for many nodes."""
         watcher = self._on_event if is_watched else None
         answers = self._ask(lambda path: self._client.get_children_async(path, watcher), paths)
         return [each or [] for each in answers]
@@ -206,7 +206,7 @@ class Session:
             raise _refused(path, error) from error
 
     def sync(self) -> None:
-        """Wait until earlier requests, even unanswered ones, have been applied or will not be."""
+        """Wait until earlier requests, even unanswered ones, have been applied or never will be."""
         self._await_connection()
         self._get(self._client.sync_async("/"), "/")
 

@@ -33,7 +33,7 @@ class PartitionStates:
     def __init__(self, image: ClusterImage, listeners: Listeners) -> None:
         self._image = image
         self._listeners = listeners
-        #: States of partitions that are about to come into the image.
+        #: States of partitions that are about to be added to the image.
         self._early: dict[UUID, dict[int, ChangedState | PartitionState]] = {}
 
     async def take(
@@ -44,7 +44,7 @@ class PartitionStates:
         is_told: whether a change of the epoch alone is reported.
 
         Returns:
-            Done when listeners have handled the changes.
+            An awaitable that is done when listeners have handled the changes.
         """
         by_topic: dict[UUID, dict[int, ChangedState | PartitionState]] = {}
         for (topic_id, index), state in found.items():

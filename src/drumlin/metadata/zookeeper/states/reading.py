@@ -87,7 +87,7 @@ def read_topics(
 def _read_again(
     session: Session, found: Sequence[tuple[str, layout.TopicNode, int]]
 ) -> list[tuple[str, layout.TopicNode, int]]:
-    """The topics' nodes again, after their states were read; without new partitions.
+    """The topics' nodes, read again after their states; without new partitions.
 
     Replicas and state change in one transaction: the replicas must not be older than the state.
     """

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.session.session import Node, Session
     from drumlin.metadata.zookeeper.znodes.operations import Fence, Operation
 
-#: Added to the known leader epoch then: other brokers may know later epochs, but not that many.
+#: Added to the known leader epoch in that case: others may know later epochs, but not that many.
 _EPOCHS_AHEAD: Final = 100
 #: Partitions in one transaction, attempt by attempt.
 _TOGETHER: Final = (100, 100, 10, 1, 1, 1, 1)
@@ -113,7 +113,7 @@ class _Change(NamedTuple):
     after: PartitionState
     operations: list[Operation]
     relies_on: frozenset[int]
-    #: The older state that is overwritten, if any; and the error, if that is all that is done.
+    #: The older state that is overwritten, if any; and the error, if the change itself is refused.
     outdated: PartitionState | None = None
     error: KafkaError | None = None
 
@@ -179,9 +179,9 @@ class _Rewriting:
     def _changes(self, *, is_first: bool) -> list[_Change]:
         """The changes of the partitions that are left; the others are done.
 
-        The first attempt relies on the known states, and on new ones to be missing. A partition
-        that would be unchanged or refused by that is left for the second attempt. States are read
-        before their replicas: both change in one transaction, so the replicas are never older.
+        The first attempt relies on the known states, and assumes that new ones are missing. A
+        partition that this leaves unchanged or refused waits for the second attempt. States are
+        read before their replicas: both change in one transaction, so the replicas are never older.
         """
         if is_first:
             known = map(self._change_of_known, self._still_there())
@@ -269,7 +269,7 @@ class _Rewriting:
         """The state to decide on; and the stored one, if that is older than the known one.
 
         Raises:
-            UnreadableNode: and the node is watched from now on.
+            UnreadableNode: the node is watched from now on.
         """
         known, path = place.known, layout.state_path(*_at(place))
         state, version = read_state(self._session, path, node)

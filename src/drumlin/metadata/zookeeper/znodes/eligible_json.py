@@ -9,7 +9,7 @@ from drumlin.zookeeper.nodes import UnreadableNode, as_ids, as_number
 
 
 class Eligible(NamedTuple):
-    """See the fields of these names of `PartitionState`."""
+    """See the fields of the same names in `PartitionState`."""
 
     elr: tuple[int, ...] = ()
     last_known: tuple[LastKnown, ...] = ()

@@ -53,8 +53,8 @@ CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = f"{CONFIG_CHANGES}/config_change_"
 TO_DELETE: Final = "/admin/delete_topics"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
-#: Drumlin's: one node for each deleted topic of which folders may be left, or which some broker
-#: does not know to be deleted.
+#: Drumlin's: one node for each deleted topic that may still have folders, or whose deletion some
+#: broker does not know of.
 DELETED: Final = "/drumlin/deleted_topics"
 
 #: The nodes that Kafka creates in an empty chroot, and Drumlin's.
@@ -80,7 +80,7 @@ _KINDS: Final = {
 }
 _TYPES: Final = {kind: each for each, kind in _KINDS.items()}
 _DEFAULT: Final = "<default>"
-#: The largest last id of a block that a whole block follows below 2**63.
+#: The largest last id of a block after which another whole block fits below 2**63.
 _PRODUCER_ID_MAX: Final = 2**63 - 1 - PRODUCER_ID_BLOCK_SIZE
 #: Topic ids that Kafka reserves: no id, and that of KRaft's metadata log.
 _RESERVED_IDS: Final = (UUID(int=0), UUID(int=1))
@@ -192,7 +192,7 @@ def is_topic_name(name: str) -> bool:
     return _LEGAL_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
-# -- what nodes hold -------------------------------------------------------------------------
+# -- contents of nodes -----------------------------------------------------------------------
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -255,7 +255,7 @@ def encode_topic(
 
 
 def encode_assignments(topic_id: UUID, assignments: Iterable[ReplicaAssignment]) -> bytes:
-    """The content of a topic's node; some of its partitions may be being reassigned."""
+    """The content of a topic's node; some of its partitions may be in a reassignment."""
     found = list(enumerate(assignments))
     return encode_topic(
         topic_id,

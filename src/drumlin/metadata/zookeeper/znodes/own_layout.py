@@ -39,7 +39,7 @@ ADOPTION: Final = "/drumlin/adoption"
 PERSISTENT: Final = (BROKER_EPOCHS, STATE_NEWS)
 #: The session in the epoch node of an unregistered broker.
 NO_SESSION: Final = 0
-#: The numbers of fields: basic, with the replica assignment, and with eligible leader replicas.
+#: Possible numbers of fields: basic, with the replica assignment, with eligible leader replicas.
 _FIELDS: Final = (5, 8, 9)
 
 
