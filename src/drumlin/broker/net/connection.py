@@ -131,7 +131,7 @@ class Connection:
         self._is_finishing = False
         self._will_go_on = False
         self._will_send = False
-        self._awaits_preparation = False  # the next request's code is being loaded
+        self._awaits_preparation = False  # the next request cannot be dispatched yet
         self.listener_name = listener_name
         self.closed = False
         self.last_active = self._loop.time()

@@ -132,8 +132,8 @@ class Peers:
         self._fetching.clear()
 
     async def _prepare(self, api_name: str, version: int) -> None:
-        """Have compiled what the first request of this version takes: on the loop it would stall
-        all clients.
+        """Compile, in a thread, what the first request of this version needs: on the loop that
+        would stall all clients.
         """
         if (api_name, version) not in self._prepared:
             await self._threads.making(prepare_to_ask, api_name, version)
@@ -170,7 +170,7 @@ class _BrokerLink(Link):
 
 
 def not_asked() -> ConnectionLost:
-    """The error for callers whose question was not sent yet."""
+    """The error for callers whose question was not sent."""
     return ConnectionLost("not asked, as this broker stops")
 
 

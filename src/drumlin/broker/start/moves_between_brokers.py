@@ -303,7 +303,7 @@ class _Move:
     ) -> tuple[dict[PartitionId, Placement], dict[PartitionId, dict[int, str]], bool]:
         """The new placements, the folders of these partitions, and whether others have none.
 
-        Their folders may be out of reach: such partitions stay as they are.
+        Folders of those others may be out of reach: such partitions stay as they are.
         """
         found = {
             PartitionId(topic.topic_id, state.index): self._folders.of(topic, state.index)
