@@ -1,4 +1,4 @@
-"""Calls that take topics, states and transactions apart, for programs of many processes.
+"""Low-level calls on topics, states and transactions, for programs of many processes.
 
 `drumlin.spark` is written with these calls, and any other engine can be. They take a client or a
 transaction. The lookups before a call and the recovery from failures that the client's own calls do

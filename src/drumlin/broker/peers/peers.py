@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: A broker answers each connection in order: what may wait for long has a connection of its own.
+#: A broker answers each connection in order: long waits have a connection of their own.
 Purpose = Literal["markers", "offsets", "share state", "transactions"]
 
 #: The first request of every connection.

@@ -96,7 +96,7 @@ def is_empty(config: BrokerConfig) -> bool:
 
 
 def note_placed(node_ids: Sequence[int]) -> database.Statement:
-    """The statement that notes among which brokers the partitions are placed."""
+    """The statement that records among which brokers the partitions are placed."""
     return database.put_value(_PLACED, json.dumps(list(node_ids)))
 
 
@@ -354,6 +354,6 @@ class _FolderMove(NamedTuple):
 
 
 def _note_under_way(moves: Iterable[_FolderMove]) -> database.Statement:
-    """The statement that notes which folders may be moving between brokers."""
+    """The statement that records which folders may be moving between brokers."""
     rows = [[each.topic_id.hex, each.partition, *way] for each, *way in moves]
     return database.put_value(_UNDER_WAY, json.dumps(rows))

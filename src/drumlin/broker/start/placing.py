@@ -4,7 +4,7 @@ Partitions with one replica are spread evenly, with as few moves as possible. Of
 replicas of removed brokers move; if no broker is left to take one, the partition has fewer
 replicas. A replica that moves takes its log along, so it stays in sync.
 
-A replica that is in sync by the metadata may have lost its log: the disk may have been replaced. So
+A replica that is in sync in the metadata may have lost its log: the disk may have been replaced. So
 the logs that exist are compared, and the best of them are kept.
 """
 
