@@ -1,7 +1,7 @@
 """Moves of partitions between the brokers of a machine when the number of brokers has changed.
 
 They are made before any broker runs. A log stays in its log dir: its folder is renamed into, or out
-of, the folder that a broker has there. First the metadata notes which folders are about to move;
+of, the folder that a broker has there. First the metadata records which folders are about to move;
 then checkpoints are copied and folders renamed; then the metadata gets the new replicas. After a
 crash the next start first moves the folders back, so that each is where the metadata says, and
 begins again. Nothing is removed but deleted topics, and surplus logs of replicas whose broker is
