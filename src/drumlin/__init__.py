@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from drumlin.serving.materializing import Progress as Progress
     from drumlin.serving.target import TargetRefused as TargetRefused
 
-#: Where public names are defined. They are imported when they are asked for: the broker and the
+#: Where public names are defined. They are imported on first use: the broker and the
 #: command line must not pay for the client.
 _DEFINED_IN: Final = {
     "drumlin.client.write.appender": ("AppendReport",),
@@ -157,7 +157,7 @@ _DEFINED_IN: Final = {
     "drumlin.serving.materializing": ("Progress",),
     "drumlin.serving.target": ("TargetRefused",),
 }
-#: Modules of public names: what secures a connection, what keeps a state in a log, and what few
+#: Modules of public names: security of connections, states kept in logs, and calls that few
 #: programs need.
 _BEHIND_DOORS: Final = ("lowlevel", "security", "state")
 _MODULES: Final = {name: module for module, names in _DEFINED_IN.items() for name in names}

@@ -20,7 +20,7 @@ class Background:
     """The tasks of one owner.
 
     Handed in:
-        ended(): what those get who wait for an answer at the end.
+        ended(): the error for those who still wait for an answer at `end`.
     """
 
     def __init__(self, ended: Callable[[], BaseException] = asyncio.CancelledError) -> None:
@@ -28,7 +28,7 @@ class Background:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
-        """How many are running."""
+        """The number of running tasks."""
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -41,7 +41,7 @@ class Background:
     def answer_with(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Like `spawn`; the caller may await the result, or the error, which is not logged.
 
-        After `end`, the error is what was handed in for it.
+        After `end`, the error is the one from `ended`.
         """
         loop = asyncio.get_running_loop()
         task, answer = loop.create_task(work), loop.create_future()
@@ -52,7 +52,7 @@ class Background:
     def repeat(
         self, interval_ms: Callable[[], int], work: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
-        """Do `work` repeatedly; before each time, wait for what `interval_ms` returns then."""
+        """Repeat `work`; before each run, wait for the time that `interval_ms` then returns."""
         self.spawn(_for_ever(interval_ms, work))
 
     async def settle(self) -> None:

@@ -26,7 +26,7 @@ class Clock(Protocol):
 
     @property
     def expiry(self) -> ExpiryTime:
-        """The time for retention: of records, tombstones, committed offsets, ids of producers."""
+        """The time for retention: of records, tombstones, committed offsets, producer ids."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch."""

@@ -1,4 +1,4 @@
-"""Very many items, each once: gathered by work that gives way."""
+"""Distinct items among very many, found by work that gives way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOKED_AT_TOGETHER: Final = 500
 
 
 async def counted(items: Iterable[Item]) -> dict[Item, int]:
-    """How often each of the items comes, in the order in which they come first."""
+    """The number of occurrences of each item, in the order of their first ones."""
     found: dict[Item, int] = {}
     left = iter(items)
     while some := tuple(islice(left, _LOOKED_AT_TOGETHER)):
@@ -26,7 +26,7 @@ async def counted(items: Iterable[Item]) -> dict[Item, int]:
 
 
 async def each_once(items: Iterable[Item], do: Callable[[Item], Awaitable[T]]) -> list[T]:
-    """What `do` comes to for each of the items, however often it is named."""
+    """The results of `do`, called once for each distinct item."""
     results = []
     for item in await counted(items):
         results.append(await do(item))

@@ -1,9 +1,8 @@
-"""Calls that take topics, states and transactions apart, for programs of many processes.
+"""Low-level calls on topics, states and transactions, for programs of many processes.
 
-`drumlin.spark` is written with these calls, and so may any other engine be. They are functions of a
-client, or of a transaction. What a plain call of the client looks up first, and makes good when it
-fails, is left to their caller: offsets are taken at their word, and a claim that nobody confirms
-says nothing.
+`drumlin.spark` is written with these calls, and any other engine can be. They take a client or a
+transaction. The lookups before a call and the recovery from failures that the client's own calls do
+are left to the caller: offsets are not checked, and a claim counts only after it is confirmed.
 
 Nothing here keeps a state of its own.
 """
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from drumlin.client.write.stream_appender import StreamReport as StreamReport
     from drumlin.peer.options import Isolation
 
-#: These load Arrow, and so they are imported when they are asked for.
+#: These load Arrow, and so they are imported on first use.
 _WITH_ARROW: Final = {
     "RowSum": "drumlin.client.write.row_sum",
     "RowsRefused": "drumlin.client.write.row_sum",
@@ -113,7 +112,7 @@ def look_up_topics(client: Client, names: Collection[str] | None = None) -> Topi
         `found`, a `TopicDescription` by name, and `refused`, an error code by name.
 
     Raises:
-        RequestTimedOut: a topic's metadata were not told in time.
+        RequestTimedOut: a topic's metadata did not arrive in time.
     """
     return client._run(admin.look_up_topics(client._connections, names))
 
@@ -122,10 +121,10 @@ def is_topic_id_unknown(client: Client, topic_id: str) -> bool:
     """Whether the cluster says that no topic has this id (any more): the topic was deleted.
 
     Returns:
-        False also where brokers are too old to be asked by id, or do not answer.
+        False also if brokers are too old to be asked by id, or do not answer.
 
     Raises:
-        ValueError: it is no id.
+        ValueError: `topic_id` is not an id.
     """
     return client._run(admin.is_topic_id_unknown(client._connections, UUID(topic_id)))
 
@@ -136,7 +135,7 @@ def partition_sizes(
     """Bytes of these partitions' logs on their leaders.
 
     Returns:
-        By (topic, partition), without those of which the user may not know.
+        By (topic, partition), without those that the user is not allowed to see.
 
     Raises:
         UnknownTopic: a topic, or a partition of it, does not exist.
@@ -150,7 +149,7 @@ def sample_logs(client: Client, places: Collection[LogPlace]) -> Mapping[LogPlac
 
     Returns:
         By place: `start_offset`, `end_offset`, `size_bytes`. Places where nothing can be read
-        within some seconds are left out: nothing else is raised for them.
+        within some seconds are left out, without an error.
     """
     return client._run(log_samples.log_samples(client._connections, places))
 
@@ -162,16 +161,16 @@ def ends_at(
     *,
     isolation: Isolation = "read_committed",
 ) -> dict[TopicPartition, int]:
-    """How far logs reached at a time: the offset of the first record that is younger.
+    """The ends of logs at a time: the offset of the first record that is younger.
 
-    Unlike those of `Client.list_offsets`, it is never that of a transaction's marker.
+    Unlike in `Client.list_offsets`, it is never the offset of a transaction marker.
 
     Args:
         client: the cluster.
-        end_offsets: the ends of the logs, looked up just now: what they are where no record is
+        end_offsets: the current ends of the logs, just looked up: the result where no record is
             younger.
-        at_ms: milliseconds since 1970, whose records count.
-        isolation: for "read_committed", records of aborted transactions are none.
+        at_ms: the time in milliseconds since 1970; records with this timestamp are not younger.
+        isolation: with "read_committed", records of aborted transactions are not counted.
 
     Returns:
         The offset, by (topic, partition).
@@ -213,9 +212,8 @@ def read_ranges(
         options: those of `Client.read`.
 
     Returns:
-        Each range with its batches, which are to be read before the next range is asked for: then
-        they raise a ClientError. What they raise concerns their range alone: the others can be read
-        all the same.
+        Each range with its batches, which must be read before the next range is requested; later
+        they raise a ClientError. An error concerns its range alone: the others can still be read.
 
     Raises:
         ValueError: a column that does not exist.
@@ -230,13 +228,13 @@ def read_ranges(
 
 
 def exact_from(client: Client, topic: str) -> dict[int, int]:
-    """From which end offset on the log tells every state that it had, for each partition.
+    """The first end offset whose state can be read exactly from the log, for each partition.
 
-    A state before that can't be read exactly any more: the cleaner has removed records of it.
+    An earlier state cannot be read exactly any more: the cleaner has removed records of it.
 
     Returns:
-        The offset, by partition. Partitions whose brokers do not tell are left out, and so all of
-        an Apache Kafka.
+        The offset, by partition. Partitions whose brokers do not report it are left out: all of
+        them on Apache Kafka.
 
     Raises:
         UnknownTopic: there is no such topic.
@@ -252,22 +250,22 @@ def claim_states(
     is_now: bool = False,
     allow_inexact: bool = False,
 ) -> Claims:
-    """Make sure, before logs are read, that they tell the states which they had at offsets.
+    """Check, before logs are read, that their states at given offsets can be read exactly.
 
-    What is read afterwards is exact if `confirm_states` finds so; a claim that `needs_all` has to
+    What is read afterwards is exact if `confirm_states` succeeds; a claim that `needs_all` has to
     be read with `without_gaps`, from offset 0 on. All must be read from the leaders.
 
     Args:
         client: the cluster.
         end_offsets: the offset after the last record of each state.
-        is_now: these are the ends of the logs, looked up just now.
-        allow_inexact: what is left of the states will do.
+        is_now: these are the current ends of the logs, just looked up.
+        allow_inexact: accept what is left of the states.
 
     Returns:
         The claims, by (topic, partition), for `confirm_states`. They can be pickled.
 
     Raises:
-        StateNotExact: a log does not tell its state.
+        StateNotExact: a state cannot be read exactly.
     """
     return client._run(
         exact_states.claim_states(
@@ -280,10 +278,10 @@ def claim_states(
 
 
 def confirm_states(client: Client, claims: Claims) -> None:
-    """Make sure, after logs were read, that what was read is what was claimed.
+    """Check, after logs were read, that the claimed states were read exactly.
 
     Raises:
-        StateNotExact: a cleaner, or another leader, has come in between.
+        StateNotExact: a cleaner has removed records meanwhile, or the leader has changed.
     """
     client._run(exact_states.confirm_states(client._connections, claims))
 
@@ -291,10 +289,10 @@ def confirm_states(client: Client, claims: Claims) -> None:
 def restore_target(
     client: Client, topic: str, to: str, configs: Mapping[str, ConfigValue] | None = None
 ) -> RestoreTarget:
-    """The topic that `Client.restore` would write, made if it is not there, for other writers.
+    """The topic that `Client.restore` would write, created if need be, for other writers.
 
     Returns:
-        What tells whether an earlier restore has written it, and how large batches may be there.
+        Whether an earlier restore has written it, and the largest size of batches there.
 
     Raises:
         NotRestored: `to` cannot be written from `topic`.
@@ -318,21 +316,21 @@ def stream_appender(
 ) -> StreamAppender:
     """An appender of rows that arrive in pieces, to one topic or to those that they name.
 
-    In a transaction it is to be finished before that is committed or detached. After an error abort
-    the transaction: a part of the rows may be written.
+    In a transaction, finish it before that is committed or detached. After an error, abort the
+    transaction: some of the rows may be written.
 
     Args:
         writes: a client, or a transaction, to which the rows then belong.
         topic: the topic of all rows; None: each row has a `topic`.
         encoding: how rows become batches.
-        delivery: acks, retries, and how long and how much of it may be under way.
+        delivery: acks, retries, timeout, and the number of bytes that may be unacknowledged.
 
     Returns:
         An appender: `add` rows, then `finish`; after an error of either, `settle`.
 
     Raises:
         TransactionOver: the transaction has been ended.
-        ValueError: in a transaction, `acks` that are not "all".
+        ValueError: `acks` other than "all" in a transaction.
     """
     with needing_arrow():
         import drumlin.client.write.stream_appender  # noqa: F401 - fails before anything is asked
@@ -343,14 +341,14 @@ def stream_appender(
 
 
 def detach(transaction: Transaction) -> OpenTransaction:
-    """Write what writers have collected, and leave it open for another process to end.
+    """Flush the writers, and leave the transaction open for another process to end.
 
     Returns:
-        What `end_transaction` needs there, before it times out. It can be pickled.
+        The argument of `end_transaction` there, before the timeout. It can be pickled.
 
     Raises:
         TransactionFailed: something could not be written; it can only be aborted.
-        TransactionOver: it has been ended.
+        TransactionOver: the transaction has ended.
     """
     return transaction._detach()
 
@@ -369,24 +367,24 @@ def following(transaction: Transaction) -> Transaction:
 
 
 def fate(transaction: Transaction, error: Exception) -> TransactionError | None:
-    """What an error of a stream appender means for its transaction, which can only be aborted now.
+    """The error of a transaction after a stream appender's `error`; it can only be aborted now.
 
     Returns:
-        The error of the transaction that explains it; None: there is no other.
+        The error that explains `error`; None if there is no other.
 
     Raises:
-        ClientError: nobody can tell: the client is closed.
+        ClientError: the client is closed, so the error is unknown.
     """
     return transaction._fate(error)
 
 
 def end_transaction(client: Client, transaction: OpenTransaction, commit: bool) -> None:
-    """Commit or abort a transaction that was detached, here or anywhere.
+    """Commit or abort a transaction that was detached, in this process or another.
 
-    Does nothing if the same has been done. It is tried until `call_timeout_ms` is over.
+    Does nothing if that was done before. Retries until `call_timeout_ms` is over.
 
     Raises:
-        ProducerFenced: another producer has begun under its id; how it ended is unknown.
+        ProducerFenced: another producer has started under its id; the outcome is unknown.
         TransactionTimedOut: it is aborted, as it was open for too long.
         TransactionAborted: it was to be committed, and has been aborted.
         TransactionCommitted: it was to be aborted, and has been committed.
@@ -407,17 +405,17 @@ def end_transactions(
     *,
     are_written: bool = False,
 ) -> dict[OpenTransaction, ClientError | None]:
-    """`end_transaction` for many at a time.
+    """`end_transaction` for many transactions at a time.
 
     Args:
         client: the cluster.
         transactions: what `detach` has returned.
         commit: commit them; else abort them.
-        are_written: something was acknowledged in each of them. Then a commit of one that is empty
-            does not succeed: the coordinator has lost it, `UnknownTransaction`.
+        are_written: writes were acknowledged in each of them. Then a commit of one that is empty
+            fails with `UnknownTransaction`: the coordinator has lost it.
 
     Returns:
-        What `end_transaction` would raise for each, or None. Nothing is raised for one of them.
+        For each, the error that `end_transaction` would raise, or None; none of them is raised.
     """
     return client._run(
         many.end_all(client._connections, transactions, commit=commit, are_written=are_written)

@@ -37,7 +37,7 @@ def read_properties(path: Path | str) -> Mapping[str, str]:
 
     Raises:
         OSError: the file cannot be read.
-        SecurityOptionError: one of the properties is unknown, or cannot be; or the file is not
+        SecurityOptionError: one of the properties is unknown or not valid; or the file is not
             UTF-8, or has a broken `\\uXXXX` escape. The message names the file, and the property
             or the line.
     """

@@ -7,10 +7,10 @@ holds, is a coroutine that calls `give_way` at each step:
         found.append(describe(topic))
         await give_way()
 
-That returns at once as long as there is time. New work has 2 ms, which is enough for most, or less
-where other work has begun in the same turn. Then it waits in a line with all others of the loop:
-in each turn one of them goes on, for 1 ms, then everything else that is ready. `to_end` runs the
-same coroutine without a pause: in a thread, where nothing waits for its turn, or if it is short.
+It returns at once as long as there is time. New work has 2 ms, which is enough for most, or less
+where other work has begun in the same turn. Then it queues with all other long work of the loop: in
+each turn one of them continues for 1 ms, then everything else that is ready. `to_end` runs the same
+coroutine without a pause: in a thread, where nothing waits for its turn, or if it is short.
 
 State may have changed whenever `give_way` returns: it is called only where that does no harm.
 """
@@ -31,31 +31,31 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-#: The time of new work; continued work has half of it.
+#: The time slice of new work; continued work has half of it.
 TURN_S: Final = 0.002
 
-#: The time of new work when other work has begun in the same turn.
+#: The time slice of new work when other work has begun in the same turn.
 _LATE_S: Final = TURN_S / 8
 
-#: Done side by side; each may do some work before it awaits anything.
+#: The number of coroutines run side by side; each may do some work before it awaits anything.
 _TOGETHER: Final = 32
 
 
 def _end_of_turn() -> float:
-    """When continued work that resumes now must yield."""
+    """The time at which continued work that resumes now must yield."""
     return time.monotonic() + TURN_S / 2
 
 
 def end_of_new_turn() -> float:
-    """When work that begins now, whatever else has, must leave the rest to another turn."""
+    """The time at which work that begins now must yield, even if other work has begun before."""
     return time.monotonic() + TURN_S
 
 
 def to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Do all of it at once: for a thread, where nothing waits for its turn, or if it is short.
+    """Run `work` without a pause: in a thread, where nothing waits for its turn, or if it is short.
 
     Raises:
-        RuntimeError: it waits for something else than its turn.
+        RuntimeError: it waits for anything but its turn.
     """
     ends_at, _turn.ends_at = _turn.ends_at, math.inf
     try:
@@ -71,23 +71,23 @@ def to_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 def emptied(items: list[T]) -> Iterator[T]:
-    """The items in their order, each of them forgotten by the list when it is given."""
+    """The items in their order; each is removed from the list when it is yielded."""
     items.reverse()
     while items:
         yield items.pop()
 
 
 def is_long_turn(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the turn that the loop is in has lasted so long that what can wait had better.
+    """Whether the loop's current turn has lasted so long that deferrable work should wait.
 
-    Only loops know that say when their turn began, as that of a broker's process does.
+    False unless the loop records when a turn begins, as that of a broker's process does.
     """
     began: float | None = getattr(loop, "turn_began", None)
     return began is not None and time.monotonic() - began > TURN_S / 2
 
 
 def first_turn_ends_at(loop: asyncio.AbstractEventLoop) -> float:
-    """When work that begins now must yield: soon, if other work has run in this turn of the loop.
+    """The time at which work that begins now must yield: soon, if this turn has run other work.
 
     The loop may receive requests of dozens of clients in one turn.
     """
@@ -95,7 +95,7 @@ def first_turn_ends_at(loop: asyncio.AbstractEventLoop) -> float:
 
 
 def begin_turn(loop: asyncio.AbstractEventLoop) -> float:
-    """Begin with new work: what it runs gives way from the moment that is returned."""
+    """Begin new work; returns the time from which on it gives way."""
     ends_at = _turn.ends_at = first_turn_ends_at(loop)
     return ends_at
 
@@ -113,7 +113,7 @@ async def give_way() -> bool:
 
 
 def _line() -> _Line | None:
-    """That of this thread's loop, if one is running."""
+    """The line of this thread's loop, if one is running."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -125,13 +125,13 @@ def _line() -> _Line | None:
 
 
 def _is_young_turn(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the turn that the loop is in has lasted no longer than continued work may."""
+    """Whether the loop's current turn has lasted no longer than continued work may."""
     began: float | None = getattr(loop, "turn_began", None)
     return began is not None and time.monotonic() - began < TURN_S / 2
 
 
 class Rest(Generic[T]):
-    """Some work that has been begun, as far as it has come; await it for its result."""
+    """Work that has begun, and may not be finished; await it for its result."""
 
     __slots__ = ("_awaited", "_error", "_is_begun", "_result", "_work", "is_over")
 
@@ -143,7 +143,7 @@ class Rest(Generic[T]):
         self._is_begun = self.is_over = False
 
     def begin(self) -> bool:
-        """Do it for a turn, or until it waits for something; whether that is all of it."""
+        """Run it for a turn, or until it waits for something; returns whether it is finished."""
         former, _turn.ends_at = _turn.ends_at, time.monotonic() + TURN_S
         try:
             self._resume()
@@ -153,7 +153,7 @@ class Rest(Generic[T]):
 
     @types.coroutine
     def advance(self) -> Generator[Any, Any, None]:
-        """Do it as long as it only gives way: to its end, or until it waits for something."""
+        """Run it while it only gives way: to its end, or until it waits for something."""
         if not self._is_begun:
             self._resume()
         while not self.is_over and isinstance(self._awaited, _Place):
@@ -163,14 +163,14 @@ class Rest(Generic[T]):
     def result(self) -> T:
         """
         Raises:
-            Exception: what the work has raised; it is over.
+            Exception: the error of the work, which is over.
         """
         if self._error is not None:
             error, self._error = self._error, None
             try:
                 raise error
             finally:
-                del error  # it knows this frame
+                del error  # its traceback refers to this frame
         (result,) = self._result
         return result
 
@@ -186,10 +186,10 @@ class Rest(Generic[T]):
             self.is_over = True
 
     def __del__(self) -> None:
-        self._work.close()  # it may not have been wanted
+        self._work.close()  # it may never have been awaited
 
     async def end(self) -> T:
-        """The same as to await it, for a task."""
+        """Await it, as a coroutine for a task."""
         return await self
 
     def __await__(self) -> Generator[Any, Any, T]:
@@ -217,11 +217,11 @@ def checked(work: Coroutine[Any, Any, T], check: Callable[[], object]) -> Genera
 
 
 class _Place(asyncio.Future[None]):
-    """Someone's place in the line."""
+    """A waiter's place in the line."""
 
 
 class _Line:
-    """Those who gave way on one loop, in their order: in each turn of the loop one goes on."""
+    """The work that gave way on one loop, in order: each turn of the loop continues one."""
 
     __slots__ = ("_is_moving", "_waiting", "loop")
 
@@ -231,7 +231,7 @@ class _Line:
         self._is_moving = False
 
     def wait(self) -> _Place:
-        """Done when it is the caller's turn."""
+        """A future that is done when it is the caller's turn."""
         place = _Place(loop=self.loop)
         self._waiting.append(place)
         if not self._is_moving:

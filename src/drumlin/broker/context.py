@@ -1,4 +1,4 @@
-"""What a handler gets besides its request, namely the client and the broker, and what it returns.
+"""The context of a request for its handler, the client and the broker, and a handler's results.
 
 The module of an API, `handlers/<api>.py`, has a coroutine:
 
@@ -7,12 +7,12 @@ The module of an API, `handlers/<api>.py`, has a coroutine:
     ) -> JoinGroupResponse | Later[JoinGroupResponse]:
         ...
 
-- Its first step, up to the first wait, is taken at once. Usually that is all, and no task is made.
+- It runs at once up to its first wait. Usually that is all of it, and no task is created.
 - It awaits what it needs, and calls `give_way` in long loops (`turns.py`). Meanwhile the connection
   starts no other request: a client's changes are made in the order of its requests.
 - A handler that has made all of its changes, and only waits for an answer, returns a `Later`: one
-  that other code is going to settle with the response, or `waiting(...)` for a coroutine. Meanwhile
-  the connection starts its next request; if the peer disconnects, the waiting is cancelled.
+  that other code settles with the response, or `waiting(...)` for a coroutine. Meanwhile the
+  connection starts its next request; if the peer disconnects, the wait is cancelled.
 - A long request is parsed in a thread, and a response of many elements is encoded in one.
 
 Produce and Fetch, which carry records, read and write their frames in place. Instead of `handle`
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Services(Coordinators, Protocol):
-    """All that a handler may use of the broker."""
+    """The parts of the broker that a handler may use."""
 
     fetch_sessions: FetchSessions
     log_moves: LogMoves
@@ -88,7 +88,7 @@ context_of: Final = from_tuple(RequestContext)
 
 #: A message of the schemas, or one that is encoded already.
 Response: TypeAlias = "Message | EncodedBody"
-#: What becomes of a request; None where its connection has ended.
+#: The result of a handler; None if its connection has closed.
 Handled: TypeAlias = "Response | Later[Any] | None"
 #: The function `handle` of an API's module.
 Handle: TypeAlias = "Callable[[RequestContext, Any], Coroutine[Any, Any, Handled]]"

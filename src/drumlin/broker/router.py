@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _API_VERSIONS: Final = "api_versions"
-#: Larger requests would take more than a turn of the loop to be read.
+#: Larger requests take more than a turn of the loop to parse.
 _PARSED_APART_BYTES: Final = 16 * 1024
-#: Of requests above this size few are worked on at a time.
+#: Only a few requests above this size are handled at a time.
 _LARGE_BYTES: Final = 128 * 1024
 _LARGE_AT_A_TIME: Final = 2
-#: Responses of more elements are freed piece by piece.
+#: Responses with more elements are freed piece by piece.
 _FREED_AT_ONCE_MAX: Final = 5000
 _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
@@ -52,7 +52,7 @@ _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 class Handler(NamedTuple):
     """What the module of an API has: `handle`, or `answer` where frames are read in place.
 
-    If there is `parse`, `handle` gets what that makes of a frame, not the schema's message.
+    If there is `parse`, `handle` gets its result for the frame instead of the schema's message.
     """
 
     handle: Handle | None
@@ -78,7 +78,7 @@ class Router:
         await self._first_use.close()
 
     def finish_woken(self) -> None:
-        """Answer waiting fetches that the requests just started have given something to read."""
+        """Answer waiting fetches that the requests just started have unblocked."""
         self._broker.wakeups.finish()
 
     async def reading(self, read: Callable[[], None]) -> None:
@@ -88,8 +88,8 @@ class Router:
     def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
         """Whether the request can be dispatched; if not, `go_on` is called when it can.
 
-        The first request of an API and version needs imports and compilation, in a thread. And a
-        coordinator's log may be changing over to another log dir.
+        The first request of an API and version needs imports and compilation, in a thread. Also, a
+        coordinator's log may be switching to another log dir.
         """
         if not self._first_use.is_prepared(frame, go_on):
             return False
@@ -134,7 +134,7 @@ class Router:
     def _encoded(
         self, api: str, header: RequestHeader, handled: Handled
     ) -> Parts | LaterParts | None:
-        """The frame for what a handler has returned."""
+        """The frame of a handler's result."""
         if isinstance(handled, Later):
             return handled.encoded_by(partial(self._settled, api, header))
         if handled is None:
@@ -159,7 +159,7 @@ class Router:
     def _settled(
         self, api: str, header: RequestHeader, later: Later[Handled]
     ) -> Parts | LaterParts | None:
-        """The frame for what an answer has been settled with."""
+        """The frame of a settled answer."""
         try:
             response = later.result()
         except Exception as error:  # noqa: BLE001  as above
@@ -169,10 +169,10 @@ class Router:
     async def _parse_and_handle(
         self, api: str, handler: Handler, context: RequestContext, frame: memoryview
     ) -> Handled:
-        """A large request is read in a thread, so that the loop serves others meanwhile.
+        """Parse a large request in a thread, so that the loop serves others meanwhile; handle it.
 
-        Parsed, it takes many times the memory of its frame. So of very large ones few are parsed
-        and worked on at a time; while one waits for anything but its turn, another may begin.
+        A parsed request takes many times the memory of its frame. So only a few very large ones are
+        parsed and handled at a time; while one waits for anything but its turn, another may begin.
         """
         header, is_very_large = context.header, len(frame) > _LARGE_BYTES
         holder: list[Any] = []

@@ -1,4 +1,4 @@
-"""The broker's configuration, typed, with what was changed while it runs.
+"""The broker's configuration, typed, with the changes made while it runs.
 
 `BrokerConfig` holds three layers over the defaults, the first that has a key wins: changed for
 this broker, changed for the whole cluster, given at start. Attributes are Kafka's keys with
@@ -188,7 +188,7 @@ class BrokerConfig:
         return cls(properties, brokers)
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only for what is no attribute; it lets the type checker pass undeclared keys.
+        # Called only for unknown names; it lets the type checker pass undeclared keys.
         raise AttributeError(f"no configuration key is called {name}")
 
     @property
@@ -213,7 +213,7 @@ class BrokerConfig:
         return self._topic_defaults
 
     def check_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
-        """Whether these could be applied with `update_dynamic`.
+        """Check that these can be applied with `update_dynamic`.
 
         Raises:
             ConfigError: a value is not allowed.
@@ -225,7 +225,7 @@ class BrokerConfig:
     def update_dynamic(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
     ) -> None:
-        """Take over what was changed at run time; it replaces earlier changes.
+        """Apply the changes made at run time; they replace earlier ones.
 
         Raises:
             ConfigError: a value is not allowed; then nothing changes.

@@ -164,7 +164,7 @@ def check_change(
 ) -> None:
     """Check that a running broker may change from one configuration to the other.
 
-    `given` has all that is given, at start and since; `listeners` are the broker's.
+    `given` has all keys that were set, at start and since; `listeners` are the broker's.
 
     Raises:
         ConfigError: it may not.

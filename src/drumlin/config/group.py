@@ -71,7 +71,7 @@ _BY_DURATION: Final = "by_duration:"
 
 
 def validate_group_overrides(overrides: Mapping[str, str], config: BrokerConfig) -> None:
-    """Check a group's own configuration, names and values, as a client asks for it.
+    """Check a group's own configuration, names and values, as a client requests it.
 
     Raises:
         KafkaError: INVALID_CONFIG.

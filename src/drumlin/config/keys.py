@@ -1,11 +1,11 @@
-"""Every configuration key of Apache Kafka 4.3, and those of Kafka 3 that are gone since.
+"""Every configuration key of Apache Kafka 4.3, and those of Kafka 3 that Kafka 4 removed.
 
 The facts stand in three tables beside this file, one row a key: name, type, default (`-`: none,
 `""`: empty), limits (see `values.rule`), update mode, origin, and a sentence of documentation
-where the key has an effect here. That last column is the one place that says so: a broker key
+where the key has an effect here. Only that last column tells which keys have one: a broker key
 without documentation is accepted and does nothing.
 
-Origins: `kafka-4`; `kafka-3` (gone in 4, accepted so that an old server.properties starts);
+Origins: `kafka-4`; `kafka-3` (removed in 4, accepted so that an old server.properties starts);
 `internal` (not listed by Kafka); `dynamic` (only ever set at run time); `plugin` (read by
 Kafka's stock plugins); `drumlin` (our own, and listed only where it is given).
 

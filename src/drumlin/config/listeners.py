@@ -1,4 +1,4 @@
-"""The listeners of a broker: the addresses that it binds, and those that it tells clients."""
+"""The listeners of a broker: the addresses that it binds, and those that it advertises."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parse_listeners(key: str, entries: tuple[str, ...]) -> tuple[Listener, ...]:
     """The listeners of a configuration value.
 
     Raises:
-        ConfigError: one does not parse, or a name or port stands twice.
+        ConfigError: one does not parse, or a name or port is given twice.
     """
     listeners = []
     for entry in entries:
@@ -99,7 +99,7 @@ def advertised_listeners(
     listeners: tuple[Listener, ...],
     controller_names: tuple[str, ...],
 ) -> tuple[Listener, ...]:
-    """The addresses that clients are told, one for each listener; by default those of `listeners`.
+    """The addresses that clients get, one for each listener; by default those of `listeners`.
 
     Raises:
         ConfigError: one cannot be connected to, or belongs to no listener.

@@ -20,7 +20,7 @@ _PORT_MAX: Final = 65535
 
 
 def check_machine(config: BrokerConfig, brokers: int) -> None:
-    """Check that a configuration can serve so many brokers.
+    """Check that a configuration can serve this many brokers.
 
     Raises:
         ConfigError: it cannot.

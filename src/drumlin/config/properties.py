@@ -1,4 +1,4 @@
-"""The syntax of Java properties files: what a server.properties is written in. Pure."""
+"""The syntax of Java properties files, such as server.properties. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def decode_properties(content: bytes) -> dict[str, str]:
-    """`parse_properties` of a file in UTF-8; a byte order mark before the first key is none of it.
+    """`parse_properties` of a file in UTF-8; a byte order mark at its beginning is skipped.
 
     Raises:
         ValueError: other bytes, or a broken escape; the message names the line.
@@ -40,7 +40,7 @@ def decode_properties(content: bytes) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Lines without comments, with continued lines joined and leading whitespace gone.
+    """Lines without comments, with continued lines joined and leading whitespace removed.
 
     Each with the number of its last natural line.
     """

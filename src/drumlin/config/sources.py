@@ -3,11 +3,11 @@
     command line (`--set key=value`)  >  environment  >  properties file  >  default
 
 In the environment a key is written `DRUMLIN_` and its name in capitals, each dot an
-underscore: `DRUMLIN_LOG_SEGMENT_BYTES=1048576`; our own keys, which begin so, are written as they
-are: `DRUMLIN_METRICS_LISTENER`. The keys of listeners and plugins, which no
-table knows, are written as in Kafka's container image: `_` for a dot, `__` for an underscore,
-`___` for a dash. A variable `DRUMLIN_...` that names no key is left alone (the environment is
-not ours only) but returned, so that the broker can say so.
+underscore: `DRUMLIN_LOG_SEGMENT_BYTES=1048576`; our own keys, which begin with that already, have
+no second prefix: `DRUMLIN_METRICS_LISTENER`. The keys of listeners and plugins, which are in no
+table, are written as in Kafka's container image: `_` for a dot, `__` for an underscore,
+`___` for a dash. A variable `DRUMLIN_...` that names no key is ignored (other programs may use
+such names) but returned, so that the broker can report it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Named like Kafka's topic keys, with underscores for dots; the defaults are Kafka's."""
+    """Typed values, named like Kafka's topic keys with underscores for dots; Kafka's defaults."""
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     compression_gzip_level: int = -1
@@ -103,7 +103,7 @@ def log_config(overrides: Mapping[str, str], defaults: Mapping[str, Value]) -> L
 
 
 def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
-    """The values of a topic's own configuration, by key; unknown keys are passed over.
+    """The values of a topic's own configuration, by key; unknown keys are skipped.
 
     Raises:
         KafkaError: INVALID_CONFIG, when a value does not parse.
@@ -116,7 +116,7 @@ def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
 
 
 def validate_overrides(overrides: Mapping[str, str], defaults: Mapping[str, Value]) -> None:
-    """Check a topic's own configuration, names and values, as a client asks for it.
+    """Check a topic's own configuration, names and values, as a client requests it.
 
     Raises:
         KafkaError: INVALID_CONFIG.

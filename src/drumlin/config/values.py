@@ -1,6 +1,6 @@
 """Conversion of configuration values between text and Python, by Kafka's rules.
 
-Pure. Which key has which type and limits stands in the tables that `keys.py` reads.
+Pure. The type and the limits of each key are in the tables that `keys.py` reads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ValueType(enum.Enum):
 
 
 class Refused(ValueError):
-    """A text that is not a value of the wanted type."""
+    """A text that is not a value of the required type."""
 
 
 # Longer texts are not numbers of 64 bits, unless they begin with many zeros.

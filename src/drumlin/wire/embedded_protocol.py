@@ -58,7 +58,7 @@ class _Assignment:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSubscription:
-    """What a member says about itself when it joins."""
+    """The subscription that a member sends when it joins."""
 
     version: int
     topics: Sequence[str]
@@ -78,7 +78,7 @@ class ConsumerAssignment:
 
 
 def by_name(topics: Iterable[TopicPartitions]) -> NamedPartitions:
-    """The partitions of each topic, also of one that is named more than once."""
+    """The partitions of each topic; those of a topic that is named more than once are merged."""
     partitions: dict[str, list[int]] = {}
     for each in topics:
         partitions.setdefault(each.topic, []).extend(each.partitions)
@@ -96,7 +96,7 @@ def named_partitions(partitions: NamedPartitions) -> tuple[TopicPartitions, ...]
 def read_subscription(data: bytes) -> ConsumerSubscription:
     """
     Raises:
-        MalformedMessage: the bytes are no subscription.
+        MalformedMessage: the bytes are not a subscription.
     """
     version = _version(data)
     read = decode(_Subscription, version, data, _VERSION_BYTES, flexible=False)
@@ -138,7 +138,7 @@ def read_assigned(data: bytes) -> NamedPartitions:
     """The partitions of an assignment; what follows them is not read.
 
     Raises:
-        MalformedMessage: the bytes are no assignment.
+        MalformedMessage: the bytes are not an assignment.
     """
     return by_name(_after_version(_Assigned, data).partitions) if data else {}
 

@@ -7,7 +7,7 @@ from typing import Self
 
 
 class ErrorCode(IntEnum):
-    """An error code; `retriable` where asking again may succeed."""
+    """An error code; `retriable` if a retry may succeed."""
 
     retriable: bool
 

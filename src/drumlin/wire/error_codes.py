@@ -1,4 +1,4 @@
-"""Exceptions for what a client asks: one that is answered by an error code, one that is not.
+"""Errors of requests: one that is answered with an error code, and one that is not answered.
 
 `KafkaError` becomes an answer. Bytes that do not form a message raise `MalformedMessage`, which
 closes the connection, as in Apache Kafka.

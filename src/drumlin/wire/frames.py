@@ -1,10 +1,10 @@
-"""Length-prefixed frames out of a stream of bytes. Pure: it is given bytes and gives frames.
+"""Cuts length-prefixed frames out of a stream of bytes. Pure.
 
 Bytes are received into a scratch buffer, which many readers of one event loop may share: they
 are cut into frames before the next reader receives. Small frames are copied out of it. A large one
 that has not arrived whole gets memory of its own, into which the rest is received without a
 copy. That memory grows with what has really arrived: a peer that announces 100 MB and sends
-nothing costs next to nothing, and only one that has sent a large frame whole is trusted with
+nothing costs next to nothing, and only one that has sent a complete large frame is trusted with
 the memory for the next one from its first byte on, as long as there is plenty. A connection
 that idles holds no memory.
 
@@ -82,17 +82,17 @@ class FrameReader:
 
     @property
     def held_bytes(self) -> int:
-        """Memory of a large frame that is arriving."""
+        """Bytes of memory for a large frame that is arriving."""
         return 0 if self._large is None else self._large_room
 
     @property
     def announced_bytes(self) -> int:
-        """What `held_bytes` will be once that frame has arrived."""
+        """The value of `held_bytes` once that frame has arrived."""
         return 0 if self._large is None else self._large_size
 
     @property
     def missing_bytes(self) -> int:
-        """What has not arrived yet of that frame."""
+        """Bytes of that frame that have not arrived yet."""
         return 0 if self._large is None else self._large_size - self._large_filled
 
     def buffers(self) -> list[memoryview]:

@@ -33,7 +33,7 @@ _CORRELATION_ID_SIZE: Final = 4
 _REQUEST_HEADER_START: Final = struct.Struct(">hhih")  # up to the length of the client id
 #: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
 _COPIED_BYTES_MAX: Final = 64 * 1024
-#: The most elements of a request, in all of its arrays: they are read in a second or two. No
+#: The most elements of a request, in all of its arrays: reading them takes a second or two. No
 #: client names that many partitions at once.
 ELEMENTS_MAX: Final = 500_000
 #: The number of elements that are encoded in about half a millisecond.
@@ -158,7 +158,7 @@ def _encoder(api_name: str, version: int, kind: str) -> Encode:
 
 
 def prepare(api_name: str, version: int, *, is_read: bool) -> None:
-    """Import and compile what answering needs. Slow the first time: run it in a thread.
+    """Import and compile the code that answering needs. Slow the first time: run it in a thread.
 
     `is_read`: whether the request is read by its schema, too.
     """
@@ -168,7 +168,7 @@ def prepare(api_name: str, version: int, *, is_read: bool) -> None:
 
 
 def prepare_to_ask(api_name: str, version: int) -> None:
-    """Import and compile what asking needs, like `prepare`."""
+    """Import and compile the code that sending requests needs, like `prepare`."""
     _encoder(api_name, version, "request")
     _decoder(api_name, version, "response")
 

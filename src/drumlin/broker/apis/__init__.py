@@ -1,1 +1,1 @@
-"""Which APIs, versions and features are served, and what their first use loads."""
+"""The APIs, versions and features that are served, and the loading of their code on first use."""

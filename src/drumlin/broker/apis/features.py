@@ -1,4 +1,4 @@
-"""The features of the cluster, as ApiVersions tells them to clients (KIP-584).
+"""The features of the cluster, as ApiVersions reports them to clients (KIP-584).
 
 A feature's level says what a client may rely on. `transaction.version` 2: EndTxn raises the
 producer's epoch, and Produce adds partitions to the transaction. `group.version` 1: the new
@@ -25,7 +25,7 @@ class Feature(NamedTuple):
     lowest: int
     highest: int
     needs: str
-    """The API without which there is no such feature."""
+    """The API that the feature needs."""
 
 
 FEATURES: Final = tuple(

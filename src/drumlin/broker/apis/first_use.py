@@ -35,14 +35,14 @@ def handler_module(api: str) -> ModuleType:
 
 
 class FirstUse:
-    """The versions whose code is loaded, and the loading of others."""
+    """Loads the code of API versions on their first use, and knows which are loaded."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._prepared: set[bytes] = set()  # the first bytes of frames
         self._waiting: dict[bytes, list[Callable[[], None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_short = False  # of file descriptors, and it has been logged
+        self._is_short = False  # of file descriptors, which has been logged
 
     async def close(self) -> None:
         """Prepare nothing more. Connections that still wait are not called back."""
@@ -83,7 +83,7 @@ class FirstUse:
             await give_way()
 
     async def _is_made(self, api: str, version: int) -> bool:
-        """Load the code; whether that succeeded. It does not while no file can be opened."""
+        """Load the code; returns whether it could. It cannot while no file can be opened."""
         try:
             await self._threads.making(_prepare, api, version)
         except OSError as error:
@@ -98,7 +98,7 @@ class FirstUse:
 
 
 def _named(start: bytes) -> tuple[str, int] | None:
-    """The API and version that a frame begins with; None if they are not answered."""
+    """The API and version that a frame begins with; None if they are not served."""
     if len(start) < _API_AND_VERSION.size:
         return None
     key, version = _API_AND_VERSION.unpack(start)

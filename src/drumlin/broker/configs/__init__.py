@@ -1,1 +1,1 @@
-"""Configurations: checks of changes, and how they are shown."""
+"""Configurations: checks of changes, and descriptions for clients."""

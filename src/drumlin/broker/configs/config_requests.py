@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     R = TypeVar("R", Replaced, Changed)
     Answer = TypeVar("Answer", ReplacedResponse, ChangedResponse)
 
-#: Per resource; only some hundred keys have a meaning.
+#: Per resource; only a few hundred keys have a meaning.
 _KEYS_MAX: Final = 2_000
 
 
@@ -87,7 +87,7 @@ async def alter_or_check(
 ) -> None:
     """Alter the stored configuration, or only check whether that would be accepted.
 
-    `keys` are those that get a value. Those that have no effect are logged, as at start.
+    `keys` are those that get a value. Those without effect are logged, as at start.
 
     Raises:
         KafkaError: it is refused.

@@ -1,6 +1,5 @@
-"""What a broker offers over HTTP: metrics for monitoring, and a socket for its operator.
+"""HTTP endpoints of a broker: metrics for monitoring, and a socket for its operator.
 
 `message.py` is the protocol, `server.py` the connections; `admin_socket.py` is the address that
-only this machine's operator reaches. Which paths there are is decided in
-`broker/http/endpoints.py`.
+only this machine's operator reaches. The paths are in `broker/http/endpoints.py`.
 """

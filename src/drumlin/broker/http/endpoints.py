@@ -1,6 +1,6 @@
 """The HTTP endpoints of a broker.
 
-    drumlin.metrics.listener      GET /metrics, GET /compaction, GET /clock: looking only
+    drumlin.metrics.listener      GET /metrics, GET /compaction, GET /clock: read-only
     the socket in a log dir       the same, and GET /compaction/simulate, POST /compaction/run,
                                   POST /clock/trust
 
@@ -50,7 +50,7 @@ class Operated(BrokerData, Protocol):
 
 
 class Endpoints:
-    """All HTTP of one broker."""
+    """All HTTP endpoints of one broker."""
 
     def __init__(self, broker: Operated) -> None:
         self._broker = broker
@@ -103,7 +103,7 @@ class Endpoints:
         return await answer({**self._looking, **self._acting}, request)
 
     async def measures(self) -> list[Measure]:
-        """All that is measured, now."""
+        """All current measures."""
         return await self._look(lambda: list(self.metrics.collect()))
 
     async def stop(self) -> None:

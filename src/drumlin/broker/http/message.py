@@ -24,7 +24,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
 class HttpError(Exception):
-    """What is wrong with a request, and the status that says so."""
+    """An error in a request, with the status of its answer."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -97,7 +97,7 @@ def parse_head(head: bytes) -> Request:
 
 
 def body_length(request: Request) -> int:
-    """How many bytes of body follow the head.
+    """The size of the body that follows the head.
 
     Raises:
         HttpError: too many, or the length is not known.
@@ -114,7 +114,7 @@ def body_length(request: Request) -> int:
 
 
 def encode_response(response: Response) -> bytes:
-    """The answer as it goes out; the connection ends with it."""
+    """The bytes of the answer; the connection is closed after them."""
     status = response.status
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"

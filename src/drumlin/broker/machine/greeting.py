@@ -19,7 +19,7 @@ READY: Final = "ready"
 #: Sent to a broker: asks for its part of an answer to the operator, or for its measures.
 INSPECT: Final = "inspect"
 MEASURE: Final = "measure"
-#: The exit code of a broker that has said why it could not start.
+#: The exit code of a broker that has logged why it could not start.
 EXIT_FAILED: Final = 1
 
 _LENGTH: Final = struct.Struct(">I")
@@ -38,7 +38,7 @@ class Greeting:
 
 
 def greet(sock: socket.socket, greeting: Greeting) -> None:
-    """Send it. Blocks, if there is a lot of it, until the other side has received it.
+    """Send the greeting. Blocks, if it is long, until the other side has received it.
 
     Raises:
         OSError: the other side is gone.
@@ -50,7 +50,7 @@ def greet(sock: socket.socket, greeting: Greeting) -> None:
 def receive_greeting(sock: socket.socket) -> Greeting:
     """
     Raises:
-        EOFError: whoever was to send it is gone.
+        EOFError: the sender is gone.
     """
     (length,) = _LENGTH.unpack(_receive(sock, _LENGTH.size))
     return Greeting(**json.loads(_receive(sock, length)))

@@ -57,7 +57,7 @@ def run(properties: Mapping[str, str], brokers: int, log_level: str = "INFO") ->
 
 
 class _Server:
-    """One run."""
+    """One run of the server."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class _Server:
 
 
 async def _addresses(workers: Iterable[Worker]) -> list[list[str]]:
-    """The addresses of all brokers. For a gathered future that nobody awaits asyncio would warn."""
+    """All brokers' addresses. A coroutine, as asyncio warns of a gathered future nobody awaits."""
     return [await each.addresses for each in workers]
 
 

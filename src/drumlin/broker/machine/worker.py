@@ -67,7 +67,7 @@ def _die_with(parent: int) -> None:
     """Have the kernel kill this process when its parent ends; the channel's end would do so a bit
     later.
 
-    (The signal comes when the thread ends that has started us: that is the parent's main thread.)
+    (The kernel sends the signal when the thread ends that started us: the parent's main thread.)
     """
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
@@ -77,7 +77,7 @@ def _die_with(parent: int) -> None:
 
 
 class _Member:
-    """This broker towards the process that has started it: the other end of its channel."""
+    """This broker's end of the channel to the process that has started it."""
 
     def __init__(self, config: BrokerConfig, sock: socket.socket, greeting: Greeting) -> None:
         self._config = config
@@ -116,7 +116,7 @@ class _Member:
 
 
 def _end() -> None:
-    """End at once: without the metadata nothing that is acknowledged now would count."""
+    """End at once: without the metadata, whatever is acknowledged from now on would not count."""
     os._exit(EXIT_FAILED)
 
 

@@ -1,4 +1,4 @@
-"""The process of one broker, as managed by the process that starts it: watched, and restarted.
+"""Management of one broker's process: it is started, watched and restarted.
 
 Owns the process and the channel to it. Decides nothing about the others.
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Between the end of a process and the next start, doubled each time up to the last.
+#: The pause between the end of a process and the next start; it doubles up to the second value.
 _FIRST_PAUSE_S: Final = 0.1
 _LAST_PAUSE_S: Final = 15.0
 #: A process that has run this long resets the pause.
@@ -56,7 +56,7 @@ class Worker:
         authority: Authority,
         silent_after_s: float,
     ) -> None:
-        """`silent_after_s`: a broker from which nothing is heard for so long is considered dead."""
+        """`silent_after_s`: a broker that is silent for this long is considered dead."""
         self.node_id = node_id
         self._greeting = Greeting(dict(properties), brokers, log_level, os.getpid(), dict(locks))
         self._authority = authority
@@ -65,11 +65,11 @@ class Worker:
         self._stop = asyncio.Event()
         #: Its addresses; pending until it is ready for the first time.
         self.addresses: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
-        #: To the process that is ready now.
+        #: The channel to the process that is ready; None while none is.
         self.channel: Channel | None = None
 
     async def run(self) -> int:
-        """Run the broker until it is stopped; the exit code of its last process.
+        """Run the broker until it is stopped; returns the exit code of its last process.
 
         Raises:
             NotStarted: it has ended before it was ready for the first time.
@@ -85,7 +85,7 @@ class Worker:
             if self._stop.is_set():
                 return code
             if not self.addresses.done():
-                # A broker that gives up says so itself.
+                # A broker that gives up logs why.
                 has_said = ended == _ended(self.node_id, EXIT_FAILED)
                 raise NotStarted("" if has_said else ended)
             if time.monotonic() - began > _GOOD_S:
@@ -100,7 +100,7 @@ class Worker:
     async def _run_once(self) -> int:
         """
         Raises:
-            OSError: there can be no process now.
+            OSError: no process can be started now.
         """
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -121,7 +121,7 @@ class Worker:
         return await self._attend(process, channel)
 
     async def _attend(self, process: asyncio.subprocess.Process, channel: Channel) -> int:
-        """Serve its channel until that or the process ends, then wait until both have ended."""
+        """Serve the channel until it or the process ends, then wait until both have ended."""
         if self._stop.is_set():
             self.terminate()
         channel.take(READY, lambda addresses: self._is_ready(channel, addresses))
@@ -133,7 +133,7 @@ class Worker:
         ended = asyncio.create_task(has_ended.wait())
         try:
             await asyncio.wait({ending, ended}, return_when=asyncio.FIRST_COMPLETED)
-            # Without its channel it is no broker any more, whatever it is about to do.
+            # Without its channel the process is no broker any more, whatever it is about to do.
             self.channel = None
             await self._authority.disconnect(self.node_id)
             with contextlib.suppress(TimeoutError):
@@ -180,7 +180,7 @@ class Worker:
 
 
 def _isolation() -> list[str]:
-    """Options against imports from the working directory, unless this process makes them, too."""
+    """Options against imports from the working directory, unless this process allows them, too."""
     return [] if sys.path[0] in ("", str(Path.cwd())) else ["-P"]
 
 

@@ -1,4 +1,4 @@
-"""The measure of a clock: whether what is old is removed by the wall time."""
+"""The measure of a clock: how far it is ahead of the time that retention uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures of replication: what this broker leads and follows, and who is behind."""
+"""Measures of replication: which partitions this broker leads and follows, and who lags."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Standing:
 
 
 def standing_of(broker: BrokerData) -> Standing:
-    """As it is now. May run in a thread: it changes nothing."""
+    """The current counts. May run in a thread: it changes nothing."""
     found = Standing(followed=broker.partitions.followed_count)
     for partition in broker.partitions:
         found.led += 1
@@ -48,7 +48,7 @@ def standing_of(broker: BrokerData) -> Standing:
 
 
 def _lag(partition: Partition) -> int:
-    """Records that the follower which is furthest behind does not have."""
+    """The lag, in records, of the follower that is furthest behind."""
     isr = partition.isr
     if isr is None:
         return 0

@@ -1,7 +1,7 @@
 """The byte channel between a connection and its peer.
 
 `Connection` and `Outbox` know nothing else of the network. Nothing here blocks: a call that would
-raises `BlockingIOError`, and the caller waits for the socket to become ready.
+block raises `BlockingIOError`, and the caller waits for the socket to become ready.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Channel(Protocol):
         """The descriptor to wait for."""
 
     def receive_into(self, buffers: Sequence[memoryview]) -> int:
-        """Receive into the buffers in turn; returns how many bytes, 0 when the peer has ended."""
+        """Receive into the buffers in turn; returns the number of bytes, 0 at the end of stream."""
 
     def unread_bytes(self) -> int:
-        """The number of bytes that have arrived and were not received yet, as far as known."""
+        """The number of bytes that have arrived and are not yet received, as far as known."""
 
     def send(self, parts: Sequence[Any], *, more: bool) -> int:
         """Send bytes in memory; returns how many were sent. `more`: others follow at once."""
@@ -40,7 +40,7 @@ class Channel(Protocol):
 
 
 class PlainChannel:
-    """A socket, as it is."""
+    """A plain socket."""
 
     __slots__ = ("_fileno", "_socket", "peer_host", "peer_port")
 

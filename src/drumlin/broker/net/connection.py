@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _IN_FLIGHT_MAX: Final = 64
-#: The requests of a connection are not counted while they are no larger than this together.
+#: The requests of a connection are not counted while their total size is below this.
 _COUNTED_FROM_BYTES: Final = 64 * 1024
 #: While more bytes of answers wait for a slow one, no further request is started.
 _ANSWERED_BYTES_MAX: Final = 1 << 20
@@ -67,7 +67,7 @@ class Dispatcher(Protocol):
         """
 
     def finish_woken(self) -> None:
-        """Answer waiting fetches that the requests just started have given something to read."""
+        """Answer waiting fetches that the requests just started have unblocked."""
 
     async def reading(self, read: Callable[[], None]) -> None:
         """Run `read`, which needs the disk, in a thread."""
@@ -95,7 +95,7 @@ class _Slot:
 
 
 class Connection:
-    """Reads requests, has them started, sends the answers. Lives until `close`."""
+    """Reads requests, passes them to the router and sends the answers, until `close`."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Connection:
         self._is_finishing = False
         self._will_go_on = False
         self._will_send = False
-        self._awaits_preparation = False  # for the code of the next request to be loaded
+        self._awaits_preparation = False  # the next request cannot be dispatched yet
         self.listener_name = listener_name
         self.closed = False
         self.last_active = self._loop.time()
@@ -248,7 +248,7 @@ class Connection:
             self.resume_reading()
         if self._backlog and self._may_start() and not self._will_go_on:
             # Nothing else would call this again: other connections have their turn first, or the
-            # outbox was full and is not any more.
+            # outbox was full and no longer is.
             self._will_go_on = True
             self._router.rounds.add(self._go_on)
 
@@ -351,9 +351,9 @@ class Connection:
         self._writing = waits
 
     async def _bring(self, cold: Wanted) -> None:
-        """Read bytes of a file in a thread, as they left the page cache while they waited.
+        """Read bytes of a file in a thread: they have left the page cache while they waited.
 
-        Or as they could not be sent: then reading them shows whether their device has failed.
+        Or they could not be sent: then reading them shows whether their device has failed.
         """
         try:
             await self._router.reading(cold.bring)
@@ -372,7 +372,7 @@ class Connection:
         self._go_on_sending(is_our_turn=True)
 
     def _go_on_sending(self, *, is_our_turn: bool = False) -> None:
-        """Send, which makes room for the answers to requests that had to wait."""
+        """Send, then start the requests that waited for room for their answers."""
         if not self.closed:
             self._flush(is_our_turn=is_our_turn)
         if not self.closed and self._backlog:
@@ -381,9 +381,9 @@ class Connection:
     # -- the end -----------------------------------------------------------------------
 
     def tell_when_closed(self, told: Callable[[], None]) -> None:
-        """Have `told` called when the connection ends, or at once if it has ended.
+        """Call `told` when the connection closes, or at once if it has closed.
 
-        It may end while a handler gives way.
+        It may close while a handler gives way.
         """
         if self.closed:
             told()
@@ -407,7 +407,7 @@ class Connection:
         return Address(self.peer_host, self.peer_port)
 
     def _fail(self, error: Exception) -> None:
-        """Close after an unforeseen error, to which there is no answer."""
+        """Close after an unexpected error, which cannot be answered."""
         _log.error("a request of %s failed", self._peer, exc_info=error)
         self.close(None)
 
@@ -434,5 +434,5 @@ class Connection:
         for told in self._when_closed:
             try:
                 told()
-            except Exception:  # noqa: BLE001  what ends with us ends, one thing with the other
+            except Exception:  # noqa: BLE001  the others must be called all the same
                 _log.exception("something that ended with a connection failed")

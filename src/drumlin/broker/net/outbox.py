@@ -1,8 +1,8 @@
 """Bytes and file slices on their way into a non-blocking socket.
 
 Consecutive bytes are sent by one `sendmsg`. A slice of a log file is sent by `sendfile`, from page
-cache to socket without a copy in this process, unless it is so small that to read it and send it
-together with its neighbours costs less.
+cache to socket without a copy in this process, unless it is so small that reading it and sending
+it together with its neighbours costs less.
 
 An answer may have thousands of small slices: they are read just before they are sent, and no more
 of them than a turn of the loop allows.
@@ -75,7 +75,7 @@ class Outbox:
 
     @property
     def holds_much(self) -> bool:
-        """Whether there is something to send that may take a good part of a turn."""
+        """Whether sending what is left may take a good part of a turn."""
         return any(len(part) >= SENDFILE_MIN_BYTES for part in self._parts)
 
     @property
@@ -100,8 +100,8 @@ class Outbox:
         Raises:
             OSError: the connection is broken; or a file has become shorter, or cannot be read: see
                 `lend_suspect`.
-            KafkaError: a file cannot be read. The peer cannot be told, as the response's length was
-                sent.
+            KafkaError: a file cannot be read. The peer gets no error code, as the response's length
+                was sent already.
         """
         if len(self._parts) == 1 and type(self._parts[0]) is bytes:
             return self._flush_only(self._parts[0])
@@ -140,8 +140,8 @@ class Outbox:
         return Wanted(part, self._slice_sent, self._step(part))
 
     def lend_suspect(self) -> Wanted | None:
-        """After an error of `flush`: the bytes to read to know whether it was the file's, if it can
-        be.
+        """The bytes to read after an error of `flush`, to know whether the file caused it; None if
+        it cannot have.
 
         Nothing is sent any more; the slice is kept until `take_back`.
         """
@@ -181,7 +181,7 @@ class Outbox:
         return self._sent(self._channel.send(batch, more=more))
 
     def _sent(self, sent: int) -> int:
-        """Drop `sent` bytes, which the socket has taken, of what is in memory."""
+        """Drop `sent` bytes, which the socket has taken, from the parts in memory."""
         self._memory_bytes -= sent
         self.sent_bytes += sent
         left, parts = sent, self._parts
@@ -222,7 +222,7 @@ class Outbox:
         return not self._is_brought and not part.is_resident(self._slice_sent, self._step(part))
 
     def close(self) -> None:
-        """Release everything, as nothing more is sent; a part that is lent when it comes back."""
+        """Release everything, as nothing more is sent; a lent part once it is taken back."""
         self._is_closed = True
         for part in list(self._parts)[self._lent :]:
             if hasattr(part, "fileno"):

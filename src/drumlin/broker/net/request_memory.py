@@ -8,7 +8,7 @@ wait.
 
 While memory is short, a connection whose peer has sent and taken next to nothing for some seconds
 is closed, the largest first, as others wait for what it holds. If that is the one that was allowed
-to exceed the budget, others may be as slow, and each would take as long to be found out: those that
+to exceed the budget, others may be as slow, and each would take as long to detect: those that
 hold most of the rest are closed with it, so that the remaining ones can continue.
 
 Small requests are not counted: their buffers are part of what a connection costs.
@@ -29,7 +29,7 @@ _LEAST_PART: Final = 64
 _ORDINARY_BYTES: Final = 1 << 20
 #: The reserve, as a fraction of the limit and in addition to it.
 _RESERVE_PART: Final = 8
-#: The longest time between two checks that counts: after a longer one the broker itself was slow.
+#: A longer time between two checks counts as this: then the broker itself was slow.
 _LOOK_S_MAX: Final = 2.0
 
 
@@ -38,7 +38,7 @@ class Holder(Protocol):
 
     @property
     def moved_bytes(self) -> int:
-        """Received from its peer, and taken by it, since the connection began."""
+        """Bytes received from the peer and sent to it since the connection began."""
 
     @property
     def awaits_peer(self) -> bool:

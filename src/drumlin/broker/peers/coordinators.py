@@ -1,4 +1,4 @@
-"""Which broker coordinates a key, by the image. Never creates the topic that decides it."""
+"""The broker that coordinates a key, by the image. Never creates the coordinator's topic."""
 
 from __future__ import annotations
 

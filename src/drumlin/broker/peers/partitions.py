@@ -7,12 +7,12 @@ from typing import Final
 
 from drumlin.coordination.transactions.markers import TopicPartition
 
-#: Of one transaction in a request: half a millisecond's worth, put together, encoded and read.
+#: Partitions of one transaction in a request: half a millisecond to collect, encode and read.
 AT_ONCE: Final = 500
 
 
 def in_pieces(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
-    """All of them, as many at a time as go into a request."""
+    """All partitions, in pieces that fit into a request."""
     for first in range(0, len(partitions), AT_ONCE):
         yield partitions[first : first + AT_ONCE]
 

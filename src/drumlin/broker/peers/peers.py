@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: A broker answers each connection in order: what may wait for long has a connection of its own.
+#: A broker answers each connection in order: long waits have a connection of their own.
 Purpose = Literal["markers", "offsets", "share state", "transactions"]
 
 #: The first request of every connection.
@@ -132,8 +132,8 @@ class Peers:
         self._fetching.clear()
 
     async def _prepare(self, api_name: str, version: int) -> None:
-        """Have compiled what the first request of this version takes: on the loop it would stall
-        all clients.
+        """Compile, in a thread, what the first request of this version needs: on the loop that
+        would stall all clients.
         """
         if (api_name, version) not in self._prepared:
             await self._threads.making(prepare_to_ask, api_name, version)
@@ -170,7 +170,7 @@ class _BrokerLink(Link):
 
 
 def not_asked() -> ConnectionLost:
-    """The error for callers whose question was not sent yet."""
+    """The error for callers whose question was not sent."""
     return ConnectionLost("not asked, as this broker stops")
 
 

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (v4+) to the transaction coordinators on other brokers.
 
-As in Apache Kafka, one request to a broker is in flight at a time, and the next one holds all that
-has been asked meanwhile. A request is never sent again: the producer that waits is told to retry.
+As in Apache Kafka, one request to a broker is in flight at a time, and the next one has all that
+was asked meanwhile. A request is never repeated: the producer that waits is told to retry.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class RemoteTransactions:
         *,
         verify_only: bool,
     ) -> _Codes:
-        """Like `TransactionCoordinator.add_partitions`, of the broker `node_id`.
+        """Like `TransactionCoordinator.add_partitions`, on the broker `node_id`.
 
         Returns:
             A code for each partition: NETWORK_EXCEPTION where there was no answer.

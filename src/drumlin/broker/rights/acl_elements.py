@@ -6,7 +6,7 @@ from typing import Final
 
 from drumlin.wire.error_codes import MalformedMessage
 
-#: UNKNOWN, in all four enumerations: what the sender itself does not know.
+#: UNKNOWN, in all four enumerations: a value that the sender itself does not know.
 _UNKNOWN: Final = 0
 
 

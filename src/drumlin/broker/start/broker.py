@@ -1,6 +1,6 @@
 """The broker: its parts, put together, started and stopped in order.
 
-Owns no rule of its own. Everything that changes state runs on the event loop; blocking work runs in
+Has no rules of its own. Everything that changes state runs on the event loop; blocking work runs in
 `threads` and comes back as a value.
 """
 
@@ -180,7 +180,7 @@ class Broker:
         before_serving: Callable[[], None] | None = None,
         machine: SharedMachine | None = None,
     ) -> Broker:
-        """Start a broker and return it serving.
+        """Start a broker; returns it when it is serving.
 
         `before_serving` is called when everything is ready and no client is accepted yet: for work
         that would make clients wait. Without `machine` the broker is the only one, and serves its
@@ -305,7 +305,7 @@ class Broker:
         self.peers.close()
         await self.endpoints.stop()
         await self.cleaning.stop()
-        # From here on, background work finds no partition to write to.
+        # From now on, background work finds no partition to write to.
         await self.partitions.clear()
         await self.background.end()
         self.metadata.register_no_more()

@@ -129,7 +129,7 @@ async def _give_up_failed(broker: Kept) -> None:
                 await broker.hosting.give_up(directory)
             except KafkaError:
                 continue  # logged by the metadata store; it is tried again
-            except Exception:  # noqa: BLE001  the others are to be given up all the same
+            except Exception:  # noqa: BLE001  the others must be given up all the same
                 _log.exception("%s could not be given up", directory.path)
 
 
@@ -142,7 +142,7 @@ async def _probe(broker: Kept) -> None:
                 is_back |= await broker.hosting.take_back(directory)
             elif directory.not_loaded:
                 is_back |= await broker.threads.administering(broker.logs.load_again, directory)
-        except Exception:  # noqa: BLE001  the other dirs are to be tried all the same
+        except Exception:  # noqa: BLE001  the other dirs must be tried all the same
             _log.exception("Log dir %s could not be looked at", directory.path)
     if is_back or broker.hosting.is_behind or broker.partitions.has_offline:
         await broker.hosting.host_all()

@@ -1,7 +1,7 @@
 """Moves of partitions between the brokers of a machine when the number of brokers has changed.
 
 They are made before any broker runs. A log stays in its log dir: its folder is renamed into, or out
-of, the folder that a broker has there. First the metadata notes which folders are about to move;
+of, the folder that a broker has there. First the metadata records which folders are about to move;
 then checkpoints are copied and folders renamed; then the metadata gets the new replicas. After a
 crash the next start first moves the folders back, so that each is where the metadata says, and
 begins again. Nothing is removed but deleted topics, and surplus logs of replicas whose broker is
@@ -96,7 +96,7 @@ def is_empty(config: BrokerConfig) -> bool:
 
 
 def note_placed(node_ids: Sequence[int]) -> database.Statement:
-    """The statement that notes among which brokers the partitions are placed."""
+    """The statement that records among which brokers the partitions are placed."""
     return database.put_value(_PLACED, json.dumps(list(node_ids)))
 
 
@@ -303,7 +303,7 @@ class _Move:
     ) -> tuple[dict[PartitionId, Placement], dict[PartitionId, dict[int, str]], bool]:
         """The new placements, the folders of these partitions, and whether others have none.
 
-        Their folders may be out of reach: such partitions stay as they are.
+        Folders of those others may be out of reach: such partitions stay as they are.
         """
         found = {
             PartitionId(topic.topic_id, state.index): self._folders.of(topic, state.index)
@@ -354,6 +354,6 @@ class _FolderMove(NamedTuple):
 
 
 def _note_under_way(moves: Iterable[_FolderMove]) -> database.Statement:
-    """The statement that notes which folders may be moving between brokers."""
+    """The statement that records which folders may be moving between brokers."""
     rows = [[each.topic_id.hex, each.partition, *way] for each, *way in moves]
     return database.put_value(_UNDER_WAY, json.dumps(rows))

@@ -4,7 +4,7 @@ Partitions with one replica are spread evenly, with as few moves as possible. Of
 replicas of removed brokers move; if no broker is left to take one, the partition has fewer
 replicas. A replica that moves takes its log along, so it stays in sync.
 
-A replica that is in sync by the metadata may have lost its log: the disk may have been replaced. So
+A replica that is in sync in the metadata may have lost its log: the disk may have been replaced. So
 the logs that exist are compared, and the best of them are kept.
 """
 
@@ -28,9 +28,9 @@ Logs = Mapping[int, bool]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The new state of a partition, and what that means for its folders.
+    """The new state of a partition, and the changes of its folders.
 
-    Those of `dropped` go first. `moves` are from one broker to another.
+    The folders of `dropped` brokers are removed first. `moves` are from one broker to another.
     """
 
     state: PartitionState
@@ -108,8 +108,8 @@ def _without_gone(
         return None
 
     def rank(replica: int) -> tuple[object, ...]:
-        # Of equal logs, those that need not move are kept; then rather a later replica than the
-        # first, which is the preferred leader.
+        # Of equal logs, those that need not move are kept; among these, later replicas rather than
+        # the first, which is the preferred leader.
         is_gone = replica not in brokers
         return *_flaws(state, replica, logs), is_gone, -state.replicas.index(replica)
 
@@ -124,7 +124,7 @@ def _without_gone(
             target = min(free, key=lambda each: (load[each], each)) if free else room.pop(0)
             targets[source] = target
             load[target] += 1
-    # If no log is left, all count as complete: each broker finds out itself what it has.
+    # If no log is left, all replicas count as complete: each broker finds out what it has.
     sound = [each for each in kept if each in logs or not logs]
     moves = tuple(each for each in targets.items() if each[0] != each[1])
     return Placement(_with(state, targets, sound), moves, dropped)
@@ -149,11 +149,11 @@ def _with(
     """The partition with the replicas that are kept; its leader moves with its log, or another
     leads.
 
-    A reassignment that was under way ends with what there is.
+    A reassignment in progress ends with the replicas that there are.
 
     Args:
-        targets: for each of them the broker that has it from now on.
-        sound: those of them that have a log.
+        targets: the new broker of each replica that is kept.
+        sound: those of these replicas that have a log.
     """
 
     def moved(replicas: Iterable[int]) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ _OTHER_THREADS: Final = 4
 
 
 def run(properties: Mapping[str, str], log_level: str = "INFO") -> int:
-    """Run a broker until SIGTERM, SIGINT or SIGHUP; the exit code of the process."""
+    """Run a broker until SIGTERM, SIGINT or SIGHUP; returns the exit code of the process."""
     prepare_process(log_level)
     try:
         config = BrokerConfig.load(properties)

@@ -31,8 +31,8 @@ _SILENCE_S: Final = 60.0
 #: This many descriptors, or an eighth of all if that is less, are never used for connections: the
 #: broker's own files must not wait until clients go.
 _RESERVE_MAX: Final = 64
-#: The shortest backlog of connections that wait to be accepted: those that find no room retry after
-#: a second, then ever later.
+#: The shortest backlog of connections that wait to be accepted: those that do not fit retry after a
+#: second, then at growing intervals.
 _WAITING_MIN: Final = 1024
 
 
@@ -200,7 +200,7 @@ class Server:
             connection.finish()
 
     async def closed(self, timeout_s: float) -> None:
-        """Wait until there is no connection, or the time is over."""
+        """Wait until all connections are closed, at most for `timeout_s`."""
         if self._connections:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._has_none.wait(), timeout_s)

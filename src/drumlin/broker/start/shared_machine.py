@@ -1,4 +1,4 @@
-"""What a broker shares with the others of its machine; given by the process that started it."""
+"""The metadata and locks that a broker of a machine gets from the process that starts it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SharedMachine:
-    """See the module. The starting process also serves the operator, and metrics, for all of
-    them."""
+    """See the module. The starting process also serves the operator, and metrics, for all
+    brokers."""
 
     #: Opens the metadata store that they share.
     open_metadata: Callable[[], Awaitable[MetadataStore]]

@@ -1,4 +1,4 @@
-"""What a broker needs before it can serve: its addresses, its metadata, its logs.
+"""The steps before a broker serves: it binds its addresses, opens its metadata and its logs.
 
 The addresses come first: whether they are free is known at once, while logs may have to be
 recovered. A failure is one line for the operator.
@@ -67,11 +67,11 @@ def _bind_listeners(listeners: Iterable[Listener], receive_buffer_bytes: int) ->
 
 
 def families(host: str) -> list[tuple[socket.AddressFamily, str]]:
-    """The address families to listen with on `host`, each with its address.
+    """The address families to listen on for `host`, each with its address.
 
     As in Apache Kafka, no host means every interface with IPv4 and, if enabled, IPv6; so does "::".
-    There are two sockets, as on one for both a client with IPv4 would have a mapped address, by
-    which limits and logs would not know it.
+    IPv4 and IPv6 have a socket each: on a shared one, a client with IPv4 would have a mapped
+    address, which limits and logs would not recognize.
     """
     if host not in ("", "::"):
         return [(socket.AF_INET6 if ":" in host else socket.AF_INET, host)]
@@ -130,7 +130,7 @@ async def open_metadata(
     `open_store` opens a store in place of the configured one.
 
     Raises:
-        StartFailed: they cannot be used.
+        StartFailed: the metadata cannot be used.
     """
     try:
         if open_store is None:
@@ -146,12 +146,12 @@ async def open_metadata(
 def open_logs(
     config: BrokerConfig, clock: Clock, metadata: MetadataStore, locks: Mapping[str, int]
 ) -> LogDirectories:
-    """The logs in this broker's log dirs. Blocks, after a crash for long.
+    """The logs in this broker's log dirs. Blocks; after a crash, for a long time.
 
-    `locks` has descriptors of the log dirs that are locked for it already.
+    `locks`: descriptors of the log dirs that are already locked for this broker.
 
     Raises:
-        StartFailed: they cannot be used.
+        StartFailed: a log dir cannot be used.
     """
 
     image = metadata.image

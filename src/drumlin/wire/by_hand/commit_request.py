@@ -2,9 +2,9 @@
 
 A consumer may commit the offsets of thousands of partitions at once. As a rule none of them
 has metadata: then all entries have the same size, and are unpacked at once. This reader accepts
-and refuses exactly what `decoder.py` does; tests hold the two against each other. A request may be
-large: it is read in pieces, and other work has its turn between two of them. All later steps, up to
-the records in the log, work on the same pieces.
+and refuses exactly what `decoder.py` does; tests compare the two. A request may be large: it is
+read in pieces, and other work has its turn between two of them. All later steps, up to the records
+in the log, work on the same pieces.
 
     OffsetCommit      v2-4 with a retention; from 6 leader epochs, from 7 static members;
                       8 and later flexible; 10 topic ids
@@ -37,7 +37,7 @@ _PRODUCER: Final = struct.Struct(">qh")
 _WITH_EPOCH: Final = struct.Struct(">iqi")  # partition, offset, leader epoch
 _WITHOUT_EPOCH: Final = struct.Struct(">iq")
 _NO_TAGS: Final = {0}
-#: From here on a length takes more than a byte in flexible versions.
+#: From this value on, a length takes more than a byte in flexible versions.
 _LONG: Final = 0x7F
 #: Offsets in a piece: they are read, checked and packed in a millisecond or two.
 PIECE_MAX: Final = 1000

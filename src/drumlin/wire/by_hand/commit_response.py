@@ -85,7 +85,7 @@ def _rows(partitions: Sequence[int], codes: Sequence[ErrorCode] | None, is_flexi
 
 
 def _count(count: int, is_flexible: bool) -> bytes:
-    """How many elements follow."""
+    """The encoded number of elements."""
     if not is_flexible:
         return _INT32.pack(count)
     return ONE_BYTE[count + 1] if count < _LONG else uvarint(count + 1)

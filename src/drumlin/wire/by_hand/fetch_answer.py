@@ -1,7 +1,7 @@
 """Fetch responses, written a partition at a time: all versions from the same plain tuples.
 
 A slice of a log file is a part of its own and goes through untouched, so that it can be sent by
-`sendfile`. Tests hold every version against `encode_response`, byte for byte.
+`sendfile`. Tests compare every version with `encode_response`, byte for byte.
 
     v4:     throttle_time [name [index error high_watermark last_stable_offset [aborted] records]]
     v5-6:   also the log start offset
@@ -45,7 +45,7 @@ _DIVERGING_SIZE: Final = 13
 
 
 class PreferredReplica(NamedTuple):
-    """The broker from which a consumer is to read (KIP-392), in versions that can say so."""
+    """The broker from which a consumer is to read (KIP-392), in versions that have it."""
 
     node_id: int
 
@@ -193,7 +193,7 @@ class FetchAnswers:
         session_id: int = _NO_SESSION,
         endpoints: Sequence[NodeEndpoint] = (),
     ) -> list[Any]:
-        """Like `frame`, of pieces that were joined on the way, as joining very many takes long."""
+        """Like `frame`, of pieces that are already joined, as joining very many takes long."""
         end = endpoints_tag(endpoints) if endpoints else self.topic_end
         head = self._head(correlation_id, topics, joined.size + len(end), session_id, 0)
         return joined.parts(head, end)

@@ -3,7 +3,7 @@
 A request may name thousands of partitions, which lie in the frame as a table of fixed width: a
 topic's partitions are unpacked in one go. Names stay bytes as they are on the wire: whether they
 are text does not matter here. Counts and lengths are checked against the frame as in
-`decoder.py`; tests hold the two readers against each other.
+`decoder.py`; tests compare the two readers.
 
     v4:     replica_id max_wait min_bytes max_bytes isolation [name [index offset max_bytes]]
     v5-6:   the partitions also with the log start offset of a follower
@@ -61,7 +61,7 @@ class FetchRequest(NamedTuple):
     """Topics are the bytes of their name, from version 13 on those of their id."""
 
     replica_id: int  # of a follower; below zero: a consumer
-    replica_epoch: int  # in which that broker is registered (KIP-903); -1: it does not say
+    replica_epoch: int  # in which that broker is registered (KIP-903); -1: not given
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -180,7 +180,7 @@ class _Reader:
         return bytes(frame[position:end]), end
 
     def _count(self, position: int, size: int) -> tuple[int, int]:
-        """How many elements follow, of `size` bytes at least."""
+        """The number of elements that follow, each of `size` bytes at least."""
         frame = self._frame
         if self._flexible:
             count = frame[position] - 1
@@ -214,7 +214,7 @@ def _replica_state(frame: Any, position: int) -> tuple[tuple[int, int], int]:
 
 # -- the partitions of a topic -------------------------------------------------------------
 
-#: Frame, position and count -> what is wanted of the partitions, and where they end.
+#: Frame, position and count -> the requested partitions, and where they end.
 _ReadPartitions = Callable[[memoryview, int, int], tuple[list[Wanted], int]]
 
 

@@ -2,7 +2,7 @@
 
 The generated schemas copy every record field; a reader of large responses cannot afford that.
 So only the frame around the records is read here, and the records come out as slices of it.
-Tests hold this against the schemas.
+Tests compare this with the schemas.
 
     v4:    throttle_time [name [index error high_watermark last_stable_offset
                                 [producer_id first_offset] records]]
@@ -62,7 +62,7 @@ class EpochEnd(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, as far as the broker knows."""
+    """The leader of a partition, as far as the broker knows."""
 
     node_id: int
     epoch: int

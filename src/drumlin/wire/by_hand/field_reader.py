@@ -70,7 +70,7 @@ class FieldReader:
         return self._take(size)
 
     def array_length(self) -> int:
-        """How many elements follow."""
+        """The number of elements that follow."""
         frame, start = self._frame, self._position
         if self._flexible and 0 < frame[start] < 0x80 and frame[start] <= len(frame) - start:
             self._position = start + 1

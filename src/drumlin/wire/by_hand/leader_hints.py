@@ -1,4 +1,4 @@
-"""The leader of a partition, told to a client that asked another broker (KIP-951): tagged fields.
+"""Tagged fields that tell a client of another broker who leads a partition (KIP-951).
 
 Produce (from version 10) and Fetch (from version 16) name the leader with the partition, and its
 address once in the response, so that the client need not ask for metadata first.

@@ -6,7 +6,7 @@
     v9-12: the same with compact lengths and tagged fields; from 10 on with current leaders
     v13:   topic_id instead of name
 
-Tests hold this against the schemas.
+Tests compare this with the schemas.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def write_produce_answer(
 ) -> bytes:
     """The frame, with its length prefix; `outcomes` are in the order of the partitions.
 
-    `endpoints`: of the leaders that outcomes name, for versions that tell them.
+    `endpoints`: of the leaders that outcomes name, for versions that have them.
     """
     flexible = version >= FLEXIBLE_FROM
     body = bytearray(_FRAME_START.pack(0, correlation_id))

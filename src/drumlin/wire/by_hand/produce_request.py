@@ -165,7 +165,7 @@ def _name_length(frame: memoryview, position: int, flexible: bool) -> tuple[int,
 
 
 def _count(frame: memoryview, position: int, flexible: bool) -> tuple[int, int]:
-    """How many elements an array has, and where the first one begins."""
+    """The number of elements of an array, and where the first one begins."""
     count, position = _size(frame, position, _INT32, flexible)
     if count < 0:
         raise MalformedMessage("an array is null")

@@ -1,4 +1,4 @@
-"""How a message is declared: a class with annotated fields, one for all of its versions.
+"""The declaration of messages: a class with annotated fields, one for all versions of a message.
 
     @message
     class MetadataResponseTopic:

@@ -35,12 +35,12 @@ UNREADABLE: Final = (
 )
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-#: Of one structure; Kafka's have four at most. A hostile one takes two bytes of the frame.
+#: Tagged fields of one structure; Kafka's have at most four. A hostile one takes only two bytes.
 TAGGED_FIELDS_MAX: Final = 32
 
 
 class _Elements(threading.local):
-    """The number of elements that the message may still have that this thread is reading."""
+    """The number of elements that the message this thread is reading may still have."""
 
     left: float = math.inf
 
@@ -61,7 +61,7 @@ def decoder(cls: Any, version: int, *, flexible: bool) -> Decode:
 def admit(elements_max: float) -> None:
     """Limit the elements, in all arrays together, of what this thread reads from now on.
 
-    A thread begins without a limit, which is `math.inf`, and has to be left without one.
+    A thread starts without a limit, which is `math.inf`; the caller must reset it to that.
     """
     _elements.left = elements_max
 
@@ -70,7 +70,7 @@ def decode(cls: type[T], version: int, data: bytes, position: int = 0, *, flexib
     """The value that begins at `position`; bytes after it are ignored.
 
     Raises:
-        MalformedMessage: the bytes are no such value.
+        MalformedMessage: the bytes are not such a value.
     """
     try:
         value: T = decoder(cls, version, flexible=flexible)(data, position)[0]

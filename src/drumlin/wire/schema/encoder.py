@@ -243,7 +243,7 @@ def _pack_structs(codes: str, items: Sequence[tuple[Any, ...]]) -> bytes:
 
 @functools.cache
 def _numbers_writer(code: str, flexible: bool) -> Callable[[bytearray, Any], None]:
-    """A function that appends an array of numbers: a short one by one `struct.pack`."""
+    """A function that appends an array of numbers: a short array with a single `struct.pack`."""
     length, added = ("B", 1) if flexible else ("i", 0)
     packs = [struct.Struct(f">{length}{count}{code}").pack for count in range(_FEW)]
     put_length = _put_compact_length if flexible else _put_length

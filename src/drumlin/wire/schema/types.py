@@ -35,7 +35,7 @@ class Fixed:
 
     code: its format for `struct`.
     to_packed, from_packed: convert between a field's value and what `struct` takes and gives;
-        None: they are the same.
+        None: no conversion is needed.
     """
 
     name: str
