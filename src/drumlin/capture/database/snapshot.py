@@ -1,4 +1,4 @@
-"""The rows of tables as they were when the slot was made: everything before it, nothing after."""
+"""The rows of tables as of the slot's creation: every change before it, none after it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def create_slot(replication: psycopg.Connection[Any], slot: str) -> tuple[int, str]:
-    """Make the slot; returns its LSN, and the snapshot of just then.
+    """Create the slot; returns its LSN, and the name of the snapshot exported at that LSN.
 
-    The snapshot can be taken over as long as nothing else is done by this connection.
+    The snapshot can be imported until this connection runs another command.
 
     Raises:
-        DatabaseLost, DatabaseRefused: there is none.
+        DatabaseLost, DatabaseRefused: the slot was not created.
     """
     result = replication.pgconn.exec_(
         f"CREATE_REPLICATION_SLOT {quoted(slot)} LOGICAL pgoutput EXPORT_SNAPSHOT".encode()
@@ -43,7 +43,7 @@ def take_over(connection: psycopg.Connection[Any], snapshot: str) -> None:
 
 
 def read_table(connection: psycopg.Connection[Any], table: FoundTable) -> Iterator[Row]:
-    """All of its rows, as text, a few of them in memory at a time."""
+    """All rows of a table, as text, with only a few in memory at a time."""
     columns = ", ".join(quoted(name) for name, _ in table.columns)
     only = "" if table.kind == "p" else "ONLY "
     name = f"{quoted(table.schema)}.{quoted(table.name)}"
