@@ -35,10 +35,10 @@ def create_slot(replication: psycopg.Connection[Any], slot: str) -> tuple[int, s
 
 
 def take_over(connection: psycopg.Connection[Any], snapshot: str) -> None:
-    """From now on this connection sees the database as it was then."""
+    """Begin a transaction on this connection that sees the database as in the snapshot."""
     catalog.run(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     catalog.run(connection, f"SET TRANSACTION SNAPSHOT '{snapshot}'")
-    # A policy must not hide rows that the stream would show: it is an error then.
+    # A row security policy would hide rows that the stream contains: this makes it an error.
     catalog.run(connection, "SET LOCAL row_security = off")
 
 
