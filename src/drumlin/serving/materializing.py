@@ -194,7 +194,7 @@ class Materializing:
             self._to_load.discard(each.partition)
 
     def _claim_later(self, partition: int) -> None:
-        """Plan to claim it again after another process has, in case it is still assigned."""
+        """Schedule another claim, after another process has claimed it; a rebalance cancels it."""
         self._consumer.pause([TopicPartition(self._topic, partition)])
         self._owned.pop(partition, None)
         self._to_claim.add(partition)

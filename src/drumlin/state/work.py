@@ -114,7 +114,7 @@ class Work:
         if not moved:
             return
         if member.generation_id < 0:
-            # Without a member id, the coordinator would accept the offsets from anyone.
+            # The coordinator would accept offsets without a generation from anyone.
             raise CommitFailed(f"not committed: group {member.group_id!r} has lost this member")
         transaction = self._begun()
         transaction.append(
