@@ -80,7 +80,7 @@ class RowsNeeded(Exception):
 
 
 class Changes:
-    """The messages of one connection, in their order."""
+    """Converts the messages of one connection, in their order."""
 
     def __init__(
         self,

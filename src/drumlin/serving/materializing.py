@@ -56,7 +56,7 @@ class Progress(NamedTuple):
 
 
 class _GivenUp(Exception):
-    """A partition was given up while it was loaded."""
+    """A partition was revoked while it was loaded."""
 
 
 class Materializing:
@@ -287,7 +287,7 @@ class Materializing:
         replacement.add(zip(keys, values, strict=True))
         self._records += batch.num_rows
 
-    # -- looking ---------------------------------------------------------------------------
+    # -- topic and log ends ----------------------------------------------------------------
 
     def _look(self) -> None:
         """Check that the topic is the same, and look where its logs end."""

@@ -21,7 +21,7 @@ class Fenced(ClientError):
 
 
 class TargetRefused(ClientError):
-    """The store has something else in the table's place."""
+    """The table in the store is not one that this group keeps for this topic."""
 
 
 class Position(NamedTuple):

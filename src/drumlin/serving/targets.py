@@ -27,7 +27,7 @@ def open_target(url: str, topic: str, group: str, decode: str | None) -> Target:
 
     Raises:
         ValueError: the URL names no store, or has an unknown option.
-        TargetRefused: the store has something else in the table's place.
+        TargetRefused: the table in the store is not one that this group keeps for this topic.
         OSError: the store cannot be reached.
     """
     scheme, host, path, query, fragment = urlsplit(url)

@@ -108,7 +108,7 @@ class Changelog:
                 "it to compact"
             )
 
-    # -- its turn ------------------------------------------------------------------------
+    # -- former owners -------------------------------------------------------------------
 
     def await_former_owners(self, partitions: list[int]) -> None:
         """Wait until every transaction now open in these partitions has ended; see above."""
@@ -152,7 +152,7 @@ class Changelog:
             if listed.transactional_id.startswith(self.id_prefix):
                 self._client.abort_transaction(listed.transactional_id)
 
-    # -- what it tells -------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------
 
     def restore(self, partition: int) -> Restored:
         """The state of a partition. Call `await_former_owners` first.

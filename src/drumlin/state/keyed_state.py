@@ -21,9 +21,7 @@ Column: TypeAlias = "pa.Array | pa.ChunkedArray | Iterable[bytes | None]"
 
 
 class KeyedState(MutableMapping[bytes, bytes]):
-    """A mapping of bytes to bytes, in no particular order. Nothing may change it while it is
-    iterated over.
-    """
+    """A mapping of bytes to bytes, in no particular order. It must not change during iteration."""
 
     def __init__(self, values: Mapping[bytes, bytes] | None = None) -> None:
         self._values: dict[bytes, bytes] = dict(values or {})

@@ -175,7 +175,7 @@ class Processor:
             **reading,
         )
 
-    # -- what the user's code sees -------------------------------------------------------
+    # -- for the user's code -------------------------------------------------------------
 
     @property
     def state(self) -> KeyedState:

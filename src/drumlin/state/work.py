@@ -67,7 +67,7 @@ class Work:
         #: The error of a send that dooms the transaction, which is hidden from the user's code.
         self._abort_reason: ClientError | None = None
 
-    # -- doing it ------------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------
 
     def send(self, topic: str, value: Any, key: Any, record: Mapping[str, Any]) -> None:
         """Raises what `Transaction.writer` and `Writer.send` raise, except errors in ABORTED."""
@@ -98,7 +98,7 @@ class Work:
             )
         return self._transaction
 
-    # -- ending it -----------------------------------------------------------------------
+    # -- commit and abort ----------------------------------------------------------------
 
     def commit(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata

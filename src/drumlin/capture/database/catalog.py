@@ -60,7 +60,7 @@ class Slot(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """A publication, and the tables in it."""
+    """A publication, with its tables."""
 
     is_complete: bool  # publishes every kind of change
     oids: frozenset[int]

@@ -1,7 +1,7 @@
-"""What a capture writes about itself, as the values of two records. Pure.
+"""The position and the definition of a capture, as values of two records. Pure.
 
 The position changes with every transaction and is written in it; the definition changes when a
-capture begins anew. Each has a partition of its own, so that the last one of each is at its end.
+capture starts over. Each has a partition of its own, so that the last one of each is at its end.
 """
 
 from __future__ import annotations

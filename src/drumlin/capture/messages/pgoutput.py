@@ -59,7 +59,7 @@ class Origin(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of a relation, as it was when the changes were made."""
+    """A column of a relation, as of the time of the changes."""
 
     name: str
     type_oid: int

@@ -22,7 +22,7 @@ class FromSnapshot(NamedTuple):
 
 
 class FromStream(NamedTuple):
-    """The topics hold all before this LSN, and nothing after it."""
+    """The stream continues: the topics hold all before this LSN, and nothing after it."""
 
     lsn: int
 

@@ -32,7 +32,7 @@ Convert = Callable[[str], str]
 
 
 class TypeInfo(NamedTuple):
-    """A type as the catalog has it."""
+    """A type in the catalog."""
 
     oid: int
     name: str
@@ -119,7 +119,7 @@ def key_kind(oid: int, modifier: int) -> str:
 
 
 class Types:
-    """The types of a database: which converter a column of each has."""
+    """The types of a database, with the converter of each."""
 
     def __init__(self, known: Iterable[TypeInfo] = ()) -> None:
         self._known = {each.oid: each for each in known}

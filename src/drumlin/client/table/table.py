@@ -124,7 +124,7 @@ class Table(Mapping[Any, Any]):
         self._following.loaded.add_done_callback(loaded)
         return future
 
-    # -- how far it is ---------------------------------------------------------------------
+    # -- progress --------------------------------------------------------------------------
 
     def wait_until(self, ends: Until, timeout_ms: float | None = None) -> None:
         """Wait until the table has every record before these ends, and is exact.
