@@ -53,7 +53,7 @@ if ARGV[#ARGV - 2] ~= '' then
 end
 return 'ok'
 """
-#: Rows that an interrupted replacement has put stay in the set of keys.
+#: Keys that an interrupted replacement has put are merged into the set of keys.
 _BEGIN: Final = """
 if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return 'fenced' end
 redis.call('SUNIONSTORE', KEYS[2], KEYS[2], KEYS[3])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _PAUSE_MIN_S: Final = 0.2
 _PAUSE_MAX_S: Final = 15.0
-#: How many times in a row, without a commit between, a retriable error is retried.
+#: The number of failures in a row, without a commit between, after which there is no retry.
 _TRIES: Final = 5
 
 #: Errors that last as long as the other side is unreachable.
@@ -40,7 +40,7 @@ def run(options: CaptureOptions, client: Client) -> None:
 
     Raises:
         CaptureError: something must be fixed first; the message says what.
-        ClientError: the log rejects a request, and a retry would not help.
+        ClientError: the log rejects a request for good, or retries have failed too often.
     """
     session = Session(options, client, uuid.uuid4().hex)
     failures, commits, has_begun = 0, 0, False

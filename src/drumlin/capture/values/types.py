@@ -86,7 +86,7 @@ def _timestamp_with_zone(text: str) -> str:
 
 
 def _iso(text: str) -> str:
-    """A date or time in ISO 8601; `infinity` and years BC, which it lacks, stay unchanged."""
+    """A timestamp in ISO 8601; `infinity` and "BC", which it lacks, stay as PostgreSQL's text."""
     return text.replace(" ", "T", 1)
 
 
