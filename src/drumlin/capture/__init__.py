@@ -1,8 +1,8 @@
 """Change subscription: the changes of a PostgreSQL database in compacted topics.
 
 `postgres(url, bootstrap)` reads the tables once and then follows every committed change, until it
-is stopped: for each table a topic that holds the last row of every key, and a transaction there
-for what was a transaction in the database. It needs psycopg: `pip install 'psycopg[binary]'`.
+is stopped. Each table has a topic with the last row of every key, and each transaction of the
+database is written in one transaction. It needs psycopg: `pip install 'psycopg[binary]'`.
 """
 
 from __future__ import annotations
@@ -65,27 +65,28 @@ def postgres(
 ) -> None:
     """Capture a database: a snapshot first, then every change, until `stop` is set.
 
-    What is missing is made: a publication, a slot and the topics. Called again after any end, it
-    goes on where it was: nothing is written twice, nothing is left out.
+    Publication, slot and topics are created where they are missing. However a capture ended,
+    the next call resumes where it was: nothing is written twice, nothing is left out.
 
     Args:
         url: the database, "postgresql://user@host/database"; a password may be in a PGPASSFILE.
         bootstrap: brokers of the cluster, "host:port[,host:port...]".
-        name: of this capture; slot, publication and transactional id are called by it.
-        tables: patterns of `schema.table`, with `*` and `?`. They are matched when it begins.
-        prefix: what the topics' names begin with: `prefix.schema.table`.
+        name: the capture's name, from which slot, publication and transactional id are named.
+        tables: patterns of `schema.table`, with `*` and `?`. They are matched at the first start.
+        prefix: the first part of the topics' names: `prefix.schema.table`.
         partitions: of each topic that is created; -1: the broker's default.
         on_truncate: what to do when a table is truncated: "stop" with an error, "ignore" it and
             keep the rows, or write "tombstones" for all of them.
         heartbeat_ms: how often the position is written while no captured table changes.
-        stop: ends it, within a second or a commit.
-        tell: is given a sentence where an operator may want one.
+        stop: set it to end the capture, within a second or a commit.
+        tell: called with a sentence on each event that an operator may want to know.
         security: of the connections to the cluster, as in `drumlin.connect`.
 
     Raises:
-        CaptureRefused: the database is not as it must be; tells what, and the statements for it.
-        CaptureReplaced: another capture of this name has begun.
-        CaptureError: it cannot go on before something is mended; tells what.
+        CaptureRefused: the database does not meet the requirements; the message names each
+            problem, with the statement that fixes it.
+        CaptureReplaced: another capture of this name has started.
+        CaptureError: something must be fixed first; the message says what.
         ModuleNotFoundError: psycopg is not installed.
     """
     from drumlin.capture.running import supervised
@@ -101,7 +102,7 @@ def setup(
     name: str = DEFAULT_NAME,
     tables: Sequence[str] = EVERY_TABLE,
 ) -> list[str]:
-    """Check a database, and make the publication if it is not there. Captures nothing yet.
+    """Check a database, and create the publication if there is none. Captures nothing yet.
 
     Args:
         url, name, tables: as in `postgres`.
@@ -110,8 +111,9 @@ def setup(
         The tables that would be captured.
 
     Raises:
-        CaptureRefused: the database is not as it must be; tells what, and the statements for it.
-        CaptureError: it cannot be reached.
+        CaptureRefused: the database does not meet the requirements; the message names each
+            problem, with the statement that fixes it.
+        CaptureError: the database cannot be reached.
         ModuleNotFoundError: psycopg is not installed.
     """
     from drumlin.capture.running import care
@@ -127,13 +129,13 @@ def status(
     name: str = DEFAULT_NAME,
     security: Security | Mapping[str, str] | None = None,
 ) -> CaptureStatus:
-    """How far a capture is, and how much WAL the server keeps for it.
+    """The progress of a capture, and how much WAL the server keeps for it.
 
     Args:
         url, bootstrap, name, security: as in `postgres`.
 
     Raises:
-        CaptureError: the database does not tell.
+        CaptureError: the database cannot be asked.
         ModuleNotFoundError: psycopg is not installed.
     """
     from drumlin.capture.running import care
@@ -149,16 +151,16 @@ def remove(
     name: str = DEFAULT_NAME,
     security: Security | Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Remove what a capture has made, but for the topics of rows. It must not be running.
+    """Remove all that a capture has created, except the topics of rows. It must not be running.
 
     Args:
         url, bootstrap, name, security: as in `postgres`.
 
     Returns:
-        What was removed, a sentence each.
+        A sentence for each thing that was removed.
 
     Raises:
-        CaptureRefused: it runs.
+        CaptureRefused: the capture is running.
         CaptureError: the database refuses.
         ModuleNotFoundError: psycopg is not installed.
     """

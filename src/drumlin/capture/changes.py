@@ -1,8 +1,8 @@
-"""From changes in the database to records: what a message of the stream becomes. Asks nobody.
+"""Converts messages of the stream, changes in the database, to records. Pure.
 
-A delete is a tombstone; a changed key is a tombstone and a new record. Large values that did not
-change are filled in, from the row before the change where the server has sent that, or from what
-the topic has: never by a null.
+A delete is a tombstone; a changed key is a tombstone and a new record. Unchanged large values,
+which are not sent, come from the row before the change if the server has sent it, or else from the
+topic: they are never replaced by a null.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from drumlin.capture.values.types import Types, key_kind
 
 
 class OnTruncate(StrEnum):
-    """What is done when a captured table is truncated."""
+    """The reaction to the truncation of a captured table."""
 
     STOP = "stop"
     IGNORE = "ignore"
@@ -54,7 +54,7 @@ class Table(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What is written; without a value it is a tombstone."""
+    """A record to be written; without a value it is a tombstone."""
 
     topic: str
     key: str
@@ -63,7 +63,7 @@ class Record(NamedTuple):
 
 
 class KeptRows(Protocol):
-    """The last value of every key of topics of which that is needed, as far as they are written."""
+    """The last value of every key of those topics whose rows are needed."""
 
     def keeps(self, topic: str) -> bool: ...
     def get(self, topic: str, key: str) -> str | None: ...
@@ -72,7 +72,7 @@ class KeptRows(Protocol):
 
 
 class RowsNeeded(Exception):
-    """A change can only be written by someone who keeps the rows of this topic."""
+    """A change can only be written if the rows of this topic are kept."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
@@ -80,7 +80,7 @@ class RowsNeeded(Exception):
 
 
 class Changes:
-    """The messages of one connection, in their order."""
+    """Converts the messages of one connection, in their order."""
 
     def __init__(
         self,
@@ -106,15 +106,15 @@ class Changes:
         return self._begin is not None
 
     def unknown_types(self, relation: Relation) -> set[int]:
-        """Types of its columns that have to be looked up first, as they may be new."""
+        """Types of its columns that must be looked up first, as they may be new."""
         return {each.type_oid for each in relation.columns if each.type_oid not in self._types}
 
     def take(self, message: Message) -> Iterable[Record]:
-        """What it adds to the topics.
+        """The records that a message adds to the topics.
 
         Raises:
-            RowsNeeded: nothing of its transaction may be committed before they are kept.
-            CaptureError: it cannot be written; says why, and what to do.
+            RowsNeeded: nothing of its transaction may be committed before the rows are kept.
+            CaptureError: the change cannot be written; the message says why, and what to do.
         """
         if isinstance(message, Begin):
             self._take_begin(message)
@@ -134,7 +134,7 @@ class Changes:
         if self._begin is not None:
             raise CaptureError("a transaction begins inside of another")
         self._begin = begin
-        # The server begins after what it was told to; should it not, nothing is written twice.
+        # The server skips confirmed transactions; if it ever does not, none is written twice.
         self._is_past = begin.commit_lsn < self.end_lsn
 
     def _take_commit(self, commit: Commit) -> None:
@@ -147,7 +147,7 @@ class Changes:
         name = f"{relation.schema}.{relation.name}"
         table = self._tables.get(relation.oid)
         if table is None:
-            # That of a partition comes with that of its table, and nothing else of it.
+            # A partition's relation is sent along with its table's, but no change refers to it.
             self._others[relation.oid] = name
             return
         names = [each.name for each in relation.columns]

@@ -1,15 +1,15 @@
-"""Why a capture cannot go on, in words for who runs it."""
+"""Errors that stop a capture, with messages for its operator."""
 
 from __future__ import annotations
 
 
 class CaptureError(RuntimeError):
-    """Something has to be mended before this capture can go on. Nothing is lost by it."""
+    """Something must be fixed before this capture can continue. Nothing is lost."""
 
 
 class CaptureRefused(CaptureError):
-    """What was found does not let it begin, each with what mends it."""
+    """The capture cannot begin; the message lists each problem with its cure."""
 
 
 class CaptureReplaced(CaptureError):
-    """Another capture of the same name has begun; this one must not write any more."""
+    """Another capture of the same name has started; this one must stop writing."""

@@ -1,4 +1,4 @@
-"""`drumlin state`: look into the keyed states that processes have left in changelogs."""
+"""`drumlin state`: read the keyed states that processes keep in changelogs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
 from drumlin.cli.terminal.points import AllowInexact
 from drumlin.cli.terminal.record_text import show_lines
 
-_ROWS_AT_A_TIME: Final = 8192  # as Python objects they are large
+_ROWS_AT_A_TIME: Final = 8192  # limits memory, as rows are large as Python objects
 
 app = Group(help="Look into the keyed states of drumlin.state.")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TableCalls(Calls):
-    """From a log to a table that stays as the log is."""
+    """The calls that return a table, which follows its topic."""
 
     def __init__(
         self, thread: LoopThread, connections: BrokerConnections, producer: Producer
@@ -40,35 +40,35 @@ class TableCalls(Calls):
         beyond_memory: BeyondMemory = "disk",
         folder: str | None = None,
     ) -> Table:
-        """A compacted topic as a mapping of keys to their last values, which then follows.
+        """A compacted topic as a mapping of keys to their last values, which follows the topic.
 
         It holds committed records only. Records without a key are left out.
 
         Args:
             topic: the topic's name.
-            decode: values as text ("utf8"), as what JSON says ("json"), or as what a function makes
-                of their bytes, at each look-up. With "utf8" and "json" keys are text. None: bytes.
-            on_change: called with a `Change` for each key that gets a value, another one, or none,
-                from the time when the table is loaded: by one thread, in the order of offsets of
-                each partition, after the change shows. If it raises, the table is not followed
-                further: every call raises `FollowingEnded` from then on.
-            partitions: their numbers; all by default, also those that are added later.
-            when_lost: where the log does not tell what came next, as records were deleted,
-                or the topic was made again: "reload", which shows the old rows meanwhile; or
-                "raise" by the next call.
-            memory_bytes: what rows may take. While the table is loaded it can be twice as much.
-            beyond_memory: then they go into a file ("disk"), or the table fails ("raise").
-            folder: where that file is made; None: where temporary files are.
+            decode: decodes values at each look-up, as text ("utf8"), as JSON ("json"), or with a
+                function of their bytes. With "utf8" and "json" keys are text. None: bytes.
+            on_change: called with a `Change` for each key that is added, changed or deleted after
+                the table was loaded: by one thread, in the order of offsets within a partition,
+                after the change is visible. If it raises, the table stops following: every later
+                call raises `FollowingEnded`.
+            partitions: the numbers of the partitions; by default all, including later ones.
+            when_lost: the reaction if the next records were deleted before they were read, or the
+                topic was recreated: "reload" loads the table again and shows the old rows
+                meanwhile; with "raise" the next call raises.
+            memory_bytes: the memory limit for rows, which may be exceeded twofold while loading.
+            beyond_memory: where larger tables go: into a file ("disk"), or an error ("raise").
+            folder: the folder of that file; None: the system's folder for temporary files.
 
         Returns:
-            A table that is exact: it has all that was committed when this was called.
+            A table that is exact: it has all records committed before this call.
 
         Raises:
             UnknownTopic: there is no such topic or partition.
-            StateNotExact: deletions may have been missed, several times, as a cleaner removes
-                tombstones faster than the log is read.
+            StateNotExact: several loads may have missed deletions, as a cleaner removes tombstones
+                faster than the log is read.
             EqualKeys: two partitions have a value for the same key.
-            TableTooLarge: as `beyond_memory` says.
+            TableTooLarge: the rows exceed `memory_bytes`, and `beyond_memory` is "raise".
             TypeError, ValueError: an argument cannot have this value.
         """
         return self.table_async(

@@ -1,4 +1,4 @@
-"""Topics kept as tables in the stores of others: the last value of every key, and offsets with it.
+"""Topics kept as tables in external stores: the last value of every key, together with offsets.
 
-A store says where its table stands; the group's committed offsets only show the progress.
+The store's own offsets count; the group's committed offsets only show the progress.
 """

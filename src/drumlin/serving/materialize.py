@@ -1,4 +1,4 @@
-"""`drumlin.materialize`: what a program calls."""
+"""`drumlin.materialize`, the entry point for programs."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ def materialize(
 ) -> Progress:
     """Keep the last value of every key of a topic in a store, until `stop` is set.
 
-    Rows and the offsets up to which they are read are written together, so that a process that is
-    killed at any moment goes on exactly where the store is. Keys with a tombstone are deleted.
+    Rows and the offsets up to which they are read are written together, so that after a kill at
+    any moment the next process resumes exactly where the store is. A tombstone deletes its key.
     Processes with the same group share the partitions.
 
     Args:
         client: of the cluster that has the topic.
         topic: the topic's name.
-        to: the store: "sqlite:///PATH" or "sqlite:////ABSOLUTE/PATH", with "?table=NAME" where the
-            table is not to have the topic's name; or "redis://HOST:PORT/NUMBER", with
-            "?prefix=TEXT" for keys that do not begin with the topic's name and a colon. The
-            password may be in the environment, in DRUMLIN_STORE_PASSWORD.
+        to: the store: "sqlite:///PATH" or "sqlite:////ABSOLUTE/PATH", with "?table=NAME" for a
+            table name other than the topic's; or "redis://HOST:PORT/NUMBER", with "?prefix=TEXT"
+            for a key prefix other than the topic's name and a colon. The password may be in the
+            environment variable DRUMLIN_STORE_PASSWORD.
         group: a consumer group. A table is kept by one group; another one is refused.
-        instance: a name of this process among those of the group: who comes with the name of one
-            that was killed has its partitions at once, and not after ten seconds.
+        instance: this process's name within the group: a process that starts with the name of a
+            killed one gets its partitions at once, and not after ten seconds.
         decode: "utf8" stores keys and values as text; None as bytes.
-        until_end: end when the store has all that is committed when this is called.
-        memory_bytes: what the state of one partition may take when it is loaded; a larger one is
-            read several times.
+        until_end: return when the store has all records committed before this call.
+        memory_bytes: the memory limit for loading one partition's state; a larger one is read
+            several times.
         on_progress: called with a `Progress` about once a second, in this thread.
-        stop: set it from another thread, and this returns when what was read is written.
+        stop: set it from another thread to return once all that was read is written.
 
     Returns:
-        What was done; `lag` is 0 if there was nothing left.
+        The progress; `lag` is 0 if the store has everything.
 
     Raises:
         TargetRefused: the table has other columns, or something else is kept in it.
-        UnknownTopic: there is no such topic, or no longer.
+        UnknownTopic: there is no such topic, or it was deleted.
         EqualKeys: two partitions have a value for the same key.
         StateNotExact: a cleaner removes tombstones faster than the log is read.
-        Undecodable: a key or a value is not UTF-8, and is to be; it names the record.
+        Undecodable: with decode="utf8" a key or a value is not UTF-8; names the record.
         ModuleNotFoundError: the store's client is not installed; the message says what to do.
         OSError: the store cannot be reached.
         TypeError, ValueError: an argument cannot have this value.

@@ -1,8 +1,8 @@
 """Keeps a topic in a store: the members of a group share its partitions, and the store decides.
 
-A partition that is assigned is claimed in the store, and read on from where the store has it, or
-anew where the store does not have it, or not this topic's, or where deletions may have been missed.
-Nothing is remembered that is not in the store: whoever is killed has lost nothing.
+An assigned partition is claimed in the store, and read from the store's position on. It is loaded
+from the beginning if the store has no position, or one of another topic, or if deletions may have
+been missed. All state is in the store: a killed process loses nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _POLL_MS: Final = 500
 _LOOK_S: Final = 5.0
 _PROGRESS_S: Final = 1.0
 _STAY_MEMBER_S: Final = 5.0
-#: How soon others take over what a process kept that was killed.
+#: The time until others take over the partitions of a killed process.
 _SESSION_MS: Final = 10_000
 _WRITE_IDLE_MS: Final = 60_000
 _PAUSE_S: Final = 0.5
@@ -47,7 +47,7 @@ _PASSES: Final = (BrokerUnreachable, RequestTimedOut)
 
 
 class Progress(NamedTuple):
-    """How far it is. `records` were read by this process, `lag` of its partitions is not."""
+    """The progress: `records` were read by this process, `lag` are left in its partitions."""
 
     records: int
     records_per_s: float
@@ -56,11 +56,11 @@ class Progress(NamedTuple):
 
 
 class _GivenUp(Exception):
-    """A partition was given up while it was loaded."""
+    """A partition was revoked while it was loaded."""
 
 
 class Materializing:
-    """One process's share of it."""
+    """One process's share of a topic's partitions."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Materializing:
         on_progress: Callable[[Progress], object] | None,
         stop: threading.Event,
     ) -> Progress:
-        """Until `stop` is set; or until the store has all that the log has now."""
+        """Run until `stop` is set, or until the store has all that the log has now."""
         ends = self._ends() if until_end else None
         with self._consumer:
             while not stop.is_set():
@@ -145,7 +145,7 @@ class Materializing:
         try:
             batch = self._consumer.poll(0 if self._to_claim or self._to_load else _POLL_MS)
         except OffsetOutOfRange as error:
-            # The log does not hold what came next, or has lost its end.
+            # The next records were deleted, or the log was truncated.
             self._load_later(error.partition)
             return
         if batch is not None and batch.num_rows:
@@ -161,7 +161,7 @@ class Materializing:
         partition = batch.column("partition")[0].as_py()
         owned = self._owned.get(partition)
         if owned is None or owned.position is None or partition in self._to_load:
-            return  # given up by a callback, or about to be loaded
+            return  # revoked in a callback, or about to be loaded
         columns = [batch.column(name).to_pylist() for name in ("key", "value")]
         changes = dict(zip(*columns, strict=True))
         changes.pop(None, None)
@@ -194,7 +194,7 @@ class Materializing:
             self._to_load.discard(each.partition)
 
     def _claim_later(self, partition: int) -> None:
-        """Someone else has claimed it. If the group still says that it is ours, we do so again."""
+        """Schedule another claim, after another process has claimed it; a rebalance cancels it."""
         self._consumer.pause([TopicPartition(self._topic, partition)])
         self._owned.pop(partition, None)
         self._to_claim.add(partition)
@@ -204,7 +204,7 @@ class Materializing:
         self._to_load.add(partition)
 
     def _claim(self, partition: int) -> None:
-        """Take it in the store, and go on from where that is."""
+        """Claim the partition in the store, and continue from the store's position."""
         self._to_claim.discard(partition)
         term, position = self._target.claim(partition)
         owned = self._owned[partition] = Owned(partition, term, position)
@@ -227,7 +227,7 @@ class Materializing:
     # -- loading ---------------------------------------------------------------------------
 
     def _load(self, partition: int) -> None:
-        """Put the partition's rows anew, from the log as it is now."""
+        """Replace the partition's rows by the state of the log now."""
         owned = self._owned[partition]
         others = [each for each in self._consumer.assignment if each.partition != partition]
         self._consumer.pause(others)
@@ -244,7 +244,7 @@ class Materializing:
         except _GivenUp:
             pass
         except _PASSES:
-            time.sleep(_PAUSE_S)  # it stays among those to be loaded
+            time.sleep(_PAUSE_S)  # it is tried again
         except Fenced:
             self._to_load.discard(partition)
             self._claim_later(partition)
@@ -264,7 +264,7 @@ class Materializing:
             nonlocal polled_s
             self._put(replacement, batch)
             if time.monotonic() - polled_s >= _STAY_MEMBER_S:
-                # Others may be given up, or assigned.
+                # A poll may revoke or assign other partitions.
                 self._consumer.pause()
                 came = self._consumer.poll(0)
                 if came is not None:
@@ -287,10 +287,10 @@ class Materializing:
         replacement.add(zip(keys, values, strict=True))
         self._records += batch.num_rows
 
-    # -- looking ---------------------------------------------------------------------------
+    # -- topic and log ends ----------------------------------------------------------------
 
     def _look(self) -> None:
-        """Whether the topic is the same, and where its logs end."""
+        """Check that the topic is the same, and look where its logs end."""
         self._looked_s = time.monotonic()
         before = self._topic_id
         try:

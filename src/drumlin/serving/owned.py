@@ -1,4 +1,4 @@
-"""What a process knows of a partition that it keeps in a store. Decides; asks nobody."""
+"""The progress of a partition that a process keeps in a store. Pure."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from dataclasses import dataclass
 
 from drumlin.serving.target import Position
 
-#: By so much the clocks of machines may differ.
+#: The largest difference allowed between the clocks of two machines.
 _CLOCKS_DIFFER_MS = 60_000
 
 
 @dataclass(slots=True)
 class Owned:
-    """One partition. `position` is what the store has."""
+    """An owned partition. `position` is the one in the store."""
 
     partition: int
     term: int
     position: Position | None
-    #: By the wall clock, and where the log ended then.
+    #: When the log was asked for its end, by the wall clock, and the end offset.
     asked: tuple[int, int] | None = None
-    #: When the position was last written without anything new.
+    #: When the position was last written without new rows.
     written_ms: int = 0
 
     def saw_end(self, end_offset: int, asked_ms: int) -> None:
-        """The log ended there at that time; it counts when the store has come to it."""
+        """Note where the log ended at that time; it counts once the store has reached it."""
         self.settle()
         if self.asked is None:
             self.asked = (asked_ms, end_offset)
             self.settle()
 
     def settle(self) -> None:
-        """The store may have come to the end that was seen."""
+        """Update `position` if the store has reached the end that was noted."""
         if self.asked is None or self.position is None:
             return
         asked_ms, end_offset = self.asked
@@ -39,9 +39,10 @@ class Owned:
             self.asked = None
 
     def may_lack_deletions(self, delete_retention_ms: int, now_ms: int) -> bool:
-        """Whether tombstones may have been removed that were never read.
+        """Whether tombstones may have been removed before they were read.
 
-        They stay for so long. Who was at the log's end since then has read them.
+        They stay for `delete_retention_ms`. A reader that was at the log's end within that time
+        has read them all.
         """
         if self.position is None:
             return True

@@ -1,9 +1,9 @@
 """Keys of a Redis: for each row one string, under a prefix and the record's key.
 
-Beside them, for each partition: a hash with position and term, `drumlin:PREFIX:PARTITION`, and a
-set of the keys that came from it. Each write is one script, which Redis runs as a whole: it checks
-the term before it changes anything. A replacement is written in place, as what it has is later than
-what is there; what it lacks is deleted at its end, and only then the position moves.
+Beside them, each partition has a hash with position and term, `drumlin:PREFIX:PARTITION`, and a
+set of the keys that came from it. Each write is one script, which Redis runs atomically: it checks
+the term before it changes anything. A replacement is written in place, as its values are later
+than the existing ones; keys that it lacks are deleted at its end, and only then the position moves.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ local term = redis.call('HINCRBY', KEYS[1], 'term', 1)
 return {false, term, unpack(redis.call('HMGET', KEYS[1],
     'topic_id', 'offset', 'leader_epoch', 'ended_ms'))}
 """
-#: KEYS: the hash, the set of keys, the set that becomes it (or the same). ARGV: the term, the
-#: prefix, how many rows are put, these, and the keys that go.
+#: KEYS: the hash, the set of keys, the set that replaces it (or the same). ARGV: the term, the
+#: prefix, the number of rows to put, these rows, and the keys to delete.
 _WRITE: Final = """
 if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return 'fenced' end
 local prefix, last = ARGV[2], 3 + 2 * tonumber(ARGV[3])
@@ -53,7 +53,7 @@ if ARGV[#ARGV - 2] ~= '' then
 end
 return 'ok'
 """
-#: What an interrupted replacement has put counts as put.
+#: Keys that an interrupted replacement has put are merged into the set of keys.
 _BEGIN: Final = """
 if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return 'fenced' end
 redis.call('SUNIONSTORE', KEYS[2], KEYS[2], KEYS[3])
@@ -64,7 +64,7 @@ _NOT_MOVED: Final = ("", "", "", "")
 
 
 class RedisTarget:
-    """`kept` says what is kept under the prefix, by whom and how."""
+    """`kept` describes topic, group and format of what is under the prefix."""
 
     rows_at_a_time: int | None = _ROWS_AT_A_TIME
 
@@ -85,13 +85,13 @@ class RedisTarget:
         self._kept = kept
         self._failures = RedisError
         given = {} if password is None else {"password": password}
-        # A write that is done twice under the same term is as if it were done once.
+        # Writes are idempotent within a term, so that they may be retried.
         patient = Retry(ExponentialBackoff(cap=5, base=0.1), _RETRIES)
         again = [ConnectionError, TimeoutError]
         self._redis: Redis = Redis.from_url(
             url, socket_timeout=_TIMEOUT_S, retry=patient, retry_on_error=again, **given
         )
-        # A wrong address shows at once.
+        # A wrong address fails at once.
         with Redis.from_url(
             url, socket_timeout=_TIMEOUT_S, retry=Retry(NoBackoff(), 0), **given
         ) as at:
@@ -142,20 +142,20 @@ class RedisTarget:
         gone: Iterable[Any],
         position: Position | None,
     ) -> None:
-        """One write."""
+        """Run the script of a write."""
         moved = _NOT_MOVED if position is None else (position.topic_id or "", *position[1:])
         args = [term, self._prefix, len(puts) // 2, *puts, *gone, *moved]
         self._check(partition, self._ask(self._write, keys=names, args=args))
 
     def put_aside(self, partition: int, term: int, rows: Iterable[tuple[Cell, Cell]]) -> None:
-        """Rows of a replacement."""
+        """Put rows of a replacement."""
         waiting = iter(rows)
         while some := list(islice(waiting, _ROWS_AT_A_TIME)):
             puts = [cell for row in some for cell in row]
             self.run(partition, self._names(partition), term, puts, (), None)
 
     def end_replacement(self, partition: int, term: int, position: Position) -> None:
-        """Delete what a replacement lacks, and move the position."""
+        """Delete keys that the replacement lacks, and move the position."""
         names = hash_name, keys, new = self._names(partition)
         cursor = 0
         while True:
@@ -165,7 +165,7 @@ class RedisTarget:
             self.run(partition, names, term, [], gone, None)
             if cursor == 0:
                 break
-        # The sets are now the same, but for keys that only the new one has.
+        # The sets are now equal, except for keys that only the new one has.
         self._check(partition, self._ask(self._begin, keys=names, args=[term]))
         self.run(partition, [hash_name, keys, keys], term, [], (), position)
 
@@ -194,7 +194,7 @@ class RedisTarget:
 
 
 class RedisReplacement:
-    """In place, as all that it puts is later than what is there."""
+    """A replacement in place, as its values are later than the existing ones."""
 
     def __init__(self, target: RedisTarget, partition: int, term: int) -> None:
         self._target = target

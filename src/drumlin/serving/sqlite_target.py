@@ -1,7 +1,7 @@
-"""A table of an SQLite file: columns `key`, `value`, and `partition`, from which a row comes.
+"""A table of an SQLite file, with columns `key`, `value`, and `partition`, the row's source.
 
 Positions and terms are in the table `drumlin_positions` of the same file, so that one transaction
-has both. A replacement is collected in a table of its own.
+updates both. A replacement is collected in a table of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COLUMNS: Final = ("key", "value", "partition")
 
 
 class SqliteTarget:
-    """`kept` says what is kept in the table, by whom and how: only the same may go on with it."""
+    """`kept` describes topic, group and format of the table: only the same may continue it."""
 
     rows_at_a_time: int | None = None
 
@@ -54,7 +54,7 @@ class SqliteTarget:
             run(_POSITIONS)
             columns = tuple(each[1] for each in run(f"PRAGMA table_info({self._table})"))
             if not columns:
-                # What was there before is lost, with the file's table.
+                # The rows were lost with the table: the positions are reset.
                 run("UPDATE drumlin_positions SET offset = NULL WHERE name = ?", (self._name,))
                 run(
                     f"CREATE TABLE {self._table} (key PRIMARY KEY NOT NULL, value NOT NULL,"
@@ -116,14 +116,14 @@ class SqliteTarget:
         return SqliteReplacement(self, partition, term)
 
     def add_aside(self, partition: int, term: int, rows: Iterable[tuple[Cell, Cell]]) -> None:
-        """Rows of a replacement."""
+        """Add rows to a replacement."""
         with self._writing():
             self._check(partition, term)
             into = self._side(partition, term)
             self._database.executemany(f"INSERT INTO {into} VALUES (?, ?)", rows)
 
     def take_aside(self, partition: int, term: int, position: Position) -> None:
-        """Make the rows of a replacement those of the table."""
+        """Replace the partition's rows in the table by those of the replacement."""
         side, run = self._side(partition, term), self._database.execute
         with self._writing():
             self._move(partition, term, position)
@@ -178,10 +178,10 @@ class SqliteTarget:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """One transaction. Whatever is raised undoes all of it.
+        """One transaction, rolled back by any exception.
 
         Raises:
-            OSError: the file is full, locked for too long, or what is in it has been changed.
+            OSError: the file is full, locked for too long, or was changed by another program.
         """
         try:
             self._database.execute("BEGIN IMMEDIATE")
@@ -198,7 +198,7 @@ class SqliteTarget:
 
 
 class SqliteReplacement:
-    """In a table beside, until it is complete."""
+    """A replacement, collected in a separate table until it is complete."""
 
     def __init__(self, target: SqliteTarget, partition: int, term: int) -> None:
         self._target = target

@@ -1,8 +1,8 @@
-"""What a store must be able to do that a topic is kept in. One file for each kind of store.
+"""The operations that a store must offer to keep a topic. Each kind of store has its own file.
 
-The store decides. A partition belongs to who has claimed it last: each claim gets a higher term,
-and whatever is written under a lower one is refused in the same atomic write. So a process that was
-paused while another one took over changes nothing when it wakes up.
+The store decides who may write. A partition belongs to the latest claim: each claim gets a higher
+term, and the store checks the term in the same atomic write, so that writes of a lower one are
+refused. So a process that was paused while another took over changes nothing when it wakes up.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import NamedTuple, Protocol
 
 from drumlin.client.errors import ClientError
 
-#: A key or a value, as the store is to have it.
+#: A key or a value in the store.
 Cell = bytes | str
 
 
 class Fenced(ClientError):
-    """Another process has claimed the partition since; nothing was written."""
+    """Another process has claimed the partition meanwhile; nothing was written."""
 
 
 class TargetRefused(ClientError):
-    """The store has something else in the table's place."""
+    """The table in the store is not one that this group keeps for this topic."""
 
 
 class Position(NamedTuple):
-    """Up to where a partition is in the store, and of which topic."""
+    """The store's position in a partition, and the topic it belongs to."""
 
     topic_id: str | None
-    #: Of the next record.
+    #: The offset of the next record.
     offset: int
     leader_epoch: int
     #: By the wall clock: when the log was last known to end at `offset` or before.
@@ -36,24 +36,24 @@ class Position(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """`position` is None where the store has nothing of the partition."""
+    """A claimed partition. `position` is None if the store has nothing of it."""
 
     term: int
     position: Position | None
 
 
 class Replacement(Protocol):
-    """All rows of a partition anew; nobody sees them before `commit`."""
+    """A new set of all rows of a partition, which is invisible before `commit`."""
 
     def add(self, rows: Iterable[tuple[Cell, Cell]]) -> None:
-        """Rows with new keys.
+        """Add rows, whose keys were not added before.
 
         Raises:
             Fenced: the partition was claimed again.
         """
 
     def commit(self, position: Position) -> None:
-        """Show these rows in place of those that the partition has, and no other.
+        """Replace all rows of the partition by these.
 
         Raises:
             Fenced: the partition was claimed again.
@@ -68,15 +68,15 @@ class Target(Protocol):
     rows_at_a_time: int | None
 
     def positions(self) -> dict[int, Position]:
-        """Of all partitions of which the store has something, whoever keeps them."""
+        """The positions of all partitions in the store, whoever owns them."""
 
     def claim(self, partition: int) -> Claim:
-        """Make the partition ours."""
+        """Claim the partition under a new term."""
 
     def apply(
         self, partition: int, term: int, changes: Mapping[Cell, Cell | None], position: Position
     ) -> None:
-        """In one atomic write: rows with these values, none where a value is None; the position.
+        """Write rows and the position atomically; a value of None deletes the key's row.
 
         Raises:
             Fenced: the partition was claimed again.
@@ -84,11 +84,11 @@ class Target(Protocol):
         """
 
     def replace(self, partition: int, term: int) -> Replacement:
-        """Begin to put a partition's rows anew.
+        """Begin to replace a partition's rows.
 
         Raises:
             Fenced: the partition was claimed again.
         """
 
     def close(self) -> None:
-        """Let the store go; what was applied stays."""
+        """Close the store; everything applied stays."""

@@ -1,4 +1,4 @@
-"""From a URL to the store that it names."""
+"""Opens the store that a URL names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 from drumlin.serving.target import Target
 
 _EXPECTED: Final = "expected sqlite:///PATH[?table=NAME] or redis://HOST:PORT/NUMBER[?prefix=TEXT]"
-#: So that it need not stand where others see it.
+#: The environment variable for a password, which other users should not see in a URL.
 VARIABLE: Final = "DRUMLIN_STORE_PASSWORD"
 
 
 def without_password(url: str) -> str:
-    """For people to read."""
+    """The URL without its password, for messages."""
     parts = urlsplit(url)
     if parts.password is None:
         return url
@@ -23,10 +23,11 @@ def without_password(url: str) -> str:
 
 
 def open_target(url: str, topic: str, group: str, decode: str | None) -> Target:
-    """
+    """The store that a URL names.
+
     Raises:
-        ValueError: the URL names no store, or has an option that means nothing.
-        TargetRefused: the store has something else in the table's place.
+        ValueError: the URL names no store, or has an unknown option.
+        TargetRefused: the table in the store is not one that this group keeps for this topic.
         OSError: the store cannot be reached.
     """
     scheme, host, path, query, fragment = urlsplit(url)

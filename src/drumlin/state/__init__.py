@@ -1,8 +1,8 @@
-"""Keyed state of a Python process, whose memory is a compacted topic.
+"""Keyed state of a Python process, stored in a compacted topic.
 
-`processor` reads a topic as a member of a group. What it changes in the state, what it writes, and
-how far it has read become visible in one transaction, or not at all. It must never hold a change
-that another process could not read again from the changelog.
+`processor` reads a topic as a member of a group. Its changes to the state, its output and its
+offsets become visible in one transaction, or not at all. It must never keep a committed change
+that another process could not restore from the changelog.
 """
 
 from __future__ import annotations

@@ -1,24 +1,24 @@
-"""The changelog of one state: its topic, whose turn it is to write to it, and what it tells.
+"""The changelog of one state: its topic, the wait for former owners, and restoring from it.
 
-Exactly one process may go on from what a partition of a changelog tells: the one that its group has
-given the input's partition. Why no former owner can commit anything that its successor has not
-restored:
+Exactly one process may continue from a partition of a changelog: the member to which the group has
+assigned the input's partition. No former owner can commit anything that its successor has not
+restored, for these reasons:
 
 1. In each transaction an owner writes to the changelog of each partition that it has read from,
-   waits until that is acknowledged, and only then sends the input's offsets (TxnOffsetCommit) with
-   its member id and generation; then it ends the transaction. It sends nothing for partitions that
-   it has given up: what concerns them is committed or aborted before the group hears that it has.
-2. A successor is told of its partition by a generation that began after the former owner had given
-   it up or was thrown out. From that moment on the group's coordinator refuses the offsets of a
-   member that was thrown out (KIP-447), and without them it does not commit.
+   waits for the acknowledgement, and only then sends the input's offsets (TxnOffsetCommit) with
+   its member id and generation; then it ends the transaction. It sends nothing for revoked
+   partitions: work on them is committed or aborted before it confirms the revocation to the group.
+2. A successor is assigned the partition in a generation that began after the former owner had
+   given it up or was removed from the group. From that moment on the group's coordinator refuses
+   the offsets of a removed member (KIP-447), which therefore does not commit.
 3. So every transaction that may still be committed has had its offsets accepted before that moment,
-   and its records of the changelog acknowledged before that: they are below the high watermark
-   which the successor asks for after it was told. It waits until the last stable offset has
-   reached that (a transaction that is still open there is ended by its time-out, or at once by
-   fencing its producer). From then on all that was committed is in what it reads up to the last
-   stable offset, and nothing else ever will be.
-4. What a former owner that believes to be one still writes afterwards is aborted. It may make a
-   state that was read not exact for certain; then it is read again.
+   and its changelog records acknowledged even earlier: they are below the high watermark that the
+   successor asks for after its assignment. It waits until the last stable offset has reached that
+   (a transaction still open there is ended by its timeout, or at once by fencing its producer).
+   Then everything ever committed by former owners is below the last stable offset, up to which the
+   successor reads.
+4. A former owner that does not know of its removal may still write afterwards, but that is aborted.
+   It may make it uncertain whether a restored state is exact; then the state is read again.
 
 State and position of the input are records of one transaction (`changelog_format.py`), so the order
 in which markers reach the partitions does not matter.
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: So long a former owner has for the end of its last transaction before it is fenced.
+#: The time that a former owner has to end its last transaction before it is fenced.
 _GRACE_S: Final = 0.5
 _TELL_S: Final = 10.0
 _PAUSE_S: Final = 0.02
@@ -55,7 +55,7 @@ _READS_MAX: Final = 5
 
 
 class Restored(NamedTuple):
-    """The state of a partition, and the position that it is of; None: there was none yet."""
+    """The state of a partition, and its position in the input; None: the changelog has none yet."""
 
     state: JournaledState
     position: Position | None
@@ -75,16 +75,16 @@ class Changelog:
     def __init__(self, client: Client, group: str, state: str) -> None:
         self._client = client
         self.topic = changelog_name(group, state)
-        #: Transactional ids of this state's owners begin with this.
+        #: The prefix of the transactional ids of this state's owners.
         self.id_prefix = f"{group}-{state}-"
 
     # -- the topic -----------------------------------------------------------------------
 
     def make(self, input_topic: str, replication_factor: int) -> None:
-        """Make the topic if it is not there, and check that it is what it must be.
+        """Create the topic if it does not exist, and check its partitions and cleanup policy.
 
         Raises:
-            StateRefused: it has another number of partitions, or is not compacted only.
+            StateRefused: its number of partitions differs, or its policy is not `compact` alone.
             UnknownTopic: there is no such input.
         """
         count = len(self._client.partitions(input_topic))
@@ -108,10 +108,10 @@ class Changelog:
                 "it to compact"
             )
 
-    # -- its turn ------------------------------------------------------------------------
+    # -- former owners -------------------------------------------------------------------
 
     def await_former_owners(self, partitions: list[int]) -> None:
-        """Wait until nothing that is in these partitions now is undecided; see above."""
+        """Wait until every transaction now open in these partitions has ended; see above."""
         client = self._client
         places = [TopicPartition(self.topic, each) for each in partitions]
         found = client.list_offsets(dict.fromkeys(places, "latest"))
@@ -132,7 +132,7 @@ class Changelog:
                 return
             if time.monotonic() >= fence_at:
                 fence_at = time.monotonic() + _GRACE_S
-                # Without the rights to do so, the transaction's time-out will end it.
+                # Without permission to fence it, the transaction's timeout ends it.
                 with contextlib.suppress(ClientError):
                     self._fence_owners(list(open_in))
             if time.monotonic() >= tell_at:
@@ -143,7 +143,7 @@ class Changelog:
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 
     def _fence_owners(self, places: list[TopicPartition]) -> None:
-        """Abort what owners of this state have open in these partitions."""
+        """Abort the open transactions of this state's owners in these partitions."""
         found = self._client.open_producers(places)
         producer_ids = {each.producer_id for producers in found.values() for each in producers}
         if not producer_ids:
@@ -152,14 +152,14 @@ class Changelog:
             if listed.transactional_id.startswith(self.id_prefix):
                 self._client.abort_transaction(listed.transactional_id)
 
-    # -- what it tells -------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------
 
     def restore(self, partition: int) -> Restored:
-        """The state of a partition. Its former owners must have been waited for.
+        """The state of a partition. Call `await_former_owners` first.
 
         Raises:
-            StateRefused: it is of a later version, or something else has written to it.
-            StateNotExact: somebody writes to it all the time.
+            StateRefused: it is of a later version, or another program has written to it.
+            StateNotExact: another process keeps writing to it.
         """
         for attempt in range(_READS_MAX):
             try:
@@ -192,7 +192,7 @@ class Changelog:
         Raises:
             UnknownTopic: there is no such changelog.
             StateNotExact: it changes too often for a broker that does not tell how far it cleans.
-            StateRefused: it is of a later version, or something else has written to it.
+            StateRefused: it is of a later version, or another program has written to it.
         """
         for partition in self._client.partitions(self.topic):
             rows = self._client.snapshot(
@@ -208,7 +208,7 @@ class Changelog:
             yield Shown(partition, position, rows)
 
     def _position(self, told: bytes | None, count: int, partition: int) -> Position | None:
-        """What the partition says of the input; `count`: the keys that it has beside that."""
+        """The partition's position in the input; `count`: its number of other keys."""
         if told is not None:
             return read_position(told, self._where(partition))
         if count:

@@ -1,16 +1,15 @@
 """The format of a changelog, version 1. Pure.
 
 A changelog is a compacted topic, `<group>-<state>-changelog`, with as many partitions as the input;
-partition N has the state of the input's partition N. Keys and values are those of the state as they
-are, and a null value deletes the key. One record of each partition is no part of the state, that
-of POSITION_KEY: JSON that says which version this is, and up to where the input has been taken
-into the state.
+partition N has the state of the input's partition N. Keys and values are the state's own bytes, and
+a null value deletes the key. One record of each partition is not part of the state: the one with
+POSITION_KEY. Its value is JSON with the format's version, and the position up to which the state
+includes the input.
 
     {"format": 1, "group": "counts", "topic": "orders", "topic_id": "Ab...", "offset": 1234}
 
-It is in every transaction that concerns the partition, so that state and position are one: neither
-a group whose offsets have expired, nor one whose offsets were moved, makes records count twice
-or not at all.
+Every transaction that concerns the partition has it, so that state and position change together:
+even if the group's offsets have expired or were moved, no record counts twice or not at all.
 """
 
 from __future__ import annotations
@@ -25,36 +24,36 @@ POSITION_KEY: Final = b"\x00drumlin.state"
 
 
 class Position(NamedTuple):
-    """Up to where an input partition has been taken into the state of a group."""
+    """The position in an input partition up to which a group's state includes its records."""
 
     group: str
     topic: str
-    topic_id: str  # empty: the cluster has none
+    topic_id: str  # empty: the cluster has no topic ids
     offset: int
 
     def is_of_same(self, other: Position) -> bool:
-        """Whether both are of the same input and group, wherever they are."""
+        """Whether both are of the same input and group, at any offsets."""
         names_are = (self.group, self.topic) == (other.group, other.topic)
         ids_may_be = not self.topic_id or not other.topic_id or self.topic_id == other.topic_id
         return names_are and ids_may_be
 
 
 def changelog_name(group: str, state: str) -> str:
-    """The topic that is the state's memory."""
+    """The name of a state's changelog topic."""
     return f"{group}-{state}-changelog"
 
 
 def position_value(position: Position) -> bytes:
-    """The value of the record that says so."""
+    """The value of the record with POSITION_KEY."""
     told = {"format": FORMAT, **position._asdict()}
     return json.dumps(told, separators=(",", ":")).encode()
 
 
 def read_position(value: bytes, where: str) -> Position:
-    """The position that a changelog tells.
+    """The position in the record with POSITION_KEY.
 
     Raises:
-        StateRefused: it is of a later version, or damaged.
+        StateRefused: the record is of a later version, or damaged.
     """
     try:
         told: Any = json.loads(value)

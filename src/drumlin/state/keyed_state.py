@@ -1,8 +1,8 @@
-"""The state of one partition in memory: bytes by bytes, and what was changed since the last commit.
+"""The state of one partition in memory: a mapping of bytes, and the changes since the last commit.
 
-Pure. Each change is made at once; the values from before the first change of each key are kept
-until the changes are committed, and come back if they are forgotten. Whoever may only read and
-change the state is given a `KeyedState`; `JournaledState` is for its owner.
+Pure. Each change is made at once; each changed key's old value is kept until the commit, and an
+abort restores it. Code that may only read and change the state gets a `KeyedState`; its owner, who
+also commits and aborts, has a `JournaledState`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ Column: TypeAlias = "pa.Array | pa.ChunkedArray | Iterable[bytes | None]"
 
 
 class KeyedState(MutableMapping[bytes, bytes]):
-    """A mapping of bytes to bytes, in no particular order. Nothing may change it while it is
-    iterated over.
-    """
+    """A mapping of bytes to bytes, in no particular order. It must not change during iteration."""
 
     def __init__(self, values: Mapping[bytes, bytes] | None = None) -> None:
         self._values: dict[bytes, bytes] = dict(values or {})
-        #: What each changed key had before; None: nothing.
+        #: The old value of each changed key; None: it had none.
         self._before: dict[bytes, bytes | None] = {}
 
     # -- reading -------------------------------------------------------------------------
@@ -36,7 +34,7 @@ class KeyedState(MutableMapping[bytes, bytes]):
         return self._values[key]
 
     def get(self, key: bytes, default: Any = None) -> Any:
-        """The value of a key, or `default` where there is none."""
+        """The value of a key, or `default` if it has none."""
         return self._values.get(key, default)
 
     def __contains__(self, key: object) -> bool:
@@ -49,9 +47,9 @@ class KeyedState(MutableMapping[bytes, bytes]):
         return len(self._values)
 
     def scan(self, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
-        """All keys that begin with `prefix`, and their values, in the order of the keys' bytes.
+        """All keys that begin with `prefix`, with their values, in the order of the keys' bytes.
 
-        It looks at every key of the state.
+        It visits every key of the state.
         """
         return sorted(each for each in self._values.items() if each[0].startswith(prefix))
 
@@ -74,7 +72,7 @@ class KeyedState(MutableMapping[bytes, bytes]):
         self._before.setdefault(key, before)
 
     def delete(self, key: bytes) -> bool:
-        """Delete a key, if it is there; tells whether it was."""
+        """Delete a key if it exists; returns whether it did."""
         if key not in self._values:
             return False
         del self[key]
@@ -88,8 +86,8 @@ class KeyedState(MutableMapping[bytes, bytes]):
             values: as many, in the same order.
 
         Raises:
-            TypeError, ValueError: what is no key or no value, or not as many of one as of the
-                other. Nothing was changed.
+            TypeError, ValueError: an invalid key or value, or different numbers of keys and
+                values. Nothing was changed.
         """
         names, contents = as_bytes("keys", keys), as_bytes("values", values)
         if len(names) != len(contents):
@@ -99,18 +97,17 @@ class KeyedState(MutableMapping[bytes, bytes]):
         self._take(cast("Mapping[bytes, bytes | None]", changes))
 
     def count_by(self, keys: Column) -> pa.Table:
-        """Add to each key how often it occurs; values are counts in decimal digits.
+        """Add to each key's count how often the key occurs; values are decimal digits.
 
         Args:
             keys: a column of binary or strings, or a sequence of bytes; none of them null.
 
         Returns:
-            A table of `key` (binary) and `count` (int64): the new counts of these keys, once each.
+            A table of `key` (binary) and `count` (int64): each distinct key with its new count.
 
         Raises:
-            TypeError: what is no key.
-            ValueError: the state has something else than a count for one of these keys. Nothing
-                was changed.
+            TypeError: a key is null or of another type.
+            ValueError: the value of one of these keys is no count. Nothing was changed.
         """
         import pyarrow as pa
 
@@ -143,10 +140,10 @@ class KeyedState(MutableMapping[bytes, bytes]):
 
 
 class JournaledState(KeyedState):
-    """A state as its owner has it: with the end of what was begun."""
+    """A state for its owner, who can commit or abort its changes."""
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """What the changelog is to get: the last value of each changed key; None: it is gone."""
+        """The changes for the changelog: the new value of each changed key; None: deleted."""
         found = {}
         for key, before in self._before.items():
             now = self._values.get(key)
@@ -155,11 +152,11 @@ class JournaledState(KeyedState):
         return found
 
     def commit(self) -> None:
-        """The changes are in the changelog for good."""
+        """Keep the changes, which are committed in the changelog."""
         self._before.clear()
 
     def abort(self) -> None:
-        """Forget the changes since the last commit."""
+        """Undo the changes since the last commit."""
         values = self._values
         for key, before in self._before.items():
             if before is None:
@@ -177,7 +174,7 @@ def _check_key(key: object) -> None:
 
 
 def _check_keys(keys: Collection[bytes | None]) -> None:
-    """As `_check_key`, of bytes or None."""
+    """Check keys like `_check_key`; each is bytes or None, and None is refused."""
     for wrong in (None, POSITION_KEY):
         if wrong in keys:
             _check_key(wrong)
@@ -211,6 +208,6 @@ def as_column(name: str, data: Column) -> Any:
 
 
 def as_bytes(name: str, data: Column) -> list[bytes | None]:
-    """Keys or values as Python has them; raises as `as_column` does."""
+    """Keys or values as Python bytes; raises what `as_column` raises."""
     found: list[bytes | None] = as_column(name, data).to_pylist()
     return found

@@ -1,12 +1,12 @@
 """A member of a group that turns a topic into a state and into other topics, exactly once.
 
-What it changes in the state, what it sends, and how far it has read are one transaction, every
-`commit_interval_ms`. None of that must ever be seen by itself: whatever goes wrong, all of it is
-aborted, the state goes back to the last commit, and the records are read again. Why a former
-owner of a partition cannot interfere is told in `changelog.py`.
+Every `commit_interval_ms`, its changes to the state, its output and its offsets are committed in
+one transaction. None of them must ever be visible without the others: on any failure all of it is
+aborted, the state goes back to the last commit, and the records are read again. `changelog.py`
+explains why a former owner of a partition cannot interfere.
 
-Partitions are assigned cooperatively: those that stay keep their state in memory, only those that
-move are restored.
+Rebalances are cooperative: partitions that stay keep their state in memory, only those that move
+are restored.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: So often in a row, and for so long, may all be aborted. A member learns by its next heartbeat
-#: that it was thrown out; until then nothing that it does is committed.
+#: So many aborts in a row, over at least this time, are an error. A member learns only by its next
+#: heartbeat that it was removed from the group; until then each of its commits is aborted.
 _ABORTS_MAX: Final = 5
 _FAILING_S: Final = 60.0
 
@@ -62,33 +62,33 @@ def processor(
     transaction_timeout_ms: int = 60_000,
     security: Security | Mapping[str, str] | None = None,
 ) -> Processor:
-    """A processor of a topic, with a state whose memory is `<group>-<state>-changelog`.
+    """A processor of a topic, with a state stored in the topic `<group>-<state>-changelog`.
 
-    Processes with the same group and state share the partitions. They are all processors: the group
-    has no members of other kinds.
+    Processes with the same group and state share the partitions. All members of the group must be
+    processors.
 
     Args:
         topic: the input.
         group: the consumer group.
         state: the name of the state.
         bootstrap: "host:port[,host:port...]" of the cluster that has input, changelog and output.
-        start: where a partition begins that was never committed: "earliest" or "latest".
-        commit_interval_ms: how often to commit; records are seen by read_committed readers then.
-        idle_timeout_ms: iteration ends when nothing came for so long; None: never.
-        decode: "utf8" or "json", as in `Client.read`. The state has bytes all the same.
+        start: where to begin in a partition without a committed offset: "earliest" or "latest".
+        commit_interval_ms: how often to commit, which shows the output to read_committed readers.
+        idle_timeout_ms: iteration ends after this time without a record; None: never.
+        decode: "utf8" or "json", as in `Client.read`. The state always holds bytes.
         headers: add the column `headers`.
-        replication_factor: of the changelog, if it is made; -1: the broker's default.
-        session_timeout_ms: how long the group waits for a process that is silent.
-        heartbeat_interval_ms: how often it shows that it is there.
+        replication_factor: of the changelog, if it is created; -1: the broker's default.
+        session_timeout_ms: a process without a heartbeat for this long loses its partitions.
+        heartbeat_interval_ms: the time between heartbeats.
         max_poll_interval_ms: a process that takes longer for a batch loses its partitions.
-        transaction_timeout_ms: ... or what it has sent since the last commit.
+        transaction_timeout_ms: a transaction that is open for longer is aborted.
         security: TLS and login, as in `connect`.
 
     Returns:
-        The processor: a context manager, that iterates over batches.
+        The processor: a context manager that iterates over batches.
 
     Raises:
-        StateRefused: the changelog is not one of this input.
+        StateRefused: the changelog belongs to another input.
         UnknownTopic: there is no such input.
         BrokerUnreachable, AuthenticationFailed: as from `connect`.
         TypeError, ValueError: an option cannot have this value.
@@ -128,10 +128,10 @@ def processor(
 
 
 class Processor:
-    """Made by `processor`. One thread uses it, as a context manager, and iterates over batches.
+    """Created by `processor`. One thread uses it, as a context manager, and iterates over batches.
 
-    To ask for the next batch, and to leave the block without an exception, says that the last one
-    is processed. An exception aborts what is not committed; another run begins with it again.
+    A batch counts as processed when the next one is asked for, or when the block is left without an
+    exception. An exception aborts what is not committed; another run reads it again.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Processor:
         self._work = Work(client, changelog, self._input, transaction_timeout_ms)
         self._batch: pa.RecordBatch | None = None
         self._partition = -1
-        self._since: float | None = None  # the first batch after the last commit
+        self._since: float | None = None  # time of the first batch after the last commit
         self._aborts = 0  # in a row
         self._failing_since = 0.0
         self._is_closed = False
@@ -175,49 +175,49 @@ class Processor:
             **reading,
         )
 
-    # -- what the user's code sees -------------------------------------------------------
+    # -- for the user's code -------------------------------------------------------------
 
     @property
     def state(self) -> KeyedState:
-        """The state of the partition that the present batch is of."""
+        """The state of the current batch's partition."""
         self._check_batch()
         return self._work.owned[self._partition].state
 
     @property
     def partition(self) -> int:
-        """The partition that the present batch is of."""
+        """The partition of the current batch."""
         self._check_batch()
         return self._partition
 
     def send(
         self, topic: str, value: bytes | str | None, key: bytes | str | None = None, **record: Any
     ) -> None:
-        """Write a record, which is seen once the batch is committed.
+        """Write a record, which becomes visible when the batch is committed.
 
         Args:
-            topic: where to.
+            topic: the topic to write to.
             value: the record's value.
             key: its key.
             record: `headers`, `timestamp` or `partition`, as of `Writer.send`.
 
         Raises:
             UnknownTopic: there is no such topic, and the broker does not create it.
-            TypeError, ValueError: what is no record.
+            TypeError, ValueError: these values make no record.
         """
         self._check_output(topic)
         self._work.send(topic, value, key, record)
 
     def append(self, data: TableLike, topic: str, **options: Any) -> None:
-        """Write the rows of a table, which are seen once the batch is committed.
+        """Write the rows of a table, which become visible when the batch is committed.
 
         Args:
             data: as in `Client.append`.
-            topic: where to.
+            topic: the topic to write to.
             options: those of `Client.append`.
 
         Raises:
             UnknownTopic: there is no such topic, and the broker does not create it.
-            TypeError, ValueError: data or options that cannot be.
+            TypeError, ValueError: invalid data or options.
         """
         self._check_output(topic)
         self._work.append(data, topic, options)
@@ -243,7 +243,7 @@ class Processor:
         try:
             batch = self._next()
         except BaseException as error:
-            # It may be in the middle of a rebalance or of a commit.
+            # The error may come in the middle of a rebalance or of a commit.
             self._close_after(error)
             raise
         if batch is None:
@@ -251,7 +251,7 @@ class Processor:
         return batch
 
     def _next(self) -> pa.RecordBatch | None:
-        """The next batch; None if nothing has come for long, and all is committed."""
+        """The next batch; None after `idle_timeout_ms` without one, with all work committed."""
         idle_at = _after(self._idle_timeout_s)
         while True:
             due_at = _NEVER if self._since is None else self._since + self._commit_interval_s
@@ -294,7 +294,7 @@ class Processor:
     def _position(
         self, place: TopicPartition, told: Position | None, committed: OffsetAndMetadata | None
     ) -> int:
-        """Where to go on.
+        """The offset to continue from.
 
         Raises:
             StateRefused: state and offsets do not belong together.
@@ -328,7 +328,7 @@ class Processor:
         self._forget(places)
 
     def _lost(self, places: Iterable[TopicPartition]) -> None:
-        """Others may have them already: nothing of what was done for them may be committed."""
+        """Discard work on lost partitions: it must not be committed, as others may own them."""
         self._rewind()
         self._forget(places)
 
@@ -339,10 +339,10 @@ class Processor:
     # -- transactions --------------------------------------------------------------------
 
     def _commit_or_rewind(self) -> bool:
-        """Commit; tells whether that was possible. If not, the same records are read again.
+        """Commit; returns whether it succeeded. If not, the same records are read again.
 
         Raises:
-            ClientError: it can't be done, or nobody can tell whether it was.
+            ClientError: commits fail for good, or it is unknown whether this one succeeded.
         """
         try:
             self._commit()
@@ -364,7 +364,7 @@ class Processor:
         self._since = None
 
     def _rewind(self) -> None:
-        """Abort what is not committed, and go back to where the last commit was."""
+        """Abort what is not committed, and seek to the position of the last commit."""
         self._work.abort()
         self._since = None
         for partition, each in self._work.owned.items():
@@ -373,15 +373,15 @@ class Processor:
     # -- the end -------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Commit what is processed, give up the partitions, leave the group.
+        """Commit processed batches, give up the partitions, and leave the group.
 
         Raises:
-            CommitFailed: the rest could not be committed; it is read again by another run.
+            CommitFailed: the last batches could not be committed; another run reads them again.
         """
         self._close(commits=True)
 
     def _close_after(self, error: BaseException) -> None:
-        """Close without a commit. The program sees `error`, whatever comes of that."""
+        """Close without a commit. Errors while closing do not replace `error`."""
         try:
             self._close(commits=False)
         except ClientError as failure:
@@ -437,5 +437,5 @@ _NEVER: Final = float("inf")
 
 
 def _after(seconds: float | None) -> float:
-    """The time that long from now on; None: never."""
+    """The time after so many seconds from now; None: infinity."""
     return _NEVER if seconds is None else time.monotonic() + seconds

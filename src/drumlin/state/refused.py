@@ -1,4 +1,4 @@
-"""The error of a state that cannot be used as it is."""
+"""The error for a state that cannot be used."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from drumlin.client.errors import ClientError
 
 
 class StateRefused(ClientError):
-    """The changelog, or the group's offsets, are not what this state has left. Nothing was done."""
+    """Changelog or committed offsets do not belong to this state. Nothing was changed."""

@@ -1,7 +1,7 @@
-"""What was done since the last commit: one transaction of output, changes of states and offsets.
+"""The work since the last commit: one transaction of output, changes of states and offsets.
 
-All of it is committed, or none: after an abort every state is what it was. The order in which the
-parts of a transaction are sent is what `changelog.py` relies on.
+All of it is committed, or none: an abort restores every state. `changelog.py` relies on the order
+in which the parts of a transaction are sent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from drumlin.state.changelog import Changelog
     from drumlin.state.changelog_format import Position
 
-#: Nothing of the transaction will be read, and the same records may be read again.
+#: Errors after which the transaction is certainly aborted, and its records may be read again.
 ABORTED: Final = (CommitFailed, ProducerFenced, TransactionAborted, UnknownTransaction)
 _COMMIT_ATTEMPTS: Final = 5
 _WRITER_BATCH_BYTES: Final = 512 << 10
@@ -43,19 +43,19 @@ _WRITER_BATCH_BYTES: Final = 512 << 10
 
 @dataclass
 class Owned:
-    """A partition of the input that this process has."""
+    """An input partition that this process owns."""
 
     state: JournaledState
     committed_offset: int
 
 
 class Work:
-    """The partitions that a process has, and what it has done for them since the last commit."""
+    """The partitions that a process owns, and its work on them since the last commit."""
 
     def __init__(
         self, client: Client, changelog: Changelog, begin: Position, transaction_timeout_ms: int
     ) -> None:
-        """`begin`: whose input this is; its offset does not matter."""
+        """`begin`: identifies input and group; its offset does not matter."""
         self._begin = begin
         self.owned: dict[int, Owned] = {}
         self._client = client
@@ -64,13 +64,13 @@ class Work:
         self._transactional_id = f"{changelog.id_prefix}{uuid.uuid4()}"
         self._transaction: Transaction | None = None
         self._writers: dict[str, Writer] = {}
-        #: A send has told that nothing will be committed. It is no concern of the user's code.
+        #: The error of a send that dooms the transaction, which is hidden from the user's code.
         self._abort_reason: ClientError | None = None
 
-    # -- doing it ------------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------
 
     def send(self, topic: str, value: Any, key: Any, record: Mapping[str, Any]) -> None:
-        """Raises as `Transaction.writer` and `Writer.send` do, but nothing of ABORTED."""
+        """Raises what `Transaction.writer` and `Writer.send` raise, except errors in ABORTED."""
 
         def send() -> None:
             if topic not in self._writers:
@@ -80,7 +80,7 @@ class Work:
         self._unless_aborted(send)
 
     def append(self, data: TableLike, topic: str, options: Mapping[str, Any]) -> None:
-        """Raises as `Transaction.append` does, but nothing of ABORTED."""
+        """Raises what `Transaction.append` raises, except errors in ABORTED."""
         self._unless_aborted(lambda: self._begun().append(data, topic, **options))
 
     def _unless_aborted(self, write: Callable[[], object]) -> None:
@@ -98,15 +98,15 @@ class Work:
             )
         return self._transaction
 
-    # -- ending it -----------------------------------------------------------------------
+    # -- commit and abort ----------------------------------------------------------------
 
     def commit(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata
     ) -> None:
-        """Commit all that was done; positions that have not moved are left out.
+        """Commit all work; positions that have not moved are left out.
 
         Raises:
-            ClientError: one of ABORTED if it is certain that nothing of it is committed.
+            ClientError: one of ABORTED if certainly nothing was committed.
         """
         if self._abort_reason is not None:
             raise self._abort_reason
@@ -114,7 +114,7 @@ class Work:
         if not moved:
             return
         if member.generation_id < 0:
-            # Such offsets would be accepted from anybody.
+            # The coordinator would accept offsets without a generation from anyone.
             raise CommitFailed(f"not committed: group {member.group_id!r} has lost this member")
         transaction = self._begun()
         transaction.append(
@@ -151,20 +151,20 @@ class Work:
         return pa.concat_tables(tables)
 
     def abort(self) -> None:
-        """Forget all that was done."""
+        """Abort the transaction and undo all changes since the last commit."""
         transaction, self._transaction = self._transaction, None
         self._writers.clear()
         self._abort_reason = None
         for each in self.owned.values():
             each.state.abort()
         if transaction is not None and transaction.state in ("open", "unknown"):
-            # What is left open, the next transaction of this id aborts, or another owner.
+            # If it stays open, the next transaction of this id aborts it, or another owner.
             with contextlib.suppress(ClientError):
                 transaction.abort()
 
 
 def _commit_surely(transaction: Transaction) -> None:
-    """Commit, and ask again if there is no answer: a second commit does no harm."""
+    """Commit, and retry if there is no answer: a second commit does no harm."""
     for attempt in range(1, _COMMIT_ATTEMPTS + 1):
         try:
             transaction.commit()

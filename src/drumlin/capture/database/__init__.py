@@ -1,1 +1,1 @@
-"""The side of PostgreSQL: what it must have, its catalog, a snapshot, and the stream. Blocks."""
+"""PostgreSQL's side of a capture: requirements, catalog, snapshot, and stream. Blocks."""

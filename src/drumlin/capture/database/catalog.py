@@ -1,4 +1,4 @@
-"""What the catalog of a database says: of the server, tables and keys, types, slots."""
+"""What is read from a database's catalog: server, tables and their keys, types, slots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Server(NamedTuple):
-    """The server, and what the user may do there."""
+    """The server, and the user's rights there."""
 
     version: int  # 150004 is 15.4
     wal_level: str
@@ -41,7 +41,7 @@ class FoundTable(NamedTuple):
     is_owner: bool
     key: tuple[str, ...]
     key_kinds: tuple[str, ...]
-    columns: tuple[tuple[str, int], ...]  # names and types of those that are in the stream
+    columns: tuple[tuple[str, int], ...]  # names and types of the replicated columns
 
     @property
     def full_name(self) -> str:
@@ -60,11 +60,11 @@ class Slot(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """A publication, and the tables in it."""
+    """A publication, with its tables."""
 
     is_complete: bool  # publishes every kind of change
     oids: frozenset[int]
-    filtered: frozenset[int]  # of which it leaves out rows or columns
+    filtered: frozenset[int]  # the tables of which it omits rows or columns
 
 
 _SERVER: Final = """
@@ -76,7 +76,7 @@ SELECT current_setting('server_version_num')::int, current_setting('wal_level'),
   has_database_privilege(current_database(), 'CREATE'),
   CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text
 """
-# A unique constraint that is checked at the end of a transaction only is no key of each change.
+# A deferrable unique constraint, checked at the end of a transaction, cannot identify a row.
 _TABLES: Final = """
 SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relreplident::text,
   c.relpersistence = 'p', has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE'),
@@ -120,7 +120,7 @@ def server(connection: psycopg.Connection[Any]) -> Server:
 
 
 def tables(connection: psycopg.Connection[Any]) -> list[FoundTable]:
-    """All that hold rows, by name: partitioned ones as a whole, without their partitions."""
+    """All tables that hold rows, by name: a partitioned table as one, without its partitions."""
     found = []
     for *fixed, key, names, oids in rows(connection, _TABLES):
         columns = tuple(zip(names, oids, strict=True))
@@ -144,7 +144,7 @@ def slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
             found["database"],
             found["active_pid"],
             found["confirmed_flush_lsn"],
-            # Of PostgreSQL 13 and later; before, it keeps what a slot needs, whatever that takes.
+            # PostgreSQL 13 and later; before that, it keeps whatever a slot needs.
             found.get("wal_status") == "lost" or found.get("invalidation_reason") is not None,
         )
     return None
@@ -160,9 +160,10 @@ def publication(connection: psycopg.Connection[Any], name: str) -> Publication |
 def rows(
     connection: psycopg.Connection[Any], statement: str, values: Sequence[Any] | None = None
 ) -> list[tuple[Any, ...]]:
-    """
+    """The rows that a statement returns.
+
     Raises:
-        DatabaseLost, DatabaseRefused: why there are none.
+        DatabaseLost, DatabaseRefused: the statement failed.
     """
     try:
         return connection.execute(statement, values).fetchall()
@@ -171,9 +172,10 @@ def rows(
 
 
 def run(connection: psycopg.Connection[Any], statement: str) -> None:
-    """
+    """Run a statement without a result.
+
     Raises:
-        DatabaseLost, DatabaseRefused: it did not succeed.
+        DatabaseLost, DatabaseRefused: the statement failed.
     """
     try:
         connection.execute(statement)
@@ -182,5 +184,5 @@ def run(connection: psycopg.Connection[Any], statement: str) -> None:
 
 
 def quoted(name: str) -> str:
-    """A name as an SQL statement has it."""
+    """A name, quoted for an SQL statement."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""What a database must have before it can be captured, and the statement that mends it. Pure."""
+"""The requirements that a database must meet, and the statements that fix what is missing. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 from drumlin.capture.database.catalog import FoundTable, Publication, Server, Slot, quoted
 
 _VERSION_MIN: Final = 120000
-#: Partitioned tables are published as a whole from here on.
+#: The first version that can publish a partitioned table as one.
 _ROOTS_FROM: Final = 130000
 
 
 class Problem(NamedTuple):
-    """What is wrong, and what to do: a statement, where there is one."""
+    """What is wrong, and its cure: an SQL statement where possible."""
 
     what: str
     cure: str
@@ -33,7 +33,7 @@ def chosen(tables: Iterable[FoundTable], patterns: Sequence[str]) -> list[FoundT
 
 
 def server_problems(server: Server, slot: Slot | None) -> list[Problem]:
-    """What the server lacks, or the user there."""
+    """Problems of the server's configuration, the slot, and the user's rights."""
     found = []
     if server.version < _VERSION_MIN:
         version = server.version // 10000
@@ -56,7 +56,7 @@ def server_problems(server: Server, slot: Slot | None) -> list[Problem]:
 
 
 def table_problems(tables: Sequence[FoundTable], server: Server) -> list[Problem]:
-    """What the tables lack."""
+    """Problems of the tables."""
     found = []
     for each in tables:
         name = f"{quoted(each.schema)}.{quoted(each.name)}"
@@ -88,7 +88,7 @@ def publication_problems(
     all_tables: Sequence[FoundTable],
     server: Server,
 ) -> list[Problem]:
-    """What keeps the publication from being used, or from being made by this user."""
+    """Reasons why the publication cannot be used, or cannot be created by this user."""
     if publication is None:
         others = [each.full_name for each in tables if not each.is_owner]
         if others or not server.may_create:
@@ -118,7 +118,7 @@ def publication_problems(
 
 
 def publication_statement(name: str, tables: Sequence[FoundTable], server: Server) -> str:
-    """The statement that makes the publication."""
+    """The statement that creates the publication."""
     named = ", ".join(_only(each) for each in tables)
     options = " WITH (publish_via_partition_root)" if server.version >= _ROOTS_FROM else ""
     return f"CREATE PUBLICATION {quoted(name)} FOR TABLE {named}{options}"

@@ -1,6 +1,6 @@
-"""Connections to PostgreSQL, by psycopg, set so that values are written as `values` expects them.
+"""Connections to PostgreSQL with psycopg, whose settings make values look as `values` expects.
 
-A password never shows: neither here nor in errors, which name host, port, user and database.
+A password is never shown: errors name host, port, user and database only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NO_PSYCOPG: Final = "capturing a PostgreSQL needs psycopg: pip install 'psycopg[binary]'"
 _APPLICATION: Final = "drumlin capture"
 _CONNECT_TIMEOUT_S: Final = 10
-#: A snapshot takes its time, and its transaction waits for the log.
+#: A snapshot takes long, and its transaction is idle while the log is written.
 _PATIENCE: Final = {
     "idle_in_transaction_session_timeout": "0",
     "lock_timeout": "0",
@@ -25,11 +25,11 @@ _PATIENCE: Final = {
 
 
 class DatabaseLost(CaptureError, ConnectionError):
-    """The database cannot be reached, or a connection to it broke. It may come back."""
+    """The database cannot be reached, or a connection to it broke. A retry may succeed."""
 
 
 class DatabaseRefused(CaptureError):
-    """The database has answered with an error that does not pass by itself."""
+    """The database has answered with an error that a retry does not cure."""
 
 
 def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any]:
@@ -37,8 +37,8 @@ def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any
 
     Raises:
         ModuleNotFoundError: psycopg is not installed; the message says what to do.
-        DatabaseLost: it cannot be reached.
-        DatabaseRefused: the URL, the login or the database is refused.
+        DatabaseLost: the database cannot be reached.
+        DatabaseRefused: the URL, the login or the database is rejected.
     """
     driver = loaded()
     from psycopg.conninfo import conninfo_to_dict
@@ -64,7 +64,8 @@ def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any
 
 
 def loaded() -> Any:
-    """
+    """The module psycopg.
+
     Raises:
         ModuleNotFoundError: psycopg is not installed; the message says what to do.
     """
@@ -75,15 +76,15 @@ def loaded() -> Any:
     return psycopg
 
 
-#: Classes of SQLSTATE that say that a server is going away, coming up, or full for a moment.
+#: Classes of SQLSTATE for a server that shuts down, starts up, or is briefly out of resources.
 _PASSING: Final = ("08", "40", "53", "57", "58")
-#: How libpq tells of a refusal before there is a session: it has no SQLSTATE then.
+#: libpq's messages when a server rejects a connection: there is no SQLSTATE yet.
 _REFUSALS: Final = ("FATAL:", "password", "authentication")
 _COMING_UP: Final = ("starting up", "shutting down", "recovery", "too many", "remaining connection")
 
 
 def failure_of(error: Exception, connection: psycopg.Connection[Any] | None) -> Exception:
-    """An error of psycopg in the terms of this module."""
+    """An error of psycopg as one of this module."""
     text = " ".join(str(error).split())
     state = getattr(error, "sqlstate", None)
     if state is not None:

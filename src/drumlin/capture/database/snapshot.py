@@ -1,4 +1,4 @@
-"""The rows of tables as they were when the slot was made: everything before it, nothing after."""
+"""The rows of tables as of the slot's creation: every change before it, none after it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def create_slot(replication: psycopg.Connection[Any], slot: str) -> tuple[int, str]:
-    """Make the slot; returns its LSN, and the snapshot of just then.
+    """Create the slot; returns its LSN, and the name of the snapshot exported at that LSN.
 
-    The snapshot can be taken over as long as nothing else is done by this connection.
+    The snapshot can be imported until this connection runs another command.
 
     Raises:
-        DatabaseLost, DatabaseRefused: there is none.
+        DatabaseLost, DatabaseRefused: the slot was not created.
     """
     result = replication.pgconn.exec_(
         f"CREATE_REPLICATION_SLOT {quoted(slot)} LOGICAL pgoutput EXPORT_SNAPSHOT".encode()
@@ -35,15 +35,15 @@ def create_slot(replication: psycopg.Connection[Any], slot: str) -> tuple[int, s
 
 
 def take_over(connection: psycopg.Connection[Any], snapshot: str) -> None:
-    """From now on this connection sees the database as it was then."""
+    """Begin a transaction on this connection that sees the database as in the snapshot."""
     catalog.run(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     catalog.run(connection, f"SET TRANSACTION SNAPSHOT '{snapshot}'")
-    # A policy must not hide rows that the stream would show: it is an error then.
+    # A row security policy would hide rows that the stream contains: this makes it an error.
     catalog.run(connection, "SET LOCAL row_security = off")
 
 
 def read_table(connection: psycopg.Connection[Any], table: FoundTable) -> Iterator[Row]:
-    """All of its rows, as text, a few of them in memory at a time."""
+    """All rows of a table, as text, with only a few in memory at a time."""
     columns = ", ".join(quoted(name) for name, _ in table.columns)
     only = "" if table.kind == "p" else "ONLY "
     name = f"{quoted(table.schema)}.{quoted(table.name)}"

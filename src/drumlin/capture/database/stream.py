@@ -1,4 +1,4 @@
-"""The stream of changes of a slot: frames in, and word of what need not be kept any more."""
+"""The stream of changes of a slot: frames in, and out the LSN up to which WAL may be removed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """The changes of one slot from an LSN on. To be closed."""
+    """The changes of one slot from an LSN on. Must be closed."""
 
     def __init__(self, url: str, slot: str, publication: str, start_lsn: int) -> None:
         """
         Raises:
-            DatabaseLost, DatabaseRefused: the slot does not give them.
+            DatabaseLost, DatabaseRefused: the slot cannot be read.
         """
         self._connection: psycopg.Connection[Any] = connections.connect(url, is_replication=True)
         self._connector = self._connection.pgconn
@@ -46,10 +46,10 @@ class Stream:
             self._connection.close()
 
     def read(self, wait_s: float) -> Data | Keepalive | None:
-        """What the server sends next; None: nothing came meanwhile.
+        """The next frame from the server; None: none came within `wait_s`.
 
         Raises:
-            DatabaseLost, DatabaseRefused: nothing more will come.
+            DatabaseLost, DatabaseRefused: the stream has ended.
         """
         psycopg = connections.loaded()
         deadline = time.monotonic() + wait_s
@@ -68,10 +68,10 @@ class Stream:
             raise failure_of(error, self._connection) from None
 
     def confirm(self, lsn: int) -> None:
-        """Tell the server that all before this LSN is durable elsewhere, and that we are there.
+        """Tell the server that everything before this LSN is received and durable.
 
         Raises:
-            DatabaseLost: it cannot be told.
+            DatabaseLost: the message cannot be sent.
         """
         self._flushed_lsn = max(self._flushed_lsn, lsn)
         answer = status_update(self._received_lsn, self._flushed_lsn, time.time_ns() // 1000)

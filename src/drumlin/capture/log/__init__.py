@@ -1,1 +1,1 @@
-"""The side of the log: records in transactions, the capture's position among them, kept rows."""
+"""The log's side of a capture: transactions of records, the position in them, and kept rows."""

@@ -1,7 +1,7 @@
 """The last value of every key of some topics, on this machine's disk while a connection lasts.
 
-It is made of the topics themselves whenever it is needed, and kept up with what is written; nothing
-of it outlives the process. Memory stays bounded, whatever the topics hold.
+It is built from the topics themselves when it is needed, and updated with each record written;
+nothing of it outlives the process. Memory stays bounded, however large the topics are.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ CREATE TABLE rows (topic TEXT, key TEXT, value TEXT, PRIMARY KEY (topic, key)) W
 
 
 class TopicRows:
-    """Rows by topic and key. To be closed."""
+    """Rows by topic and key. Must be closed."""
 
     def __init__(self) -> None:
-        # Without a name it is a file that SQLite removes when it is closed, or its process ends.
+        # SQLite removes a file without a name when it is closed or the process ends.
         self._database = sqlite3.connect("", isolation_level=None)
         for statement in (
             "PRAGMA journal_mode = OFF",
@@ -42,7 +42,7 @@ class TopicRows:
             self._database.close()
 
     def load(self, client: Client, topic: str) -> None:
-        """Keep the rows of a topic from now on, beginning with those that are committed there."""
+        """Load a topic's committed rows, and keep its rows from now on."""
         self._database.execute("DELETE FROM rows WHERE topic = ?", (topic,))
         for records in client.read_records(topic, isolation="read_committed"):
             for record in records:
@@ -71,7 +71,7 @@ class TopicRows:
             self._database.execute("REPLACE INTO rows VALUES (?, ?, ?)", (topic, key, value))
 
     def keys(self, topic: str) -> Iterator[str]:
-        """In order; those that are taken away meanwhile need not come."""
+        """All keys in order; a key that is deleted during the iteration may be missing."""
         last = ""
         while True:
             found = self._database.execute(

@@ -1,4 +1,4 @@
-"""The names of a capture in both worlds, and those of its topics. Pure."""
+"""The names of a capture in PostgreSQL and in the log, and those of its topics. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class Names:
-    """What belongs to the capture `name`.
+    """The names of what belongs to the capture `name`.
 
     Raises:
-        CaptureRefused: PostgreSQL would not take a slot of this name.
+        CaptureRefused: PostgreSQL does not allow a slot of this name.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,7 +33,8 @@ class Names:
 
 
 def topic_of(prefix: str, schema: str, table: str) -> str:
-    """
+    """The topic of a table's rows.
+
     Raises:
         CaptureRefused: no topic can have that name.
     """

@@ -1,7 +1,7 @@
-"""Records in transactions of the log, each with the position that it brings the topics to.
+"""Records in transactions of the log, each transaction with the position that the topics reach.
 
-One producer writes for a capture: who begins fences the one before. After an error nothing more is
-written by it: what was not committed is aborted, and another begins.
+One producer writes for a capture: a new one fences its predecessor. After an error a producer
+writes nothing more: its open transaction is aborted, and a new producer takes over.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _BATCH_BYTES: Final = 256 << 10
 _BUFFER_BYTES: Final = 8 << 20
 _FIRST_LOOK: Final = 64
 _LIMIT: Final = "max.message.bytes"
-#: Of a batch of one record.
+#: The bytes that a batch of one record takes beside its key and value.
 _OVERHEAD: Final = 128
-#: In characters. Whoever has a lower limit gets the broker's own refusal.
+#: In characters. Where the limit is lower still, the broker itself rejects the record.
 _SURELY_SMALL: Final = 128 << 10
 
 
 class Output:
-    """The producer of one capture. Making it fences the one before it."""
+    """The producer of one capture. Creating it fences its predecessor."""
 
     def __init__(self, client: Client, names: Names) -> None:
         self._client = client
@@ -48,15 +48,15 @@ class Output:
         self._transaction: Transaction = client.transaction(names.transactional_id)
         self._writers: dict[str, Writer] = {}
         self._limits: dict[str, int] = {}
-        #: What waits for the next commit.
+        #: The records and bytes that wait for the next commit.
         self.record_count = 0
         self.size_bytes = 0
 
     def send(self, record: Record) -> None:
-        """Into the transaction that is open.
+        """Add a record to the open transaction.
 
         Raises:
-            CaptureError: the topic does not take a record as large as this.
+            CaptureError: the record is larger than the topic allows.
             ClientError: the transaction can only be aborted.
         """
         size_bytes = len(record.key) + len(record.value or "")
@@ -67,7 +67,7 @@ class Output:
         self.size_bytes += size_bytes
 
     def commit(self, position: Position, definition: Definition | None = None) -> None:
-        """All that was sent, and where the topics are by that, at once; durable on return."""
+        """Commit all that was sent together with the position it reaches; durable on return."""
         from drumlin import lowlevel
 
         topic, name = self._names.topic, self._names.name
@@ -80,14 +80,14 @@ class Output:
         self.record_count = self.size_bytes = 0
 
     def abort(self) -> None:
-        """Give up what was not committed. A broker that does not answer aborts it later."""
+        """Abort the open transaction. Without an answer, the broker aborts it by its timeout."""
         with contextlib.suppress(ClientError):
             self._transaction.abort()
 
     def _check_size(self, record: Record) -> None:
         size_bytes = _OVERHEAD + len(record.key.encode()) + len((record.value or "").encode())
         limit = self._limits.get(record.topic, 0)
-        if size_bytes > limit:  # which may have been raised
+        if size_bytes > limit:  # the limit may have been raised since
             configs = self._client.topic_configs(record.topic)
             limit = self._limits[record.topic] = int(configs[_LIMIT].value or 0)
         if size_bytes > limit:
@@ -116,7 +116,7 @@ class Output:
             raise self._explained(writer, error) from error
 
     def _explained(self, writer: Writer, error: ClientError) -> ClientError:
-        """Why a writer takes nothing more: an earlier record was not written."""
+        """The error of an earlier record, which is why the writer accepts nothing more."""
         from drumlin import lowlevel
 
         try:
@@ -127,27 +127,27 @@ class Output:
 
 
 def create_own_topic(client: Client, names: Names) -> None:
-    """The topic of the capture's position, if it is not there."""
+    """Create the topic of the capture's position, if there is none."""
     client.create_topic(
         names.topic, PARTITIONS, configs={"cleanup.policy": "compact"}, if_not_exists=True
     )
 
 
 def has_own_topic(client: Client, names: Names) -> bool:
-    """Whether it is there."""
+    """Whether the topic of the capture's position exists."""
     from drumlin import lowlevel
 
     return names.topic in lowlevel.look_up_topics(client, [names.topic]).found
 
 
 def read_position(client: Client, names: Names) -> Position | None:
-    """The last committed one; None: there was no capture of this name."""
+    """The last committed position; None: there was no capture of this name."""
     found = _last_value(client, names, POSITION_PARTITION)
     return None if found is None else decode_position(found)
 
 
 def read_definition(client: Client, names: Names) -> Definition | None:
-    """The last committed one; None: there was no capture of this name."""
+    """The last committed definition; None: there was no capture of this name."""
     found = _last_value(client, names, DEFINITION_PARTITION)
     return None if found is None else decode_definition(found)
 

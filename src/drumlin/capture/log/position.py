@@ -1,7 +1,7 @@
-"""What a capture writes about itself, as the values of two records. Pure.
+"""The position and the definition of a capture, as values of two records. Pure.
 
 The position changes with every transaction and is written in it; the definition changes when a
-capture begins anew. Each has a partition of its own, so that the last one of each is at its end.
+capture starts over. Each has a partition of its own, so that the last one of each is at its end.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _STREAM: Final = "stream"
 class Position:
     """How far the topics are.
 
-    `lsn`: all transactions that were committed before it, and none of those after it; None: the
-    snapshot is not complete.
+    `lsn`: they hold all transactions committed before it, and none after it; None: the snapshot is
+    not complete.
     """
 
-    run: str  # of the process that has written it
+    run: str  # the run that has written it
     lsn: int | None
 
     def encode(self) -> str:
@@ -65,9 +65,10 @@ class Definition:
 
 
 def decode_position(value: bytes) -> Position:
-    """
+    """The position that a record's value holds.
+
     Raises:
-        CaptureError: another version has written it, or something else.
+        CaptureError: another version, or another program, has written it.
     """
     found = _parsed(value)
     try:
@@ -78,9 +79,10 @@ def decode_position(value: bytes) -> Position:
 
 
 def decode_definition(value: bytes) -> Definition:
-    """
+    """The definition that a record's value holds.
+
     Raises:
-        CaptureError: another version has written it, or something else.
+        CaptureError: another version, or another program, has written it.
     """
     found = _parsed(value)
     try:

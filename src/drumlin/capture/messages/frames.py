@@ -1,6 +1,6 @@
-"""The frames of a replication connection, inside CopyData: data, keepalives, and our answer.
+"""The frames of a replication connection, inside CopyData: data, keepalives, status updates.
 
-Times are microseconds since 2000, as PostgreSQL has them.
+Times are microseconds since 2000, as in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from drumlin.capture.errors import CaptureError
 
-#: From 1970 to 2000.
+#: The time from 1970 to 2000.
 EPOCH_US: Final = 946_684_800_000_000
 
 _DATA: Final = struct.Struct(">cqqq")
@@ -19,7 +19,7 @@ _STATUS: Final = struct.Struct(">cqqqqB")
 
 
 class Malformed(CaptureError):
-    """Bytes that are no message of logical replication, or of a kind that was not asked for."""
+    """Bytes that are no message of logical replication, or of an unexpected kind."""
 
 
 class Data(NamedTuple):
@@ -29,14 +29,14 @@ class Data(NamedTuple):
 
 
 class Keepalive(NamedTuple):
-    """The server has sent all that it had up to `end_lsn`."""
+    """The server has sent everything up to `end_lsn`."""
 
     end_lsn: int
     wants_answer: bool
 
 
 def parse_frame(frame: memoryview) -> Data | Keepalive:
-    """What the server has sent in one CopyData.
+    """The frame that one CopyData from the server holds.
 
     Raises:
         Malformed: it is neither data nor a keepalive.
@@ -51,6 +51,6 @@ def parse_frame(frame: memoryview) -> Data | Keepalive:
 
 
 def status_update(received_lsn: int, flushed_lsn: int, now_us: int) -> bytes:
-    """Our answer: what is received, and up to where the server need keep nothing for us."""
+    """A status update: the LSN received, and the LSN up to which WAL may be removed."""
     time = now_us - EPOCH_US
     return _STATUS.pack(b"r", max(received_lsn, flushed_lsn), flushed_lsn, flushed_lsn, time, 0)

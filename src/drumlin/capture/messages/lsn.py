@@ -1,4 +1,4 @@
-"""Positions in the log of PostgreSQL (LSNs): numbers here, `16/B374D848` where people read them."""
+"""Positions in PostgreSQL's WAL (LSNs): numbers in code, `16/B374D848` for people."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ def lsn_text(lsn: int) -> str:
 
 
 def parse_lsn(text: str) -> int:
-    """
+    """The LSN that a text stands for.
+
     Raises:
-        ValueError: it is no LSN.
+        ValueError: the text is no LSN.
     """
     high, slash, low = text.partition("/")
     if not slash or not 0 < len(high) <= 8 or not 0 < len(low) <= 8:

@@ -1,7 +1,7 @@
 """The messages of PostgreSQL's output plugin `pgoutput`, protocol version 1.
 
-`decode` makes one of one payload, and knows nothing of those before it. Values of columns are text
-as the server has sent it; what they mean is for `drumlin.capture.values`.
+`decode` parses one payload, and has no memory of earlier ones. Values of columns are text as the
+server has sent it; `drumlin.capture.values` converts them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEY_FLAG: Final = 1
 
 
 class Unchanged(Enum):
-    """Stands for a large value that an update has left as it was, and the server does not send."""
+    """Stands for a large value that an update did not change, and the server does not send."""
 
     TOAST = "unchanged"
 
@@ -36,7 +36,7 @@ Identity = Literal["d", "n", "f", "i"]
 
 
 class Begin(NamedTuple):
-    """A transaction begins that has been committed at `commit_lsn`, at `time_us` since 1970."""
+    """The begin of a transaction, committed at `commit_lsn`, at `time_us` since 1970."""
 
     commit_lsn: int
     time_us: int
@@ -44,7 +44,7 @@ class Begin(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """It ends. What follows begins at `end_lsn` or later."""
+    """The end of a transaction. The next one begins at `end_lsn` or later."""
 
     commit_lsn: int
     end_lsn: int
@@ -52,14 +52,14 @@ class Commit(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """It came from another server, by replication."""
+    """The transaction was replicated from another server."""
 
     lsn: int
     name: str
 
 
 class Column(NamedTuple):
-    """A column of a relation, as it was when the changes were made."""
+    """A column of a relation, as of the time of the changes."""
 
     name: str
     type_oid: int
@@ -68,7 +68,7 @@ class Column(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A table, before its first change and again after it was altered."""
+    """A table's description, sent before its first change and again after it was altered."""
 
     oid: int
     schema: str
@@ -95,8 +95,8 @@ class Insert(NamedTuple):
 class Update(NamedTuple):
     """A changed row.
 
-    `old` is there if its key has changed, and holds the key alone then, with nulls for the rest; or
-    if the table's replica identity is full, and holds the whole row.
+    `old` is set if the key has changed: it has the key alone, with nulls for the rest; or if the
+    table's replica identity is full: it has the whole row.
     """
 
     oid: int
@@ -105,14 +105,14 @@ class Update(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """A removed row: its key, or all of it where the replica identity is full."""
+    """A deleted row: its key, or all of it if the replica identity is full."""
 
     oid: int
     old: Row
 
 
 class Truncate(NamedTuple):
-    """Tables were emptied, all by one statement."""
+    """Tables that one statement has truncated."""
 
     oids: tuple[int, ...]
 
@@ -121,10 +121,10 @@ Message: TypeAlias = Begin | Commit | Origin | Relation | Type | Insert | Update
 
 
 def decode(payload: memoryview | bytes) -> Message:
-    """The message that these bytes are.
+    """The message in these bytes.
 
     Raises:
-        Malformed: they are none of protocol version 1, or are cut short or too long.
+        Malformed: they are no message of protocol version 1, or too short or too long.
     """
     reader = _Reader(memoryview(payload))
     kind = reader.kind()

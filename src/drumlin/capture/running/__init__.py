@@ -1,1 +1,1 @@
-"""A capture at work: where it begins, its snapshot, its stream, and what follows an error."""
+"""A running capture: its starting point, its snapshot, its stream, and its retries."""

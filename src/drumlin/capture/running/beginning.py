@@ -1,4 +1,4 @@
-"""Where a capture begins, by what log and database say of it. Pure."""
+"""Decides from the state of log and database where a capture begins. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _ANEW = (
 
 
 class FromSnapshot(NamedTuple):
-    """The tables are read first. A slot that an interrupted snapshot has left is dropped."""
+    """The tables are read first. A slot left by an interrupted snapshot is dropped."""
 
     drops_slot: bool
 
 
 class FromStream(NamedTuple):
-    """The topics hold all before this LSN, and nothing after it."""
+    """The stream continues: the topics hold all before this LSN, and nothing after it."""
 
     lsn: int
 
@@ -34,9 +34,10 @@ def beginning(
     server: Server,
     slot_name: str,
 ) -> FromSnapshot | FromStream:
-    """
+    """Where this capture begins.
+
     Raises:
-        CaptureRefused: something would be lost, or written twice, wherever it began.
+        CaptureRefused: from any point, changes would be lost or written twice.
     """
     if definition is not None:
         _check_same_database(definition, server)

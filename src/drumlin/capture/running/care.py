@@ -1,4 +1,4 @@
-"""What an operator asks of a capture besides: how far it is, and that it be removed."""
+"""The operator's other commands for a capture: set it up, show its progress, remove it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class CaptureStatus(NamedTuple):
-    """A capture, as log and database have it.
+    """The progress of a capture, from log and database.
 
     `lag_bytes`: WAL that the server keeps for it, None without a slot. `missing_bytes`: how far
-    somebody else has advanced the slot beyond the topics; 0 as it should be.
+    the slot is ahead of the topics because someone else advanced it; normally 0.
     """
 
     name: str
@@ -38,10 +38,10 @@ class CaptureStatus(NamedTuple):
 
 
 def setup(options: CaptureOptions) -> list[str]:
-    """Check the database and make the publication; returns the tables.
+    """Check the database and create the publication; returns the tables.
 
     Raises:
-        DatabaseLost, CaptureError: what is not as it must be.
+        DatabaseLost, CaptureError: the database cannot be reached, or cannot be captured.
     """
     names = Names(options.name)
     with contextlib.closing(connections.connect(options.url)) as connection:
@@ -51,9 +51,10 @@ def setup(options: CaptureOptions) -> list[str]:
 
 
 def status(url: str, client: Client, name: str) -> CaptureStatus:
-    """
+    """The progress of a capture.
+
     Raises:
-        DatabaseLost, CaptureError, ClientError: it cannot be told.
+        DatabaseLost, CaptureError, ClientError: database or log cannot be asked.
     """
     names = Names(name)
     with contextlib.closing(connections.connect(url)) as connection:
@@ -88,11 +89,11 @@ def remove(url: str, client: Client, name: str) -> list[str]:
     """Drop slot and publication, and the topic of the position; topics of rows stay.
 
     Returns:
-        What was removed, a sentence each.
+        A sentence for each thing that was removed.
 
     Raises:
-        CaptureRefused: it runs.
-        DatabaseLost, CaptureError, ClientError: it was not removed, or in part.
+        CaptureRefused: the capture is running.
+        DatabaseLost, CaptureError, ClientError: nothing, or only a part, was removed.
     """
     names = Names(name)
     done = []

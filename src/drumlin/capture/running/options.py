@@ -1,4 +1,4 @@
-"""What a capture is told, as values."""
+"""The options of a capture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drumlin.capture.changes import OnTruncate
 class CaptureOptions:
     """What is captured, and how.
 
-    The URL may hold a password, so that it is not shown.
+    `repr` omits the URL, which may hold a password.
     """
 
     url: str

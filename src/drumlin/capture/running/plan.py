@@ -1,4 +1,4 @@
-"""What is found in the database and made there before anything is written: tables, publication."""
+"""Checks the database's tables and creates the publication, before anything is written."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ class Found(NamedTuple):
     server: Server
     slot: Slot | None
     tables: Sequence[FoundTable]  # to be captured
-    others: Sequence[str]  # that match as well, and have come later
+    others: Sequence[str]  # tables that match too, but were created later
     has_publication: bool
 
     def definition(self, prefix: str) -> Definition:
-        """
+        """The definition of a capture of these tables.
+
         Raises:
-            CaptureRefused: a table cannot give a topic its name.
+            CaptureRefused: a table's name makes no valid topic name.
         """
         tables = [
             Table(
@@ -55,7 +56,7 @@ def look(
     """Check everything. `known`: the tables that are captured already; None: those that match.
 
     Raises:
-        CaptureRefused: says all that is wrong, each with the statement that mends it.
+        CaptureRefused: the message lists all problems, each with the statement that fixes it.
     """
     server = catalog.server(connection)
     slot = catalog.slot(connection, names.slot)
@@ -85,9 +86,10 @@ def look(
 
 
 def refuse(problems: Iterable[Problem]) -> None:
-    """
+    """Raise the problems, if there are any.
+
     Raises:
-        CaptureRefused: there are some.
+        CaptureRefused: there is a problem.
     """
     said = [str(each) for each in problems]
     if said:
@@ -95,7 +97,7 @@ def refuse(problems: Iterable[Problem]) -> None:
 
 
 def publish(connection: psycopg.Connection[Any], found: Found, names: Names) -> None:
-    """Make the publication, if it is not there."""
+    """Create the publication, if there is none."""
     if not found.has_publication:
         statement = checks.publication_statement(names.publication, found.tables, found.server)
         catalog.run(connection, statement)

@@ -1,8 +1,7 @@
 """One connection of a capture, from the fence to the error or the stop that ends it.
 
-What is decided is decided by `beginning`, `changes` and `pace`; here is only the order in which
-log and database are asked and told. Nothing is confirmed to the database that the log has not
-committed.
+`beginning`, `changes` and `pace` decide; this file only puts the calls to log and database in
+order. Nothing is confirmed to the database that the log has not committed.
 """
 
 from __future__ import annotations
@@ -41,22 +40,22 @@ _OTHER_ENDS_S: Final = 10.0
 
 
 class Session:
-    """What lasts over the connections of one process: who it is, whose rows it needs."""
+    """What outlives a connection of the process: its run's name, the topics whose rows it needs."""
 
     def __init__(self, options: CaptureOptions, client: Client, run: str) -> None:
         self.options, self._client, self.run = options, client, run
         self._names = Names(options.name)
         self._needed: set[str] = set()
         self._has_begun = False
-        #: Commits since the capture began: whether it gets on.
+        #: Commits since the capture began, which show whether it makes progress.
         self.commits = 0
 
     def go(self) -> None:
-        """Until it is told to stop.
+        """Capture until asked to stop.
 
         Raises:
-            RowsNeeded, DatabaseLost, ClientError: it may go on with another call.
-            CaptureError: it must not go on before something is mended.
+            RowsNeeded, DatabaseLost, ClientError: another call may continue.
+            CaptureError: something must be fixed before it may continue.
         """
         with contextlib.closing(connections.connect(self.options.url)) as connection:
             self._check_not_replaced()
@@ -71,7 +70,7 @@ class Session:
                 output.abort()
 
     def _known(self) -> Definition | None:
-        """The tables of a capture that has its snapshot."""
+        """The definition of a capture whose snapshot is complete."""
         if not outputs.has_own_topic(self._client, self._names):
             return None
         position = outputs.read_position(self._client, self._names)
@@ -80,7 +79,7 @@ class Session:
         return outputs.read_definition(self._client, self._names)
 
     def _check_not_replaced(self) -> None:
-        """Before this process fences another that has fenced it."""
+        """Make sure that this process does not fence the one that replaced it."""
         if self._has_begun:
             position = outputs.read_position(self._client, self._names)
             if position is not None and position.run != self.run:
@@ -88,7 +87,7 @@ class Session:
 
     def _go_with(self, connection: psycopg.Connection[Any], output: Output) -> None:
         names = self._names
-        # Only now nobody else writes: what is read here is how it is.
+        # The predecessor is fenced: from here on what is read cannot change.
         position = outputs.read_position(self._client, names)
         definition = outputs.read_definition(self._client, names)
         is_anew = position is None or position.lsn is None
@@ -119,7 +118,7 @@ class Session:
         self._follow(connection, output, definition, lsn)
 
     def _end_other(self, connection: psycopg.Connection[Any]) -> None:
-        """One of the name that is fenced by now, and still holds the slot."""
+        """End the connection of a fenced predecessor that still holds the slot."""
         deadline = time.monotonic() + _OTHER_ENDS_S
         while True:
             slot = catalog.slot(connection, self._names.slot)
@@ -200,7 +199,7 @@ class _Following:
         for record in self._changes.take(message):
             self._output.send(record)
         if isinstance(message, Commit):
-            # Before PostgreSQL 15 it tells of transactions that have changed other tables, too.
+            # Before PostgreSQL 15 the stream has empty transactions, of changes to other tables.
             if self._output.record_count:
                 pace.took(self._changes.end_lsn, time.monotonic())
             else:

@@ -1,7 +1,7 @@
-"""The first part of a capture: the tables as they are when the slot is made, into the topics.
+"""The first phase of a capture: copies the tables, as of the slot's creation, into the topics.
 
-Topics that hold rows already, of an interrupted snapshot or of a capture that was removed, get what
-differs: changed rows, and tombstones for those that are gone.
+A topic that holds rows already, of an interrupted snapshot or of a removed capture, gets only the
+difference: changed rows, and tombstones for rows that no longer exist.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from drumlin.capture.log.names import Names
     from drumlin.client.client import Client
 
-#: How much of a snapshot is committed at a time.
+#: The size of a snapshot's transactions.
 _COMMIT_BYTES: Final = 4 << 20
 _COMPACTED: Final = {"cleanup.policy": "compact"}
 
 
 class Stopped(Exception):
-    """The capture was told to stop. Everything that was committed stays."""
+    """The capture was asked to stop. Everything that was committed stays."""
 
 
 class SnapshotRun:
-    """One reading of all tables."""
+    """One pass over all tables."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class SnapshotRun:
     def take(
         self, connection: psycopg.Connection[Any], found: Found, definition: Definition
     ) -> int:
-        """Read and write all; returns the LSN at which the stream continues.
+        """Copy all tables; returns the LSN at which the stream continues.
 
         Raises:
-            DatabaseLost, CaptureError, ClientError: it is to be taken anew.
-            Stopped: it was told to.
+            DatabaseLost, CaptureError, ClientError: the snapshot must be taken again.
+            Stopped: the capture was asked to stop.
         """
         create_topics(self._client, definition, self._options.partitions)
         replication = connections.connect(self._options.url, is_replication=True)
@@ -108,10 +108,10 @@ class SnapshotRun:
 
 
 def create_topics(client: Client, definition: Definition, partitions: int) -> None:
-    """The topics of the tables, those that are not there.
+    """Create those topics of the tables that do not exist.
 
     Raises:
-        CaptureError: one is there that deletes what is old.
+        CaptureError: a topic exists that deletes old records.
     """
     for table in definition.tables:
         client.create_topic(table.topic, partitions, configs=_COMPACTED, if_not_exists=True)

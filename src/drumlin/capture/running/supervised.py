@@ -1,4 +1,4 @@
-"""A capture that goes on over lost connections to database and log, until it is stopped."""
+"""Keeps a capture running when connections to database or log are lost, until it is stopped."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 _PAUSE_MIN_S: Final = 0.2
 _PAUSE_MAX_S: Final = 15.0
-#: What may pass may as well come back for ever: so often it is tried without a commit between.
+#: The number of failures in a row, without a commit between, after which there is no retry.
 _TRIES: Final = 5
 
-#: These last as long as the other side is away.
+#: Errors that last as long as the other side is unreachable.
 _UNREACHABLE: Final = (DatabaseLost, BrokerUnreachable, RequestTimedOut)
-#: These do not pass by themselves.
+#: Errors that no retry cures.
 _LASTING: Final = (AuthenticationFailed, RequestRefused)
 
 
 def run(options: CaptureOptions, client: Client) -> None:
-    """Until `should_stop` says so.
+    """Run a capture until `should_stop` returns True.
 
     Raises:
-        CaptureError: something has to be mended first; says what.
-        ClientError: the log refuses what cannot be refused in passing.
+        CaptureError: something must be fixed first; the message says what.
+        ClientError: the log rejects a request for good, or retries have failed too often.
     """
     session = Session(options, client, uuid.uuid4().hex)
     failures, commits, has_begun = 0, 0, False
@@ -60,7 +60,7 @@ def run(options: CaptureOptions, client: Client) -> None:
             has_begun = has_begun or session.commits > 0
             failures = 0 if session.commits > commits else failures + 1
             commits = session.commits
-            # What was there before may come back; a wrong address never does.
+            # A server that was reached before may come back; a wrong address never answers.
             if failures >= _TRIES and not (has_begun and isinstance(error, _UNREACHABLE)):
                 raise
             pause_s = min(_PAUSE_MIN_S * 2**failures, _PAUSE_MAX_S) * random.uniform(0.5, 1)

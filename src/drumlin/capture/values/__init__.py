@@ -1,1 +1,1 @@
-"""Rows of PostgreSQL as JSON: what the text of each type becomes, and objects of columns. Pure."""
+"""Rows of PostgreSQL as JSON: the text of each type converted, and columns as objects. Pure."""

@@ -1,4 +1,4 @@
-"""The text of an array, as PostgreSQL writes it, taken apart: `{1,NULL,"a,b"}`."""
+"""Parses the text of an array, as PostgreSQL writes it: `{1,NULL,"a,b"}`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _DEPTH_MAX: Final = 6
 
 
 class NoArray(ValueError):
-    """The text is not that of an array."""
+    """The text is no array."""
 
 
 def parse_array(text: str, delimiter: str = ",") -> Elements:
-    """The elements of an array whose dimensions begin at 1: others are written before it.
+    """The elements of an array whose dimensions begin at 1: its text has no bounds in front.
 
     Raises:
-        NoArray: it is not written like that.
+        NoArray: the text has another format.
     """
     try:
         elements, end = _parse(text, 0, delimiter, 1)

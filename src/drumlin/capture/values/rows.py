@@ -1,4 +1,4 @@
-"""Rows as the keys and values of records: JSON objects with the columns' names, in their order."""
+"""Rows as keys and values of records: JSON objects of the columns, in the table's order."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _DECODER: Final = json.JSONDecoder()
 
 
 class BadValue(CaptureError):
-    """A value that cannot be written as one of its column's type."""
+    """A value that does not fit its column's type."""
 
 
 class StillUnknown(LookupError):
-    """A large value that did not change and was not sent is needed, and no earlier row has it."""
+    """A large value, unchanged and therefore not sent, is needed, and no earlier row has it."""
 
     def __init__(self, column: str) -> None:
         super().__init__(column)
@@ -27,7 +27,7 @@ class StillUnknown(LookupError):
 
 
 class RowFormat:
-    """How rows of one table are written, as long as it is not altered."""
+    """The format of one table's rows, until the table is altered."""
 
     def __init__(
         self, table: str, columns: Sequence[tuple[str, int]], key: Sequence[str], types: Types
@@ -41,7 +41,7 @@ class RowFormat:
         self._key_columns = [self._columns[place] for place in self.key_places]
 
     def key(self, row: Sequence[Value]) -> str | None:
-        """The record's key; None: the row does not tell all of it."""
+        """The record's key; None: the row lacks a part of it."""
         parts = []
         for place, (name, label, convert) in zip(self.key_places, self._key_columns, strict=True):
             text = row[place]
@@ -53,10 +53,10 @@ class RowFormat:
     def value(self, row: Sequence[Value], before: Mapping[str, str] | None = None) -> str:
         """The record's value.
 
-        `before`: what the columns were in JSON, for those that did not change and were not sent.
+        `before`: the columns' earlier values as JSON, for unchanged values that were not sent.
 
         Raises:
-            StillUnknown: `before` does not have one of these.
+            StillUnknown: `before` lacks one of these.
         """
         parts = []
         for (name, label, convert), text in zip(self._columns, row, strict=True):
@@ -78,7 +78,7 @@ class RowFormat:
 
 
 def filled(row: Sequence[Value], old: Sequence[Value] | None) -> list[Value]:
-    """The row, with what was not sent taken from the row before the change."""
+    """The row, with values that were not sent taken from the row before the change."""
     if old is None or UNCHANGED not in row:
         return list(row)
     return [
@@ -88,10 +88,10 @@ def filled(row: Sequence[Value], old: Sequence[Value] | None) -> list[Value]:
 
 
 def columns_of(value: str) -> dict[str, str]:
-    """The columns of a record's value as `RowFormat.value` has written it, each as JSON.
+    """The columns of a record's value that `RowFormat.value` has written, each as JSON.
 
     Raises:
-        ValueError: something else has written it.
+        ValueError: another program has written it.
     """
     found: dict[str, str] = {}
     position = 1

@@ -1,9 +1,8 @@
-"""What a value of each type becomes in JSON, from its text.
+"""Converts the text of each type's values to JSON.
 
-The text is what PostgreSQL writes with the settings of `SESSION`. Numbers whose type has a fixed
-size are JSON numbers; what JSON's numbers, or readers of them, cannot hold exactly is a string:
-`numeric`, NaN and the infinities. A document of type `json` is a string, too, for the document
-`null` is not the absence of one.
+The text is what PostgreSQL writes with the settings of `SESSION`. Numbers of a fixed size are JSON
+numbers; what a JSON number cannot hold exactly is a string: `numeric`, NaN and the infinities. A
+document of type `json` is a string, too, as the document `null` differs from SQL's NULL.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from typing import Final, NamedTuple
 
 from drumlin.capture.values.arrays import Elements, parse_array
 
-#: What a session must be set to, so that texts are what is expected here, whatever the database,
-#: the role or the server would have by default.
+#: The settings of each session, so that texts have the format expected here, whatever the
+#: defaults of database, role or server.
 SESSION: Final[Mapping[str, str]] = {
     "bytea_output": "hex",
     "client_encoding": "UTF8",
@@ -33,17 +32,17 @@ Convert = Callable[[str], str]
 
 
 class TypeInfo(NamedTuple):
-    """A type as the catalog has it."""
+    """A type in the catalog."""
 
     oid: int
     name: str
-    base_oid: int  # of a domain; 0: it is none
-    element_oid: int  # of an array; 0: it is none
+    base_oid: int  # of a domain; 0: not a domain
+    element_oid: int  # of an array; 0: not an array
     delimiter: str = ","
 
 
 class BadText(ValueError):
-    """A value that is not written as values of its type are."""
+    """A text that is no value of its type."""
 
 
 def _bool(text: str) -> str:
@@ -87,7 +86,7 @@ def _timestamp_with_zone(text: str) -> str:
 
 
 def _iso(text: str) -> str:
-    """`infinity`, and years before Christ as PostgreSQL writes them: ISO 8601 has no place."""
+    """A timestamp in ISO 8601; `infinity` and "BC", which it lacks, stay as PostgreSQL's text."""
     return text.replace(" ", "T", 1)
 
 
@@ -110,9 +109,9 @@ _TEXTS: Final = frozenset({25, 1043})
 
 
 def key_kind(oid: int, modifier: int) -> str:
-    """Columns of keys with the same kind write the same values alike.
+    """The kind of a key's column: columns of the same kind write equal values as equal text.
 
-    Where a key's kind changes, the keys in a topic would not be those of later changes.
+    If a key's kind changes, later changes no longer match the keys that a topic has.
     """
     if oid in _INTEGERS:
         return "integer"
@@ -120,7 +119,7 @@ def key_kind(oid: int, modifier: int) -> str:
 
 
 class Types:
-    """The types of a database: which converter a column of each has."""
+    """The types of a database, with the converter of each."""
 
     def __init__(self, known: Iterable[TypeInfo] = ()) -> None:
         self._known = {each.oid: each for each in known}
@@ -130,12 +129,12 @@ class Types:
         return oid in self._known
 
     def add(self, found: Iterable[TypeInfo]) -> None:
-        """Learn types, or how they are now."""
+        """Add types, or replace their definitions."""
         self._known.update({each.oid: each for each in found})
         self._converters.clear()
 
     def converter(self, oid: int) -> Convert:
-        """What has no meaning here is a string of the text: uuid, enums, ranges, intervals, ..."""
+        """The type's converter; by default a string of the text: uuid, enums, ranges, ..."""
         found = self._converters.get(oid)
         if found is None:
             found = self._converters[oid] = self._make(oid, 0)
@@ -164,7 +163,7 @@ def _array_converter(convert: Convert, delimiter: str) -> Convert:
         return convert(element) if isinstance(element, str) else of_elements(element)
 
     def of_array(text: str) -> str:
-        if text.startswith("["):  # an array that does not begin at 1 keeps its bounds so
+        if text.startswith("["):  # an array that does not begin at 1: its text states the bounds
             return encode_basestring(text)
         return of_elements(parse_array(text, delimiter))
 

@@ -1,1 +1,1 @@
-"""`drumlin capture`: a database's changes in topics, how far they are, and their end."""
+"""`drumlin capture`: capture a database's changes in topics, show progress, remove a capture."""

@@ -1,7 +1,6 @@
 """`drumlin capture`: the changes of a PostgreSQL database, in a topic for each table.
 
-A password does not belong on a command line, where every user of the machine can read it: it is
-refused there.
+A password on the command line is refused, as every user of the machine could read it.
 """
 
 from __future__ import annotations
@@ -162,9 +161,10 @@ def _security_of(command_config: Path | None) -> Any:
 
 
 def _check_no_password(url: str) -> None:
-    """
+    """Refuse a password on the command line.
+
     Raises:
-        click.BadParameter: there is one, where everybody on this machine can see it.
+        click.BadParameter: the URL has a password, which every user of the machine could read.
     """
     from urllib.parse import urlsplit
 
@@ -183,7 +183,7 @@ def _check_no_password(url: str) -> None:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What a capture raises, as one line for the user."""
+    """Report a capture's errors to the user in one line."""
     from drumlin.capture.database.connections import NO_PSYCOPG
     from drumlin.capture.errors import CaptureError
 
@@ -198,7 +198,7 @@ def _told() -> Iterator[None]:
 
 
 def _stop_by_signal() -> threading.Event:
-    """Ctrl-C and SIGTERM let it end between two transactions; a second one ends it at once."""
+    """An event set by Ctrl-C or SIGTERM, to end between transactions; a second one interrupts."""
     stop = threading.Event()
 
     def told(number: int, _: object) -> None:

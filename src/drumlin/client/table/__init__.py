@@ -1,1 +1,1 @@
-"""A topic as a mapping in memory or on disk, that follows what is written. Has no group."""
+"""A topic as a mapping in memory or on disk that follows new records. Uses no consumer group."""

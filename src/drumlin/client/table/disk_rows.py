@@ -1,7 +1,7 @@
-"""The rows of a table in an SQLite file, which is gone when nobody uses them any more.
+"""The rows of a table in an SQLite file, which is deleted when it is no longer used.
 
-Nothing is to survive the process, so nothing is synced or journaled. The table is loaded again when
-it is opened again.
+Nothing needs to survive the process, so nothing is synced or journaled. A table that is opened
+again is loaded again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _SETTINGS: Final = (
 
 
 class DiskRows:
-    """Iterating shows each row as it is when it comes to it, in the order of keys."""
+    """Rows on disk. Iteration is in the order of keys, and may see changes made meanwhile."""
 
     def __init__(self, topic: str, folder: str | None) -> None:
-        """`folder`: where the file is made; None: where temporary files are."""
+        """`folder`: the folder of the file; None: the system's folder for temporary files."""
         self._topic = topic
         self._lock = threading.Lock()
         made = tempfile.mkdtemp(prefix="drumlin-table-", dir=folder)
@@ -50,7 +50,7 @@ class DiskRows:
 
     @classmethod
     def of(cls, rows: Rows, topic: str, folder: str | None) -> DiskRows:
-        """The same rows."""
+        """A copy of `rows` on disk."""
         made = cls(topic, folder)
         made._insert(rows)
         return made
@@ -111,7 +111,7 @@ class DiskRows:
         return self._count
 
     def __iter__(self) -> Iterator[Row]:
-        after: bytes | int = -1  # before all that is no number
+        after: bytes | int = -1  # SQLite sorts numbers before bytes
         while True:
             with self._lock:
                 found = self._database.execute(

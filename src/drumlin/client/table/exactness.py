@@ -1,12 +1,13 @@
-"""Whether a table that was read from a log up to an offset is the log's state there. Decides only.
+"""Decides whether a table read from a log up to an offset is exactly the log's state there. Pure.
 
-A cleaner removes records that have later ones. Who meets the gap that it left has missed a value,
-and learns the later one when he comes to it: until then he has the state of no offset. All later
-ones lie before the log's end of that moment, and no later than the leader says that it has cleaned.
+A cleaner removes records that have a later one with the same key. A reader that meets such a gap
+has missed a value until it reads the later one: until then its table is the state of no offset. The
+later records lie before the log's present end, and before the offset up to which the leader says
+that it has cleaned.
 
-Tombstones are removed, too, but not before `delete.retention.ms` have passed. Who was at the log's
-end less than that ago has missed none. Who lags more may keep a key for good that was deleted, and
-must load the table again.
+Tombstones are removed, too, but only after `delete.retention.ms`. A reader that was at the log's
+end within that time has missed none. One that lags more may keep a deleted key forever, and must
+load the table again.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ _EXACT: Final = -1
 
 
 class Exactness:
-    """Of one partition. `claim`: what was known of its log before its first record was read."""
+    """The exactness of one partition. `claim`: facts on its log from before the first read."""
 
     def __init__(self, place: TopicPartition, claim: Claim) -> None:
         self.place = place
-        #: `since_ms`: when the log was known to end where it had been read to, or before.
+        #: Its `since_ms` is the last time at which everything in the log had been read.
         self.claim = claim
         self.position = claim.end_offset
         self._exact_from = _EXACT
@@ -37,18 +38,18 @@ class Exactness:
         return self.position >= self._exact_from
 
     def read_to(self, end_offset: int, since_ms: float) -> None:
-        """Records up to there were read; at `since_ms` the log ended before them, at the latest."""
+        """Note that records up to `end_offset` were read; at `since_ms` the log ended no later."""
         self.position = end_offset
         if since_ms > self.claim.since_ms:
             self.claim = self.claim._replace(since_ms=int(since_ms))
 
     def met_gap(self, facts: LogFacts, end_offset: int, of_epoch: int, now_ms: int) -> None:
-        """Records were missing among those that were read.
+        """Note that records were missing among those that were read.
 
         Args:
-            facts, end_offset: what the leader says now of its log, and where that ends.
-            of_epoch: of the leader from which the gap was read.
-            now_ms: in the time of `since_ms`.
+            facts, end_offset: the leader's present facts on its log, and the log's end offset.
+            of_epoch: the leader epoch in which the gap was read.
+            now_ms: the time, by the same clock as `since_ms`.
 
         Raises:
             StateNotExact: a deletion may have been missed.

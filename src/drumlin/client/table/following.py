@@ -1,7 +1,7 @@
-"""The thread of a table: loads it, follows the log, and loads it again where it must.
+"""The thread of a table: loads it, follows the log, and loads it again when necessary.
 
-What it reads into is shown to the user once it is exact, so that what the user sees never goes
-back. The thread decides alone; others only read what it shows, and ask it to end.
+Rows become visible to the user once they are exact, so that the user's view never goes back. Only
+this thread changes rows; others read the visible ones, and may ask the thread to end.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from drumlin.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: How often to look whether the topic is the same, and how long a poll takes at most.
+#: The interval of checks for a deleted or recreated topic, and the longest time of a poll.
 _LOOK_S: Final = 3.0
 _POLL_MS: Final = 500
 _BUFFER_BYTES: Final = 32 << 20
 _PAUSE_S: Final = 0.5
-#: How often it is tried to load a table in vain before that is an error.
+#: The number of failed loads in a row that is an error.
 _LOADS_MAX: Final = 5
 _NO_OFFSET: Final = -1
 _PASSES: Final = (BrokerUnreachable, RequestTimedOut)
@@ -91,7 +91,7 @@ _OPTIONS: Final = ConsumerOptions(
 
 
 class Following:
-    """One table's. `rows` is what the user sees; None before it is loaded."""
+    """The thread of one table. `rows` are visible to the user; None before the table is loaded."""
 
     def __init__(
         self,
@@ -111,10 +111,10 @@ class Following:
         self._working: Rows = MemoryRows(topic)
         self._topic_now: TopicNow | None = None
         self._looked_s = 0.0
-        self._loads = 0  # in vain, in a row
+        self._loads = 0  # failed loads in a row
         self._ends = threading.Event()
         self.waits = Waits()
-        #: Done when there is something to see, or never will be.
+        #: Done when the table is visible, or has failed.
         self.loaded: Future[None] = Future()
         self.rows: Rows | None = None
         self.error: BaseException | None = None
@@ -123,7 +123,7 @@ class Following:
         self._own.start()
 
     def end(self) -> None:
-        """Follow no longer, and wait until that is so. In a callback it ends after that."""
+        """Stop the thread, and wait for its end; in a callback, do not wait."""
         self._ends.set()
         engine = self._engine
         if self.is_own_thread:
@@ -135,11 +135,11 @@ class Following:
 
     @property
     def is_own_thread(self) -> bool:
-        """Whether this is a callback, which would wait for itself."""
+        """Whether the caller is a callback in this thread, which must not wait for the thread."""
         return threading.current_thread() is self._own
 
     def log_ends(self) -> dict[TopicPartition, int]:
-        """The ends of logs as the last fetches told them."""
+        """The end offsets of logs from the last fetches."""
         engine = self._engine
         if engine is None:
             return {}
@@ -169,7 +169,7 @@ class Following:
             self.loaded.set_exception(error)
 
     def _follow(self) -> None:
-        """One step. Where the log does not tell what came next, load again."""
+        """Do one step; load again if the next records were deleted."""
         try:
             with translated():
                 self._step()
@@ -205,7 +205,7 @@ class Following:
         self._show()
 
     def _judge(self, state: Exactness, of_epoch: int) -> None:
-        """Records are missing among what was just read: what that means only the leader knows."""
+        """Ask the leader whether the records missing from the last read affect exactness."""
         while not self._ends.is_set():
             try:
                 with translated():
@@ -257,7 +257,7 @@ class Following:
             self.rows = self._working
 
     def _show(self) -> None:
-        """Show what has become exact."""
+        """Make visible what has become exact."""
         exact = {place: each.position for place, each in self._states.items() if each.is_exact}
         if self._working is not self.rows:
             if len(exact) < len(self._states):
@@ -317,10 +317,10 @@ class Following:
         self._engine = self._thread.run(_start(self._connections, states))
 
     def _look_at_topic(self) -> bool:
-        """Whether it is another topic, or has more partitions; it is loaded again then.
+        """Load again if the topic was recreated or has more partitions; returns whether it did.
 
         Raises:
-            UnknownTopic: it is gone; or it was made again, and that is to be told.
+            UnknownTopic: it was deleted; or it was recreated, and `when_lost` is "raise".
         """
         self._looked_s = time.monotonic()
         try:
@@ -335,7 +335,7 @@ class Following:
             message = f"topic {self._topic!r} was deleted, and made again"
             raise UnknownTopic(message, ErrorCode.unknown_topic_id)
         if now.topic_id != before.topic_id:
-            # Offsets of the other topic say nothing of this one.
+            # Offsets of the old topic mean nothing in the new one.
             self.waits.restart(dict.fromkeys(self._states, 0))
         elif self._options.partitions is not None:
             return False
@@ -358,7 +358,7 @@ class Following:
 async def _start(
     connections: BrokerConnections, states: Mapping[TopicPartition, Exactness]
 ) -> ConsumerEngine:
-    """Runs in the loop: each partition is read on from where it was read to."""
+    """Start the engine, in the loop: each partition continues at its position."""
     engine = ConsumerEngine(connections, None, None, states.keys(), _OPTIONS)
     for place, state in states.items():
         engine.seek(place, OffsetAndMetadata(state.position, "", state.claim.leader_epoch))

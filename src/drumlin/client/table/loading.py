@@ -1,4 +1,4 @@
-"""Reading a topic's state into rows. Whether it is exact is seen when it has been followed on."""
+"""Reading a topic's state into rows. Only following the log afterwards shows when it is exact."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ ISOLATION: Final[Isolation] = "read_committed"
 
 
 class TopicNow(NamedTuple):
-    """What is compared to see that a topic is the same as before."""
+    """The identity of a topic, to detect that it was recreated or has more partitions."""
 
     topic_id: str | None
     partition_count: int
 
 
 class Looks(NamedTuple):
-    """Facts about the logs of some partitions, and their ends."""
+    """Facts on the logs of some partitions, and their end offsets."""
 
     facts: dict[TopicPartition, LogFacts]
     ends: dict[TopicPartition, int]
 
 
 class Loader:
-    """Asks through a client's thread, and decodes in the caller's."""
+    """Sends requests in a client's thread, and decodes in the caller's."""
 
     def __init__(self, thread: LoopThread, connections: BrokerConnections, topic: str) -> None:
         self._thread = thread
@@ -50,7 +50,8 @@ class Loader:
         self._topic = topic
 
     def describe(self) -> TopicNow:
-        """
+        """The topic's present identity.
+
         Raises:
             KafkaError: there is no such topic.
         """
@@ -58,8 +59,8 @@ class Loader:
         return TopicNow(found.topic_id, len(found.partitions))
 
     def look(self, states: Iterable[Exactness]) -> Looks:
-        """The facts by which a gap is judged, all asked for after it was met."""
-        # What no broker tells of itself: so that the topic's configuration is asked for, too.
+        """The facts to judge a gap by, all requested after the gap was met."""
+        # No broker reports this value, so that the topic's configuration is requested, too.
         claims = {each.place: each.claim._replace(deletion_drops=-1) for each in states}
 
         async def ask() -> Looks:
@@ -77,14 +78,14 @@ class Loader:
         memory_bytes: int,
         take: Callable[[pa.RecordBatch], None],
     ) -> dict[TopicPartition, Exactness]:
-        """Give the rows of the state at the log's end to `take`.
+        """Pass the rows of the state at the log's end to `take`.
 
         Returns:
-            What is known of the partitions, which are read up to the end.
+            The exactness of each partition, read up to the log's end.
 
         Raises:
             StateNotExact: a deletion may have been missed.
-            OffsetOutOfRange: the log's start moved past what was still to be read.
+            OffsetOutOfRange: the log start offset moved past records that were not yet read.
         """
         since_ms = monotonic_ms()
         ranges = ranges_until(
@@ -115,5 +116,5 @@ class Loader:
 
 
 def monotonic_ms() -> int:
-    """Milliseconds of the clock that event loops have."""
+    """The monotonic clock of event loops, in milliseconds."""
     return int(time.monotonic() * 1000)

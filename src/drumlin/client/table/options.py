@@ -11,19 +11,19 @@ from drumlin.client import arguments
 from drumlin.client.arguments import Decode
 from drumlin.client.errors import Undecodable
 
-#: What makes an object of the bytes of a value, or a way by its name.
+#: A function from a value's bytes to an object, or the name of a format.
 DecodeValue: TypeAlias = Decode | Callable[[bytes], Any]
 #: Where rows go that do not fit into memory.
 BeyondMemory: TypeAlias = Literal["disk", "raise"]
-#: What is done where the log no longer tells what came after what was read.
+#: The reaction if the next records were deleted, or the topic was recreated.
 WhenLost: TypeAlias = Literal["reload", "raise"]
 _DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {"utf8": bytes.decode, "json": json.loads}
 
 
 class Change(NamedTuple):
-    """A key that got another value. `old` and `new` are None where there is none.
+    """A change of a key's value. `old` or `new` is None if the key had or has no value.
 
-    `offset` is that of the record; -1 if the table was loaded again meanwhile.
+    `offset` is the record's; -1 if the table was loaded again meanwhile.
     """
 
     key: Any
@@ -35,7 +35,8 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """
+    """The options of one table.
+
     Raises:
         TypeError, ValueError: an option cannot have this value.
     """
@@ -58,7 +59,7 @@ class TableOptions:
 
 
 class Decoder:
-    """Keys and values as the user has them."""
+    """Decodes keys and values for the user."""
 
     def __init__(self, topic: str, decode: DecodeValue | None) -> None:
         self._topic = topic
@@ -66,9 +67,10 @@ class Decoder:
         self._has_text_keys = isinstance(decode, str)
 
     def key(self, key: bytes) -> Any:
-        """
+        """The decoded key.
+
         Raises:
-            Undecodable: it is not UTF-8, and is to be.
+            Undecodable: it must be UTF-8, and is not.
         """
         if not self._has_text_keys:
             return key
@@ -78,9 +80,10 @@ class Decoder:
             raise Undecodable(f"topic {self._topic!r}: the key {key[:100]!r}: {error}") from error
 
     def value(self, key: bytes, value: bytes | None) -> Any:
-        """
+        """The decoded value.
+
         Raises:
-            Undecodable: it is not what `decode` says.
+            Undecodable: it cannot be decoded by `decode`.
         """
         if value is None or self._decode is None:
             return value

@@ -12,7 +12,7 @@ from drumlin.client.errors import EqualKeys
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Of a key, of a value, of the tuple that holds the value, beside their bytes.
+#: The size of a row's objects without their bytes: key, value, and the value's tuple.
 _OBJECTS_SIZE: Final = 2 * sys.getsizeof(b"") + sys.getsizeof((None, None))
 
 
@@ -23,24 +23,24 @@ class Row(NamedTuple):
 
 
 class Rows(Protocol):
-    """One thread writes, any may read meanwhile."""
+    """The rows of a table. One thread writes, any thread may read meanwhile."""
 
     @property
     def nbytes(self) -> int:
-        """The memory that they take, about."""
+        """The approximate memory of the rows."""
 
     def load(self, batch: pa.RecordBatch) -> None:
-        """Put rows with new keys: columns `key`, `value`, `partition`; of one partition."""
+        """Add rows of one partition with new keys: columns `key`, `value`, `partition`."""
 
     def put(self, key: bytes, value: bytes, partition: int) -> bytes | None:
-        """Returns the value that the key had."""
+        """Set a key's value; returns its old value."""
 
     def remove(self, key: bytes, partition: int) -> bytes | None:
-        """Returns the value that the key had, if it came from this partition."""
+        """Remove a key, if it came from this partition; returns its old value."""
 
     @property
     def find(self) -> Callable[[bytes], tuple[bytes, int] | None]:
-        """Given a key, its value and partition; None if there is none."""
+        """A function from a key to its value and partition; None if there is no such key."""
 
     def __len__(self) -> int: ...
 
@@ -49,13 +49,13 @@ class Rows(Protocol):
 
 
 class MemoryRows:
-    """In a dictionary. Iterating shows them as they are when it begins."""
+    """Rows in a dictionary. Iteration shows the rows as of its beginning."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._rows: dict[bytes, tuple[bytes, int]] = {}
         self._content_size = 0
-        #: No function of ours, as each look-up would pay for it.
+        #: The dictionary's own method, as a wrapper would slow down each look-up.
         self.find = self._rows.get
 
     @property

@@ -1,7 +1,7 @@
-"""A table that follows, as its user sees it: a mapping, and how far it is.
+"""The user's interface to a table that follows a topic: a mapping, and its positions.
 
-Looking something up never waits for a broker. What goes wrong while the log is followed is raised
-by every call from then on.
+A look-up never waits for a broker. After an error while following the log, every call raises that
+error.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
     from drumlin.client.write.appender import AppendReport
 
-#: End offsets by partition, or what a call that writes has returned.
+#: End offsets by partition, or the result of a call that writes.
 Until: TypeAlias = "Mapping[Any, int | AppendedRange] | AppendReport | Delivered"
 _ROWS_AT_A_TIME: Final = 65_536
 
 
 class Table(Mapping[Any, Any]):
-    """Made by `Client.table`. Use it as a context manager, or `close` it before its client.
+    """Created by `Client.table`. Use it as a context manager, or `close` it before its client.
 
-    Any thread may use it. Keys may be given as strings, which stand for their UTF-8. Iterating over
-    it shows every key once; changes that come meanwhile may show or not.
+    Any thread may use it. A key may be given as a string, which stands for its UTF-8. Iteration
+    shows every key once; whether it shows changes made meanwhile is undefined.
     """
 
     def __init__(
@@ -78,20 +78,20 @@ class Table(Mapping[Any, Any]):
             yield self._decoder.key(row.key)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, piece by piece: columns `key`, `value` (binary), `partition` (int32)."""
+        """All rows, in batches: columns `key`, `value` (binary), `partition` (int32)."""
         from drumlin.client.state.snapshots import schema_of
 
         schema = schema_of(("key", "value", "partition"), headers=False)
         return _batches(self._rows(), schema)
 
     def to_arrow(self) -> pa.Table:
-        """All rows as one table, in the columns of `to_batches`.
+        """All rows as one table, with the columns of `to_batches`.
 
-        With decode="utf8" or "json" keys and values are as in `Client.snapshot`; a function of
-        yours is not applied.
+        With decode="utf8" or "json" keys and values are as in `Client.snapshot`; a function as
+        `decode` is not applied.
 
         Raises:
-            Undecodable: a key or a value is not what `decode` says.
+            Undecodable: a key or a value cannot be decoded by `decode`.
         """
         import pyarrow as pa
 
@@ -105,11 +105,11 @@ class Table(Mapping[Any, Any]):
 
     @property
     def nbytes(self) -> int:
-        """About how much memory the rows take; what is on the disk does not count."""
+        """The approximate memory of the rows, without rows on disk."""
         return self._rows().nbytes
 
     def opened(self) -> Future[Table]:
-        """Done when the table is loaded and exact. A table whose future is cancelled is closed."""
+        """A future, done when the table is loaded and exact. Cancelling it closes the table."""
         future: Future[Table] = Future()
 
         def loaded(done: Future[None]) -> None:
@@ -124,20 +124,20 @@ class Table(Mapping[Any, Any]):
         self._following.loaded.add_done_callback(loaded)
         return future
 
-    # -- how far it is ---------------------------------------------------------------------
+    # -- progress --------------------------------------------------------------------------
 
     def wait_until(self, ends: Until, timeout_ms: float | None = None) -> None:
         """Wait until the table has every record before these ends, and is exact.
 
         Args:
-            ends: end offsets (exclusive) by partition, as its number or (topic, partition); or what
-                `Client.append` returned, its `partitions`, or what a `Delivery` of a writer tells.
-            timeout_ms: how long to wait; None: for as long as it takes. What is in an open
-                transaction, or behind one, is there when the transaction has ended.
+            ends: end offsets (exclusive) by partition, as its number or (topic, partition); or the
+                result of `Client.append`, its `partitions`, or the result of a writer's `Delivery`.
+            timeout_ms: how long to wait; None: without a limit. Records in or behind an open
+                transaction count only when the transaction has ended.
 
         Raises:
-            RequestTimedOut: it is not there in time.
-            ClientError: the table is no longer followed; what was raised, or that it is closed.
+            RequestTimedOut: the table does not reach the ends in time.
+            ClientError: the table follows no longer: its error, or that it is closed.
             TypeError, ValueError: these are no ends of the table's partitions.
         """
         if self._following.is_own_thread:
@@ -159,8 +159,8 @@ class Table(Mapping[Any, Any]):
         """The same without waiting: `await asyncio.wrap_future(table.wait_until_async(...))`.
 
         Returns:
-            A future, whose `result()` raises what `wait_until` does. Callbacks of it run in the
-            thread of the table, which they hold up.
+            A future, whose `result()` raises what `wait_until` does. Its callbacks run in the
+            table's thread, and block it.
 
         Raises:
             TypeError, ValueError: these are no ends of the table's partitions.
@@ -168,7 +168,7 @@ class Table(Mapping[Any, Any]):
         return self._following.waits.wait(self._ends(ends))
 
     def refresh(self, timeout_ms: float | None = None) -> None:
-        """Wait until the table has all that is committed now.
+        """Wait until the table has all records committed before this call.
 
         Raises:
             RequestTimedOut, ClientError: as from `wait_until`.
@@ -182,12 +182,12 @@ class Table(Mapping[Any, Any]):
         self.wait_until({place: each.offset for place, each in found.items()}, timeout_ms)
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Up to which offset (exclusive) of each partition the table is known to be exact."""
+        """The offset (exclusive) of each partition up to which the table is known to be exact."""
         self._rows()
         return self._following.waits.reached()
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How many offsets there are between `positions` and the ends that fetches told last."""
+        """The number of offsets between `positions` and the end offsets in the last fetches."""
         positions = self.positions()
         ends = self._following.log_ends()
         return {place: max(ends.get(place, at) - at, 0) for place, at in positions.items()}
@@ -195,7 +195,7 @@ class Table(Mapping[Any, Any]):
     # -- the end ---------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Follow no longer, and let the rows go. Closing twice does nothing."""
+        """Stop following, and free the rows. A second call does nothing."""
         self._following.end()
 
     def __enter__(self) -> Self:
@@ -218,7 +218,7 @@ class Table(Mapping[Any, Any]):
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
-        """As with other objects that change by themselves: compare `dict(table.items())`."""
+        """Compare by identity, as a table changes by itself; for rows use `dict(table.items())`."""
         return self is other
 
     def _rows(self) -> Rows:

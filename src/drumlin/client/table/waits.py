@@ -1,4 +1,4 @@
-"""Those who wait for a table to come to some offsets. Any thread may; one tells how far it is."""
+"""Waiting until a table reaches some offsets: any thread may wait, one thread reports progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ends = Mapping[TopicPartition, int]
 
 
 class Waits:
-    """Futures are done in the thread that tells, or at once."""
+    """The waiting calls. Futures are completed in the reporting thread, or at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -21,12 +21,12 @@ class Waits:
         self._error: BaseException | None = None
 
     def reached(self) -> dict[TopicPartition, int]:
-        """Up to where the table is exact."""
+        """The end offsets up to which the table is exact."""
         with self._lock:
             return dict(self._reached)
 
     def wait(self, ends: Ends) -> Future[None]:
-        """Done when the table has come to these ends."""
+        """A future that is done when the table has reached these ends."""
         future: Future[None] = Future()
         with self._lock:
             if self._error is None and not self._is_past(ends):
@@ -37,23 +37,23 @@ class Waits:
         return future
 
     def forget(self, future: Future[None]) -> None:
-        """Nobody waits for it any longer."""
+        """Stop waiting for a future."""
         with self._lock:
             self._waiting = [each for each in self._waiting if each[1] is not future]
 
     def tell(self, reached: Ends) -> None:
-        """The table is exact up to there."""
+        """Report that the table is exact up to these ends."""
         with self._lock:
             self._reached.update(reached)
         self._settle(lambda ends: self._is_past(ends), None)
 
     def restart(self, reached: Ends) -> None:
-        """The table is exact up to there, and no further, whatever was told before."""
+        """Report that the table is exact up to these ends only, whatever was reported before."""
         with self._lock:
             self._reached = dict(reached)
 
     def fail(self, error: BaseException) -> None:
-        """Nothing will be reached any more."""
+        """Fail all waits, now and later."""
         with self._lock:
             self._error = error
         self._settle(lambda _: True, error)

@@ -14,7 +14,7 @@ _CRC_BITS: Final = 32
 
 @functools.cache
 def crc_table() -> Any:
-    """A row for each byte of a CRC: its value after a block of zeros."""
+    """For each byte of a CRC and each of its values, the CRC after a block of zeros."""
     first = []
     for byte in range(CRC_TABLE_WIDTH):
         crc = byte

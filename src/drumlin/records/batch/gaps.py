@@ -15,7 +15,7 @@ class Stretch(NamedTuple):
     """The offsets that some whole batches cover."""
 
     end_offset: int
-    #: The first offset that may lack its record; None if no record is missing.
+    #: The first offset that may have no record; None if no record is missing.
     gap_offset: int | None
 
 

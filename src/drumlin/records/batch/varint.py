@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.wire.uvarint import uvarint
 
-if TYPE_CHECKING:  # it loads a library for checksums, which varints do not need
+if TYPE_CHECKING:  # `batch` loads a library for checksums, which varints do not need
     from drumlin.records.batch.batch import Buffer
 
 INT64_MIN: Final = -(2**63)

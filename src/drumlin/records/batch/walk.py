@@ -14,8 +14,8 @@ from drumlin.records.kernels.compaction_layout import OFFSET_MAX
 def end_of_batches(data: bytes, offset: int) -> tuple[int, bool]:
     """The offset after the last whole batch, or `offset` without one, and whether all are valid.
 
-    The walk stops at an invalid batch, which does not end after the previous one, or has an
-    impossible offset.
+    The walk stops at an invalid batch: one that has an impossible offset, or ends no later than
+    the previous one.
     """
     kernels = compaction_kernels.loaded
     if kernels is not None:

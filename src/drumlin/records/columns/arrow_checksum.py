@@ -27,7 +27,7 @@ from drumlin.records.kernels.layout import (
 )
 from drumlin.records.plain.row_hash import joined, row_hash
 
-_NULL, _PARTITION, _TIMESTAMP = 1, 2, 3  # as the kernel has them
+_NULL, _PARTITION, _TIMESTAMP = 1, 2, 3  # the kernel uses the same numbers
 _WORD: Final = struct.Struct("<q")
 
 _State = ctypes.c_int64 * CHECKSUM_STATE_WIDTH

@@ -152,7 +152,7 @@ class Decoder:
             yield self._finish(target)
 
     def _large(self, target: _Target, source: Buffer, bodies: Bodies) -> pa.RecordBatch:
-        """Decode the next record alone, without a copy; decoding continues after it."""
+        """Decode the next record, a large one, into its own RecordBatch without a copy."""
         state, body = target.state, bodies[target.state[AT_BODY]]
         record = large_record(source, state[AT_POSITION])
         state[AT_RECORD] += 1
@@ -182,7 +182,7 @@ class Decoder:
         next_headers = full.state[NEXT_HEADER_ROWS] if full else 0
         if full and full.has_few_headers:
             self._headers_a_row *= 2
-        # Compressed batches may contain more than was expected, or less than they state.
+        # Compressed batches may contain more than expected, or less than they state.
         size = max(next_bytes, min(max(self._bytes_left, source_bytes), self._max_bytes))
         rows = max(1, min(self._rows_left, self._max_rows, size // RECORD_SIZE_MIN))
         headers = min(size // _HEADER_SIZE_MIN, _HEADERS_AT_LEAST + rows * self._headers_a_row)
@@ -228,7 +228,7 @@ class _Target:
 
     @property
     def has_few_headers(self) -> bool:
-        """Whether the space for headers is used up first."""
+        """Whether the target ran out of space for headers, not for rows or bytes."""
         state = self.state
         return (
             state[ROWS] < state[ROWS_MAX]

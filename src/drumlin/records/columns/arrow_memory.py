@@ -30,7 +30,7 @@ Int64s = NDArray[np.int64]
 
 
 class Columns:
-    """A table of columns, which keeps the memory alive that it points to."""
+    """A table of columns, which keeps the memory it points to alive."""
 
     __slots__ = ("_held", "table")
 
@@ -72,7 +72,7 @@ class Columns:
 
 
 class BinaryMemory:
-    """Memory for a binary column to write, of up to `rows` values in `size` bytes."""
+    """Memory for a kernel to write a binary column of up to `rows` values in `size` bytes."""
 
     __slots__ = ("data", "ends", "validity")
 

@@ -49,7 +49,7 @@ __all__ = [
 
 _INT32_MAX: Final = 2**31 - 1
 _ROWS_MAX: Final = 1 << 20
-_BYTES_MAX: Final = 8 << 20  # both more and less cost Spark more
+_BYTES_MAX: Final = 8 << 20  # larger and smaller batches are both slower in Spark
 _RATIO_EXPECTED: Final = 16
 
 

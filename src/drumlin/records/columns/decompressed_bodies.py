@@ -161,7 +161,7 @@ class _Run:
         return body
 
     def _check_counts(self, group: Bodies, size: int) -> None:
-        # Counts are limited by the size of the bytes, as memory is allocated by them.
+        # The counts, by which memory is allocated, are limited by the decompressed size.
         counts = group[:, BODY_COUNT]
         if int(counts.sum()) > size // RECORD_SIZE_MIN:
             offset = group[0, BODY_BASE_OFFSET]

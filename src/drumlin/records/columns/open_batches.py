@@ -78,7 +78,7 @@ class OpenBatches:
             row = columns.fill(places, row, self._table)
 
     def reduce(self, size_bytes: int) -> Iterator[Sealed]:
-        """Yield the largest batches until the open ones have at most `size_bytes`."""
+        """Seal and yield the largest batches until the open ones have at most `size_bytes`."""
         sizes = self._table[:, OPEN_BYTES]
         rest = int(sizes.sum())
         for place in np.argsort(-sizes, kind="stable").tolist():

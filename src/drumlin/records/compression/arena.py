@@ -1,7 +1,7 @@
 """Memory for decompression, never more than the caller allows.
 
-A size in the compressed bytes is never trusted: 300 bytes that decompress to gigabytes are an
-error, and no memory is allocated for them. The formats of streams are up to the decoders.
+A size stated in the compressed bytes is never trusted: 300 bytes that decompress to gigabytes are
+an error, and no memory is allocated for them. The decoders know the formats.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def decode(decoder: Decoder, data: Buffer, limit_bytes: int) -> Buffer:
 
 
 def decode_by(library: Any, data: Buffer, target: memoryview) -> int | None:
-    """Implement `Decoder` by a codec of cramjam."""
+    """A `Decoder` with a codec of cramjam, `library`."""
     try:
         size: int = library.decompress_into(data, target)
     except cramjam.DecompressionError as error:

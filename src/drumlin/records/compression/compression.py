@@ -50,12 +50,12 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 async def compress_in_steps(codec: int, data: Buffer) -> bytes:
-    """Compress like `compress`, but await time to time with gzip, which takes long."""
+    """Compress like `compress`, but give way from time to time with gzip, which takes long."""
     if codec != GZIP or len(data) <= _GZIP_STEP_BYTES:
         return compress(codec, data)
     stream = cramjam.gzip.Compressor(_DEFAULT_LEVELS[GZIP])
     view = memoryview(data)
     for start in range(0, len(view), _GZIP_STEP_BYTES):
-        stream.compress(bytes(view[start : start + _GZIP_STEP_BYTES]))  # a memoryview is refused
+        stream.compress(bytes(view[start : start + _GZIP_STEP_BYTES]))  # memoryviews are refused
         await give_way()
     return bytes(stream.finish())

@@ -11,12 +11,12 @@ from typing import Any, Final
 from drumlin.records.batch.corrupt_record import CorruptRecord
 
 _WITH_HEADER: Final = 31  # a window of 32 KiB, gzip's header and trailer
-_BARE: Final = -15  # neither
+_BARE: Final = -15  # the same window, without header and trailer
 _START: Final = b"\x1f\x8b\x08"
 _HEADER_BYTES: Final = 10
 _TRAILER_BYTES: Final = 8
 _HEADER_CHECKSUM, _EXTRA, _NAME, _COMMENT = 2, 4, 8, 16
-#: Java does not search for another stream in fewer bytes after the first.
+#: Java searches for another stream only if at least this many bytes follow the first.
 _NEXT_BYTES_MIN: Final = 19
 #: The input of zlib per call, as it copies input that it does not need.
 _PIECE_BYTES: Final = 64 << 10

@@ -57,7 +57,7 @@ def parse_frame(data: memoryview) -> Frame:
     """Parse the first frame of the data.
 
     Raises:
-        CorruptRecord: there is none, it is cut off, or Kafka's reader would refuse it.
+        CorruptRecord: there is no frame, it is cut off, or Kafka's reader would refuse it.
     """
     flags, descriptor, content_size, position = _parse_header(data)
     start = position
@@ -142,11 +142,11 @@ def are_whole(data: Buffer, starts: NDArray[np.int64], ends: NDArray[np.int64]) 
         and (flags & _KNOWN == _REQUIRED).all()
     ):
         return False
-    # Most have one block, whose size determines the end of the frame.
-    blocks = starts + _ORDINARY_HEADER_BYTES + (flags & _CONTENT_SIZE)  # 8, as many bytes
+    # Most frames have one block, whose size determines the end of the frame.
+    blocks = starts + _ORDINARY_HEADER_BYTES + (flags & _CONTENT_SIZE)  # the flag's 8 is its size
     sizes = _numbers(octets, blocks)
     marks = blocks + SIZE_BYTES + (sizes & ~IS_STORED) + (flags & _BLOCK_CHECKSUM) // 4
-    stop = marks + SIZE_BYTES + (flags & _CONTENT_CHECKSUM)  # 4, as many bytes
+    stop = marks + SIZE_BYTES + (flags & _CONTENT_CHECKSUM)  # the flag's 4 is its size
     is_one = (sizes != IS_STORED) & (sizes > _EMPTY_BLOCK_BYTES) & (stop == ends)
     is_one[is_one] = _numbers(octets, marks[is_one]) == 0
     view = memoryview(data)

@@ -47,7 +47,7 @@ def decode_stream(data: memoryview, target: memoryview) -> int | None:
 
 
 def decode_streams(data: memoryview, target: memoryview) -> int | None:
-    """Decode all streams; at the end, fewer bytes than a length are ignored. A `Decoder`."""
+    """Decode all streams; a rest shorter than a length field is ignored. A `Decoder`."""
     return _decode(data, target, _blocks_of_all)
 
 

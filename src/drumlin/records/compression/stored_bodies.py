@@ -1,8 +1,8 @@
 """Compressed bodies as they are in logs, whatever broker has stored them.
 
-Apache Kafka stores everything that its own decoders can read. So everything that they can read is
-read here: several streams in a row, and bytes after the last one, with sizes and checksums that
-they ignore. Pure and thread-safe.
+Apache Kafka stores everything that its own decoders can read. So all of that must be readable here:
+several streams in a row, bytes after the last one, and sizes and checksums that Kafka's decoders
+ignore. Pure and thread-safe.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def are_whole(data: Buffer, starts: NDArray[np.int64], ends: NDArray[np.int64]) 
     magics = octets[starts[:, np.newaxis] + np.arange(_MAGIC_BYTES)]
     if not (magics == np.frombuffer(_MAGIC, np.uint8)).all():
         return False
-    # Most are one frame with one block, whose size determines the end of the frame.
+    # Most bodies are one frame with one block, whose size determines the end of the frame.
     flags = octets[starts + _MAGIC_BYTES].astype(np.int64)
     is_single_segment = flags & _IS_SINGLE_SEGMENT != 0
     sizes = np.take(_CONTENT_SIZE_BYTES, flags >> 6)
@@ -98,7 +98,7 @@ def are_whole(data: Buffer, starts: NDArray[np.int64], ends: NDArray[np.int64]) 
     found = np.minimum(blocks[:, np.newaxis] + np.arange(_BLOCK_HEADER_BYTES), len(octets) - 1)
     headers = octets[found].astype(np.int64) @ (1 << 8 * np.arange(_BLOCK_HEADER_BYTES))
     contents = np.where(headers >> 1 & 3 == _RUN, 1, headers >> 3)
-    checksums = flags & _HAS_CHECKSUM  # 4, as many bytes
+    checksums = flags & _HAS_CHECKSUM  # the flag's 4 is the checksum's size
     is_one = (headers & 1 == 1) & (blocks + _BLOCK_HEADER_BYTES + contents + checksums == ends)
     view = memoryview(data)
     others = np.flatnonzero(~is_one).tolist()

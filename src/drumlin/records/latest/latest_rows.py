@@ -1,8 +1,8 @@
 """The last row of every key, the state in a compacted log, as Arrow columns.
 
 Rows are added in any order; for each (partition, key) the row with the largest offset is kept, with
-all its columns. A tombstone is kept like any other row, and left out of the result. The memory is
-twice that of the rows that are kept, and 40 bytes per key. Another `LatestRows` can merge the
+all its columns. A tombstone is kept like any other row, and left out of the result. It needs twice
+the memory of the rows that are kept, and 40 bytes per key. Another `LatestRows` can merge the
 results of several, if they include tombstones.
 """
 
@@ -23,8 +23,8 @@ from drumlin.records.latest.row_index import CompiledRowIndex, Int32s, PlainRowI
 
 #: The number of rows from which kernels are used, as their tables take memory.
 _ROWS_WORTH_KERNELS: Final = 10_000
-#: Old rows are removed once they outnumber the others and there are at least this many of them.
-#: Half as many as the others are left; removing fewer at a time would cost more work for each.
+#: Old rows are removed once they outnumber the last rows and there are at least this many of them.
+#: Half as many old rows as last rows are left; removing fewer at a time would cost more per row.
 _DEAD_ROWS_AT_LEAST: Final = 1 << 16
 _DEAD_ROWS_LEFT: Final = 0.5
 #: All old rows are removed when rows take twice the bytes as after the last removal, since a few

@@ -16,7 +16,7 @@ import pyarrow as pa
 from drumlin.records.latest.key_shares import SEED_SIZE, key_shares
 from drumlin.records.latest.latest_rows import LatestRows
 
-#: While a share is halved, its first half exists twice, and freed memory is not available at once.
+#: While a share is halved, its first half exists twice, and freed memory is not reusable at once.
 _MEMORY_PART: Final = 1 / 2
 _SHARES_MAX: Final = 1 << 20
 
@@ -28,7 +28,7 @@ def passes(
 
     Args:
         read: reads the log from the beginning at each call; returns rows for `LatestRows`.
-        memory_bytes: the limit for a pass, unless it has a single key; None for a single pass.
+        memory_bytes: the limit for a pass, unless it has only one key; None: a single pass.
     """
     seed = os.urandom(SEED_SIZE)
     waiting = [_Share(0, 1)]

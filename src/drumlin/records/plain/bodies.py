@@ -116,7 +116,7 @@ def next_offset(buffer: Buffer) -> int | None:
     """The offset after the last whole batch, the next to fetch. None without a batch.
 
     Raises:
-        CorruptRecord: as from `whole_batches`.
+        CorruptRecord: for the same reasons as `whole_batches`.
     """
     last = None
     for _, header in whole_batches(buffer):
@@ -135,7 +135,7 @@ def _body(buffer: Buffer, position: int, header: BatchHeader) -> Body:
     if header.compression:
         records = records_body(buffer, position, header, DECOMPRESSED_BYTES_MAX)
         body = Body(records, 0, len(records), header)
-    # A count is limited by the size of the body, as memory is allocated by it.
+    # The count, by which memory is allocated, is limited by the size of the body.
     if not 0 <= header.record_count <= (body.end - body.start) // RECORD_SIZE_MIN:
         raise CorruptRecord(
             f"batch at offset {header.base_offset}: {header.record_count} records "

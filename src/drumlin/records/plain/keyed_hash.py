@@ -3,7 +3,7 @@
 The cleaner's offset map stores the hash in place of the key: two keys with the same hash would
 count as one, and one would erase the other's records. There it is keyed with a random secret for
 each cleaning, so that such keys cannot be found beforehand. SipHash-1-3, with one round per word
-and three at the end, is usual for hash tables; the published 2 and 4 rounds are for tests.
+and three at the end, is usual for hash tables; tests use the published SipHash-2-4, too.
 """
 
 from __future__ import annotations

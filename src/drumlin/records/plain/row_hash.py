@@ -1,8 +1,8 @@
 """A fast 128-bit hash, in plain Python, the twin of the kernel.
 
 It detects accidental differences. Unlike the hash in `keyed_hash.py`, it does not resist attackers
-who choose the input. Four lanes process 32 bytes at a time, each lane two of the four words, each
-word in two lanes; the step of a lane is a folded 128-bit product.
+who choose the input. Four lanes process 32 bytes, four words, at a time: each lane takes two of the
+words, and each word goes to two lanes. A lane's step is a folded 128-bit product.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def joined(first: int, second: int) -> int:
 
 
 def combined(one: int, other: int) -> int:
-    """The sum of two such numbers by halves: the checksum of all rows of both."""
+    """The sum of two 128-bit numbers by halves: the checksum of the rows of both."""
     return joined((one >> 64) + (other >> 64), one + other)
 
 

@@ -60,7 +60,7 @@ def _survey_fast(kernels: Kernels, body: Buffer, record_count: int, base_timesta
 
 
 def survey_plain(body: Buffer, record_count: int, base_timestamp: int) -> Survey:
-    """Do what `survey` does, without a kernel."""
+    """`survey` without a kernel."""
     min_timestamp, max_timestamp = INT64_MAX, NO_TIMESTAMP
     has_null_key, is_consecutive = False, True
     position, end = 0, len(body)

@@ -115,7 +115,7 @@ def prepare_at_once(
     log_name: str = "",
     allows_zstd: bool = True,
 ) -> PreparedBatch | None:
-    """Do what `prepare_produce` does within a millisecond; None, and no change, if impossible.
+    """`prepare_produce` within a millisecond; None, without any change, if that is impossible.
 
     Raises:
         InvalidBatch: with Kafka's code and texts.
@@ -144,8 +144,8 @@ def _prepare(
     header = _only_batch(buffer, allows_zstd)
     batch = memoryview(buffer)[: header.size]
     _check_header(batch, header, rules)
-    # Even if nothing has to change: like Kafka, check count, offsets, keys and timestamps of the
-    # records of every batch.
+    # Like Kafka, check count, offsets, keys and timestamps of the records of every batch, even if
+    # none needs to change.
     body = decompress_incoming(header.compression, batch[HEADER_SIZE:], decompressed_bytes_max)
     try:
         facts = survey(body, header.record_count, header.base_timestamp)
@@ -160,7 +160,7 @@ def _prepare(
 
 
 def _refusal(buffer: memoryview, rules: AppendRules, refused: CorruptRecord) -> InvalidBatch:
-    """The error for records that can't be decompressed, or not by every client."""
+    """The error for records that cannot be decompressed by every client."""
     header = parse_header(buffer)
     data = buffer[HEADER_SIZE : header.size]
     try:
