@@ -1,4 +1,4 @@
-"""The context of a request for its handler, the client and the broker, and a handler's results.
+"""The context of a request: what its handler is given, and what the handler may return.
 
 The module of an API, `handlers/<api>.py`, has a coroutine:
 

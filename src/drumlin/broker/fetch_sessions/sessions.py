@@ -66,7 +66,7 @@ class FetchSessions:
         """The session with this id, if a request is in progress in it, or some are queued.
 
         Raises:
-            KafkaError: INVALID_FETCH_SESSION_EPOCH, the epoch does not follow theirs.
+            KafkaError: INVALID_FETCH_SESSION_EPOCH, it is not the next epoch after them.
         """
         session = self._sessions.get(session_id)
         if session is None or (session.fetch is None and not session.queue):
@@ -99,7 +99,7 @@ class FetchSessions:
             self._sessions[session.id] = session
 
     def recount(self, session: Session) -> None:
-        """Count the partitions again after a request was applied; a session without any ends.
+        """Count a session's partitions again after a request; it ends if it outgrew the cache.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, the session has outgrown the cache.

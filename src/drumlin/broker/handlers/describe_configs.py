@@ -52,7 +52,7 @@ _TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, CLIENT_METRICS})
 #: Entries of one response: else a small request could get gigabytes by naming the broker many
 #: times.
 _ENTRIES_MAX: Final = 200_000
-#: What a resource counts for at least: even one without matching entries must be examined.
+#: The least that a resource counts for: one without matching entries must be examined, too.
 _ENTRIES_MIN: Final = 4
 _UNKNOWN_TYPE: Final = "the request names a resource of a type that does not exist"
 

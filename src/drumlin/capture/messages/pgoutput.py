@@ -36,7 +36,7 @@ Identity = Literal["d", "n", "f", "i"]
 
 
 class Begin(NamedTuple):
-    """The begin of a transaction, committed at `commit_lsn`, at `time_us` since 1970."""
+    """The start of a transaction, committed at `commit_lsn`, at `time_us` since 1970."""
 
     commit_lsn: int
     time_us: int

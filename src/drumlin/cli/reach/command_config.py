@@ -1,6 +1,6 @@
 """`--command-config FILE`: properties of Kafka's clients, as Kafka's own tools take them.
 
-Owns which of them have an effect on a command: security, and a few timeouts. An invalid security
+Decides which of them affect a command: security, and a few timeouts. An invalid security
 property is refused; other properties without an effect are listed in one warning.
 """
 

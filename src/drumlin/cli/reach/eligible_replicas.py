@@ -45,7 +45,7 @@ def ask_eligible(cluster: Cluster, topics: Collection[str]) -> Eligible | None:
         try:
             found.update(_ask(cluster, asked))
         except (UnsupportedByBroker, ConnectionLost, RequestTimeout):
-            return None  # an older one, or one that was killed a moment ago
+            return None  # the broker is too old for this, or was killed a moment ago
     return found
 
 

@@ -76,7 +76,7 @@ def parse_place(text: str) -> Place:
 
 
 def parse_offset(text: str) -> int | None:
-    """The offset that a text is; None if it is not one."""
+    """The text as an offset; None if it is not one."""
     offset = int(text) if _OFFSET.fullmatch(text) else INT64_MAX + 1
     return offset if offset <= INT64_MAX else None
 

@@ -70,7 +70,7 @@ class StateReader:
             del latest  # the next pass needs the memory
 
     def _records(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-        """The records of a range, with the columns of the rows and those that find the last row."""
+        """The records of a range, with columns to return and those that find the last record."""
         names = {*self._schema.names, "key", "value", "offset"} - {"partition"}
         options = reader.ReadOptions(columns=sorted(names), isolation=self._options.isolation)
         batches = self._reader.read(wanted, options)

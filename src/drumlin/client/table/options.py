@@ -13,7 +13,7 @@ from drumlin.client.errors import Undecodable
 
 #: A function from a value's bytes to an object, or the name of a format.
 DecodeValue: TypeAlias = Decode | Callable[[bytes], Any]
-#: Where rows go that do not fit into memory.
+#: The reaction to rows that do not fit into memory.
 BeyondMemory: TypeAlias = Literal["disk", "raise"]
 #: The reaction if the next records were deleted, or the topic was recreated.
 WhenLost: TypeAlias = Literal["reload", "raise"]

@@ -1,4 +1,4 @@
-"""Taking over the metadata of a stopped Apache Kafka, by a broker with its log dirs. Blocking.
+"""Takes over the metadata of a stopped Apache Kafka, for a broker on the same log dirs. Blocking.
 
 Changes nothing: the new store is written as a whole afterwards.
 """

@@ -45,7 +45,7 @@ def _block(kind: str, body: str) -> str:
     # Kafka accepts PEM without its line breaks, which options often lose; OpenSSL does not. Text
     # pasted from JSON or YAML has them as a backslash and a letter, which PEM itself never has.
     body = body.replace("\\r", "").replace("\\n", "\n")
-    if ":" not in body:  # no headers, as old encrypted keys have them
+    if ":" not in body:  # without the headers that old encrypted keys have
         packed = "".join(body.split())
         body = "\n".join(packed[at : at + 64] for at in range(0, len(packed), 64))
     return f"-----BEGIN {kind}-----\n{body.strip()}\n-----END {kind}-----"

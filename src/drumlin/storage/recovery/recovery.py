@@ -53,7 +53,7 @@ class LoadRequest(NamedTuple):
     high_watermark: int
     #: None if not known.
     deletions_kept_from: int | None
-    #: None if not known, or 0.
+    #: None if not known; a 0 is not always written down.
     exact_from: int | None
     was_clean: bool
 

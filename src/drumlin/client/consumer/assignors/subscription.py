@@ -60,7 +60,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """The partitions; none for empty bytes, which a member gets that the leader left out.
+    """The partitions; none for empty bytes, which a member that the leader left out gets.
 
     Raises:
         ValueError: the bytes are no assignment.

@@ -108,7 +108,7 @@ class Effects:
     # -- in turns ----------------------------------------------------------------------------
 
     def _join_answers(self, joined: list[Waiting], answer: JoinAnswer) -> Iterator[Answer | None]:
-        """The answers to all joined members; the leader's lists the members."""
+        """The answers to all joined members; only the leader's answer lists the members."""
         error, _, generation_id, protocol_type, name, leader_id, _, _ = answer
         for member, member_id, waiter in _taken(joined):
             self._note_answered(member)

@@ -108,7 +108,7 @@ class Leaders:
     async def _write(
         self, unsettled: Sequence[Place], fence: ControllerFence, since: float | None = None
     ) -> Rewritten:
-        """Settle these partitions, decided again on their stored states."""
+        """Settle these partitions; each decision is made again from the stored state."""
         count = len(unsettled)
         self.unsettled_count += count
         try:

@@ -1,4 +1,4 @@
-"""The content of a batch: its number alone does not identify it, as numbers are only counted.
+"""The content of a batch: its number alone does not identify it, as numbers only count.
 
 A checkpoint that was restored from a backup, or copied, plans its next batch anew. So a decision
 records the batch's content, and a batch that is found decided is compared with it. This module
