@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: pages for the documents in the root of the checkout, and links between them.
+"""Hooks of MkDocs: pages for the documents outside `docs`, and links between them.
 
 On GitHub and in an editor a link names the file where it lies; on the site all pages are below
 `docs`. The copy button of a shell block gives the commands, without prompts and output. Owns
@@ -16,9 +16,9 @@ from typing import Any, Final
 from mkdocs.structure.files import File, Files
 
 ROOT: Final = Path(__file__).parents[1]
-_PAGES: Final = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+_PAGES: Final = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "tests/README.md")
 _UP: Final = re.compile(rf"\]\((?:\.\./)+({'|'.join(map(re.escape, _PAGES))})")
-_DOWN: Final = re.compile(r"\]\(docs/([^)]+)\)")
+_DOWN: Final = re.compile(r"\]\(((?:\.\./)*)docs/([^)]+)\)")
 _BLOCK: Final = re.compile(r'<div class="highlight">(?=<pre>(.*?)</pre>)', re.DOTALL)
 _TAG: Final = re.compile(r"<[^>]*>")
 #: Interactive shells may take a comment for arguments.
@@ -38,7 +38,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if page.file.src_uri in _PAGES:
-        return _DOWN.sub(r"](\1)", markdown)
+        return _DOWN.sub(r"](\1\2)", markdown)
     depth = page.file.src_uri.count("/")
     return _UP.sub(lambda found: f"]({'../' * depth}{found[1]}", markdown)
 

@@ -275,7 +275,7 @@ def test_who_cannot_be_a_broker(
         assert epoch_of(operator) == 1
         operator.client.create(layout.broker_path(7), b"", ephemeral=True)
         await eventually(lambda: "broker 7 has registered in ZooKeeper" in caplog.text)
-        await refused(2, "broker 7 is registered in ZooKeeper .* not one of Drumlin")
+        await refused(2, "broker 7 is registered in ZooKeeper .* is not a Drumlin broker")
         assert list(store.image.brokers) == [1]
         await store.create_topic("t", [[1]], {})
 

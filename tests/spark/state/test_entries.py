@@ -203,7 +203,7 @@ def test_options_that_are_refused(name: str, value: object) -> None:
 
 
 def test_a_snapshot_is_of_one_topic_and_no_other_read() -> None:
-    with pytest.raises(OptionError, match="of one topic, not of a, b"):
+    with pytest.raises(OptionError, match="exactly one topic, not a, b"):
         StateOptions.of("a,b", "127.0.0.1:9", ("key",), {})
     with pytest.raises(OptionError, match="'snapshot' is for"):
         SourceOptions.parse(

@@ -107,7 +107,7 @@ def test_who_says_that_rows_may_differ_keeps_what_was_decided(
     before = written(target)
     for file in (tmp_path / "checkpoint" / "commits").iterdir():
         file.unlink()
-    with pytest.raises(PySparkException, match="rowsMayDiffer=true keeps what was decided"):
+    with pytest.raises(PySparkException, match="rowsMayDiffer=true keeps the decided ones"):
         run(rows, by_stream, target, tmp_path / "checkpoint")
     run(rows, by_stream, target, tmp_path / "checkpoint", rowsMayDiffer="true")
     assert written(target) == before

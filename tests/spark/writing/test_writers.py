@@ -106,7 +106,7 @@ def test_a_stream(
     [
         ("id", {"topic": "t"}, "no column 'value'; they have id"),
         ("id AS value", {"topic": "t"}, "column 'value' is bigint, and must be a string"),
-        ("'v' AS value", {}, "Set the option 'topic'"),
+        ("'v' AS value", {}, "set the option 'topic'"),
         ("'v' AS value, 1L AS partition", {"topic": "t"}, "column 'partition' is bigint"),
         ("'v' AS value", {"topic": "t", "delivery": "at-most-once"}, "exactly-once"),
         ("'v' AS value, array('h') AS headers", {"topic": "t"}, "column 'headers' is array"),
