@@ -39,6 +39,13 @@ def create(brokers: Brokers, name: str, *assignment: Sequence[int]) -> None:
     answer = ask(brokers[1], "create_topics", 4, topics=[topic], timeout=30_000)
     assert [each["error_code"] for each in answer["topics"]] == ["none"]
 
+    def is_known(broker: DrumlinServer) -> bool:
+        found = ask(broker, "metadata", 9, topics=[{"name": name}])["topics"]
+        return [each["error_code"] for each in found] == ["none"]
+
+    # A broker that has not heard of the topic refuses to move it.
+    wait_until(lambda: all(map(is_known, brokers.values())), f"{name} to be known everywhere")
+
 
 def ask(broker: DrumlinServer, api: str, version: int, **fields: Any) -> Any:
     with broker.connect() as client:
