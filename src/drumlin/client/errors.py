@@ -56,7 +56,7 @@ class NotAuthorized(RequestRefused, PermissionError):
 
 
 class OffsetOutOfRange(ClientError, LookupError):
-    """The log does not have the offset from which to read."""
+    """The log does not have the offset at which reading should start."""
 
     def __init__(
         self, topic: str, partition: int, offset: int, log_start_offset: int, end_offset: int
@@ -90,7 +90,7 @@ class NoCommittedOffset(ClientError, LookupError):
 
 
 class CommitFailed(ClientError):
-    """Offsets were not committed: the consumer is no longer a member, or a rebalance goes on.
+    """Offsets were not committed: the consumer is no longer a member, or a rebalance is going on.
 
     Records since the last commit are read again, by the members that get the partitions.
     """
@@ -188,10 +188,10 @@ class Undecodable(ClientError, ValueError):
 
 
 class DeliveryFailed(ClientError):
-    """Records could not be written. `acknowledged` is the number of those in the call that were.
+    """Records could not be written. `acknowledged` counts those records of the call that were.
 
-    `may_be_written`: the records were sent and not acknowledged, so that they may be in the log,
-    once. If it is False, they are not in the log.
+    `may_be_written`: the records were sent but not acknowledged, so they may be in the log, once.
+    If it is False, they are not in the log.
     """
 
     def __init__(
@@ -259,8 +259,8 @@ def as_delivery_failed(
 def translated() -> Iterator[None]:
     """Translate errors of the layers below into errors of the client.
 
-    A traceback shows one error, not the same one twice; the original is its `__context__`. Its
-    notes are kept.
+    A traceback shows one error, not the same error twice; the original is its `__context__`. The
+    original's notes are kept.
     """
     try:
         yield

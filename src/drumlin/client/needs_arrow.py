@@ -17,7 +17,7 @@ NO_ARROW: Final = "tables of records need pyarrow and numpy: pip install pyarrow
 
 
 def has_arrow() -> bool:
-    """Whether Arrow can be used. Imports it, as the caller is about to use it."""
+    """Whether Arrow can be used. This imports Arrow, as the caller is about to use it."""
     try:
         for each in PACKAGES:
             importlib.import_module(each)

@@ -126,7 +126,7 @@ def read_assignment(data: bytes) -> ConsumerAssignment:
     """The assignment in these bytes; no bytes mean that nothing is assigned.
 
     Raises:
-        MalformedMessage: the bytes are no assignment.
+        MalformedMessage: the bytes are not an assignment.
     """
     if not data:
         return ConsumerAssignment({}, b"")

@@ -1,6 +1,6 @@
 """Administration of groups: listing, describing and deleting them, and their committed offsets.
 
-The client is no member. A broker accepts offsets from non-members only while the group is empty.
+The client is not a member. A broker accepts offsets from non-members only while the group is empty.
 Transient errors are retried. Loads no Arrow.
 """
 
@@ -241,7 +241,7 @@ def check_coordinator(group: str, refused: Mapping[TopicPartition, ErrorCode]) -
     """Check that no error concerns the coordinator.
 
     Raises:
-        KafkaError: one does: the request is to be retried.
+        KafkaError: an error does, so the request must be retried.
     """
     for code in refused.values():
         if code in _OF_COORDINATOR:

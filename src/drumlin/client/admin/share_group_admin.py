@@ -1,7 +1,7 @@
 """Administration of share groups: their members, and the start offsets of partitions.
 
 A share group commits no offsets: for each partition it keeps a start offset, before which all
-records are processed. It can be changed while the group is empty. Loads no Arrow.
+records are processed. Start offsets can be changed while the group is empty. Loads no Arrow.
 """
 
 from __future__ import annotations

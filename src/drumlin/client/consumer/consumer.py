@@ -35,16 +35,16 @@ T = TypeVar("T")
 
 #: Offsets to commit: plain, or with metadata.
 Offsets = Mapping[AnyPartition, int | OffsetAndMetadata]
-#: Where to seek to.
+#: A place to seek to.
 SeekTo = Place | OffsetAndMetadata
 
 _LEAVE_TIMEOUT_MS: Final = 5_000
 
 
 class Consumer:
-    """Made by `Client.consumer`. Use it as a context manager, or `close` it before its client.
+    """A consumer. Use it as a context manager, or `close` it before its client.
 
-    One thread at a time may poll or iterate; anything else may be called from any thread, also
+    One thread at a time may poll or iterate; anything else may be called from any thread, even
     `close`, which ends a poll. Callbacks run in the thread that polls, and may use the
     consumer but not poll.
     """
@@ -75,7 +75,7 @@ class Consumer:
     def poll(self, timeout_ms: float | None = None) -> pa.RecordBatch | None:
         """The next records of some partition; None if there are none within `timeout_ms`.
 
-        A further poll marks all records returned before as processed.
+        The next poll marks all records returned so far as processed.
 
         Returns:
             A batch with the columns of `Client.read`; `topic_of` returns its topic.
@@ -182,7 +182,7 @@ class Consumer:
 
         Raises:
             CommitFailed: this consumer has lost its partitions, or is about to.
-            TypeError, ValueError: a key is no partition, or a value no offset.
+            TypeError, ValueError: a key is not a partition, or a value not an offset.
         """
         with translated():
             self._thread.run(self._engine.commit(_to_commit(offsets)))
@@ -264,17 +264,17 @@ class Consumer:
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions: `poll` returns no records of them."""
+        """The paused partitions: `poll` returns no records from them."""
         states = self._engine.positions
         return self._call(lambda: frozenset(each.place for each in states if each.is_paused))
 
     def pause(self, partitions: Collection[tuple[str, int]] | None = None) -> None:
-        """Return no records of these (by default: of any) until `resume`; polling must go on."""
+        """Pause these partitions (by default all) until `resume`. Keep polling meanwhile."""
         places = self.assignment if partitions is None else as_partitions(partitions)
         self._call(lambda: self._engine.pause(places))
 
     def resume(self, partitions: Collection[tuple[str, int]] | None = None) -> None:
-        """Undo `pause` for these, for all by default."""
+        """Undo `pause` for these partitions, by default for all."""
         places = self.paused if partitions is None else as_partitions(partitions)
         self._call(lambda: self._engine.resume(places))
 

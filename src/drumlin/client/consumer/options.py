@@ -120,7 +120,7 @@ class ConsumerOptions:
     def check_group(self, group: str | None) -> None:
         """
         Raises:
-            ValueError: ZooKeeper is to store offsets, and `group` is no valid node name there.
+            ValueError: ZooKeeper is to store offsets, and `group` is not a valid node name there.
         """
         if not self.uses_zookeeper:
             return

@@ -96,9 +96,9 @@ async def log_facts(
     places: Collection[TopicPartition],
     claims: Claims | None = None,
 ) -> dict[TopicPartition, LogFacts]:
-    """The facts about these logs: before reading all, afterwards those that `claims` need.
+    """The facts about these logs: before reading all facts, afterwards those that `claims` need.
 
-    After reading, this usually takes one request to each leader, as every reducer of a query asks.
+    Each reducer of a query calls this after reading, so it usually sends one request per leader.
     """
     isolation: Isolation = "read_uncommitted"
     starts_of = places if claims is None else ()

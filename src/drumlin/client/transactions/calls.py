@@ -40,7 +40,7 @@ class TransactionCalls(Calls):
         self._open_transactions = OpenTransactions()
 
     def transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> Transaction:
-        """Begin a transaction, of which read_committed readers see all or nothing.
+        """Begin a transaction: read_committed readers will see all of it or nothing.
 
         The previous producer of the id is fenced, and its open transaction aborted.
 

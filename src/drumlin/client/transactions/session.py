@@ -65,7 +65,7 @@ class TransactionSession:
         )
 
     async def complete(self) -> None:
-        """Wait until everything is acknowledged, and accept no more. May be called again.
+        """Wait until all batches are acknowledged, and accept no more. May be called again.
 
         Raises:
             TransactionFailed: a record was not written.
@@ -156,7 +156,7 @@ class TransactionSession:
         )
 
     async def failed(self, error: Exception) -> TransactionError | None:
-        """Allow only an abort from now on; returns the outcome if the error reveals it."""
+        """Allow nothing but an abort after this; returns the outcome if the error reveals it."""
         self.producer.fail(error)
         for cause in _causes(error):
             if isinstance(cause, TransactionError):

@@ -1,4 +1,4 @@
-"""Begins transactions: with a new epoch, and by default the longest timeout that brokers allow."""
+"""Begins transactions, by default with the longest timeout that brokers allow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from drumlin.wire.protocol.describe_configs import DescribeConfigsRequest, Descr
 
 _BROKER_RESOURCE: Final = 4
 _MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
-#: Kafka's default of that config, and the values to try if the broker's limit is lower and unknown.
+#: Kafka's default limit, and the timeouts to try if the broker's limit is lower and unknown.
 _TIMEOUTS_MS: Final = (900_000, 600_000, 300_000, 120_000, 60_000, 30_000, 10_000, 1_000)
 
 
@@ -92,7 +92,7 @@ async def abort_by_id(connections: BrokerConnections, transactional_id: str) -> 
     except KafkaError as error:
         if error.code is not ErrorCode.invalid_transaction_timeout:
             raise
-        # The brokers' limit is lower by now. Nothing stays open, so a short timeout does no harm.
+        # The limit was lowered. No transaction stays open, so a short timeout does no harm.
         await begin(coordinator, transactional_id, _TIMEOUTS_MS[-1])
 
 

@@ -61,7 +61,7 @@ class Transaction(WritesRecords):
     ) -> None:
         self._thread = thread
         self._session = session
-        self._host = host  # the client's: when it is closed, the session's producer fails
+        self._host = host  # the client's producer: when it is closed, the session's producer fails
         thread.call_soon(host.attach, session.producer.fail)
         self._writers: list[Writer] = []
         self._appenders: list[StreamAppender] = []
@@ -69,7 +69,7 @@ class Transaction(WritesRecords):
         self._lock = threading.Condition()
         self._running = 0  # appends and send_offsets calls, in any thread
         self._is_ending = False
-        self._is_abandoned = False  # its client was closed before it was ended
+        self._is_abandoned = False  # its client was closed before the transaction was ended
         self._open_transactions = open_transactions
         open_transactions.add(self)
 
@@ -157,7 +157,7 @@ class Transaction(WritesRecords):
                 transaction can only be aborted.
             ProducerFenced, TransactionTimedOut, UnknownTransaction: it is no longer open.
             TransactionOver: it has already been ended.
-            TypeError, ValueError: a value is no offset or no group; or the consumer also commits
+            TypeError, ValueError: a value is not an offset or a group; or the consumer also commits
                 periodically, which would overwrite the offsets of this transaction, and commit
                 them even if it is aborted. Nothing was sent.
         """
@@ -274,7 +274,7 @@ class Transaction(WritesRecords):
             raise
 
     def _abort_because_of(self, error: BaseException) -> None:
-        """Abort; `error` is what the program sees, whatever the outcome of the abort."""
+        """Abort. The program sees `error`, whatever the outcome of the abort."""
         if self._state != _OPEN:
             return
         try:
@@ -327,7 +327,7 @@ class Transaction(WritesRecords):
     # -- failures ------------------------------------------------------------------------
 
     def _fate(self, error: Exception) -> TransactionError | None:
-        """The transaction's error that explains `error`, which a write in it has raised."""
+        """The transaction error that explains `error`, raised by a write in the transaction."""
         return self._thread.run(self._session.failed(error))
 
     def _check_open(self, *others: str) -> None:
@@ -355,7 +355,7 @@ class Transaction(WritesRecords):
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Fail the transaction on a broker or delivery error, and raise what explains it."""
+        """Fail the transaction on a broker or delivery error, and raise its explanation."""
         try:
             yield
         except ClientError as error:
@@ -377,7 +377,7 @@ class Transaction(WritesRecords):
         try:
             yield
         except BaseException as error:
-            # After an interrupt it is unknown which batches the loop gets.
+            # After an interrupt it is unknown which batches reach the loop.
             if producer.put_count != before or not isinstance(error, Exception):
                 failure = TransactionFailed(f"written in part: {error!r}", self.transactional_id)
                 self._thread.call_soon(producer.fail, failure)

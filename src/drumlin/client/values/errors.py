@@ -24,7 +24,7 @@ class RegistryError(ClientError):
 
 
 class RegistryUnavailable(RegistryError, ConnectionError):
-    """The schema registry could not be reached, or failed, for as long as its settings allow."""
+    """The schema registry could not be reached, or failed, until `patience_ms` was over."""
 
 
 class UnknownSchema(RegistryError, LookupError):

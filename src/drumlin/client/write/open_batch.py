@@ -18,7 +18,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 RECORD_OVERHEAD: Final = 24  # about the bytes of a record besides its key, value and headers
 HEADER_OVERHEAD: Final = 4
-_FIXED_FIELDS_MAX: Final = 64  # the maximum of these bytes, with a share of the batch header
+_FIXED_FIELDS_MAX: Final = 64  # the maximum of `RECORD_OVERHEAD`, with a share of the batch header
 _COLUMNS_FROM: Final = 16  # fewer records are encoded faster one by one
 
 

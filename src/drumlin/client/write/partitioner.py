@@ -1,7 +1,7 @@
 """The partition of each row of a table.
 
-It is chosen as in Kafka's producers: by the hash of the key; rows without a key fill a batch of one
-partition after another.
+Partitions are chosen as in Kafka's producers: by the hash of the key; rows without a key fill a
+batch for one partition, then for another.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def by_key(
 
 
 class StickyTurns:
-    """`by_key` for rows in pieces: rows without a key continue in the partition of the last."""
+    """`by_key` for rows in pieces: rows without a key continue in the last such row's partition."""
 
     def __init__(self, partition_count: int) -> None:
         self._partition_count = partition_count

@@ -117,7 +117,7 @@ _MARKS: Final[dict[Direction, frozenset[str]]] = {
 
 
 def unknown_options(names: Iterable[str]) -> list[str]:
-    """A phrase for each name (in any case) that is no option, with the closest known name."""
+    """A phrase for each name (in any case) that is not an option, with the closest known name."""
     return [
         _with_hint(name)
         for name in sorted(each.lower() for each in names)

@@ -198,7 +198,7 @@ def time_ms(text: str) -> int:
     """Milliseconds since 1970, as a user wrote them.
 
     Raises:
-        ValueError: it is no such number.
+        ValueError: it is not a such number.
     """
     milliseconds = whole_number(text)
     if milliseconds < 0:

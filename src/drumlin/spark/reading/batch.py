@@ -62,7 +62,7 @@ class FilteringBatchReader(BatchReader):
 def _check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
     """
     Raises:
-        OptionError: the options end a partition before they start it. That is no data loss.
+        OptionError: the options end a partition before they start it. That is not a data loss.
     """
     for key, end_offset in sorted(end.items()):
         if start[key] > end_offset:

@@ -215,7 +215,7 @@ class _Compiler:
             source.line(f"{target} = tuple(items)")
 
     def _reading(self, type_: Type) -> str:
-        """The name of the function that reads a value of a type that is no array."""
+        """The name of the function that reads a value of a type that is not an array."""
         match type_:
             case Struct():
                 return self._source.name(

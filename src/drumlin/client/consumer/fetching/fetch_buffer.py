@@ -17,11 +17,11 @@ from drumlin.peer.frame_memory import FrameMemory
 
 @dataclass(slots=True)
 class Frame:
-    """One response. `pieces` counts those that are not done."""
+    """The frame of one response. `pieces` counts the pieces that are not done."""
 
     size_bytes: int
     pieces: int
-    is_reusable: bool = True  # not if a piece was dropped: a thread may be reading it
+    is_reusable: bool = True  # False once a piece was dropped: a thread may be reading it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +29,7 @@ class Piece:
     """Whole record batches of one partition; records before `start_offset` are skipped."""
 
     place: TopicPartition
-    version: int  # of the partition's state; a piece with a different one is stale
+    version: int  # of the partition's state; a piece with another version is stale
     start_offset: int
     end_offset: int
     leader_epoch: int  # of the last batch
@@ -69,7 +69,7 @@ class FetchBuffer:
             self._pieces.extend(pieces)
 
     def first(self, positions: Positions) -> Piece | None:
-        """The oldest piece that is still wanted; it stays until it is `done`."""
+        """The oldest piece that is still wanted. It stays in the buffer until it is `done`."""
         while self._pieces:
             piece = self._pieces[0]
             if positions.get(piece.place, piece.version) is not None:

@@ -1,6 +1,6 @@
 """Drives a membership: sends the requests that it decides on, and waits when none is due.
 
-One request is in flight at a time. The only part of the membership that awaits.
+One request is in flight at a time. This is the only part of the membership that awaits.
 """
 
 from __future__ import annotations

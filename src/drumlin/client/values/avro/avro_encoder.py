@@ -1,7 +1,7 @@
 """Encodes Arrow columns as Avro values: their schema, and the bytes of each row.
 
-fastavro encodes row by row. Times are passed as integers, so that dates outside of Python's range
-are possible.
+fastavro encodes row by row. It gets times as integers, so dates outside of Python's range are
+possible.
 """
 
 from __future__ import annotations
