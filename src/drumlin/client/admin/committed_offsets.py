@@ -130,8 +130,8 @@ def fetch_request(
 ) -> Message:
     """OffsetFetch for `places`, or for all committed offsets of the group.
 
-    With `require_stable` the request fails with a retriable error while an open transaction has
-offsets of the group.
+        With `require_stable` the request fails with a retriable error while an open transaction has
+    offsets of the group.
     """
     group = OffsetFetchRequestGroup(
         group_id=who.group_id,
