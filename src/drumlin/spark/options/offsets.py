@@ -18,7 +18,7 @@ from drumlin.spark.options.portable import Portable
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-#: The words that users may write for them.
+#: The words that users may write for these offsets.
 WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 #: The largest values of the protocol. No log reaches them: a larger number is a typing error.
@@ -51,7 +51,7 @@ class OffsetLimit(Portable):
     def for_partitions(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int] | None:
-        """The value for each partition; None if the limit names others, or not all of them."""
+        """The value for each partition; None if it names others, or not all of them."""
         if isinstance(self.value, int):
             return dict.fromkeys(partitions, self.value)
         named = {key: self.topics[key.topic] for key in partitions if key.topic in self.topics}
@@ -99,7 +99,7 @@ def with_topic_ids(form: Mapping[str, Any], topic_ids: Mapping[str, str | None])
 
 
 def without_topic_ids(form: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The inverse: the offsets, and the topic ids of the checkpoint."""
+    """The inverse of `with_topic_ids`: the checkpoint's offsets, and its topic ids."""
     offsets = dict(form)
     return offsets, offsets.pop(_TOPIC_IDS, {})
 

@@ -93,12 +93,12 @@ def topic_name(text: str) -> str:
 
 
 def stripped_topic_name(text: str) -> str:
-    """The same, with blanks around it allowed."""
+    """The name of a topic, possibly with blanks around it."""
     return topic_name(not_blank(text))
 
 
 def sink_name(text: str) -> str:
-    """A name that becomes part of those of transactions and groups.
+    """A name that becomes part of the names of transactions and groups.
 
     Raises:
         ValueError: not of that form.
@@ -161,7 +161,7 @@ def count(text: str) -> int:
 
 
 def size_bytes(text: str) -> int:
-    """A size below 2 GiB, as Kafka's protocol and Arrow have 31 bits for it; or as `64m`.
+    """A size below 2 GiB, the limit of Kafka's protocol and of Arrow; also written as `64m`.
 
     Raises:
         ValueError: not of that form.
@@ -183,7 +183,7 @@ def _memory_bytes(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of `30s`, `15m` and the like; a bare number is milliseconds.
+    """The milliseconds in `30s`, `15m` and the like; a bare number is in milliseconds.
 
     Raises:
         ValueError: not of that form.
@@ -198,7 +198,7 @@ def time_ms(text: str) -> int:
     """Milliseconds since 1970, as a user wrote them.
 
     Raises:
-        ValueError: it is not a such number.
+        ValueError: it is not such a number.
     """
     milliseconds = whole_number(text)
     if milliseconds < 0:

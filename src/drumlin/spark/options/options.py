@@ -70,7 +70,7 @@ class SourceOptions(Portable):
         """Check and convert the options, whose names are in lower case.
 
         Raises:
-            OptionError: Spark's Kafka source refuses the options too, or fails when it reads.
+            OptionError: an option is invalid: Spark's Kafka source refuses it, too, or fails later.
         """
         if rows.SNAPSHOT.is_in(options):
             raise OptionError(

@@ -1,6 +1,6 @@
 """A user's function over the Arrow batches of a task: how it is sent, and what it may return.
 
-It comes from the program that runs the query, and must be unpickled in the tasks only.
+The function comes from the program that runs the query, and must be unpickled in the tasks only.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ class Cluster:
         return self._known_densities().about([each for each in ranges if each.size > 0])
 
     def densities_now(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
-        """The same, but always sampled: a topic that has long been steady may have changed."""
+        """`densities`, but always sampled: a topic that has long been steady may have changed."""
         return self._known_densities().of([each for each in ranges if each.size > 0])
 
     def _known_densities(self) -> LogDensities:
@@ -277,7 +277,7 @@ class Cluster:
         """The topics that the query reads, looked up by name; for a pattern, all are listed.
 
         A list of all topics leaves out the ones that the broker does not know or the user may not
-        see. An expected topic that is not in it is looked up by name, which tells the two apart.
+        see. An expected topic that the list lacks is looked up by name, to tell these cases apart.
         """
         from drumlin import lowlevel
 

@@ -18,7 +18,7 @@ _REMOVED: Final = (
     "them; the option failOnDataLoss=false would continue without them."
 )
 
-#: What to do about a topic that was deleted and created again.
+#: The remedy for a topic that was deleted and created again.
 RECREATED: Final = (
     "If that was intended, begin with a new checkpoint. Records of the old topic that the query "
     "has not read are gone; the option failOnDataLoss=false would continue with the first record "

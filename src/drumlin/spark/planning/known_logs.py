@@ -6,8 +6,8 @@ was deleted and recreated. The topic id tells the two apart (KIP-516), or the le
 there are no ids. If neither can, the answer is a doubt, and the cluster is asked again.
 
 None of this outlives the process. The checkpoint holds offsets only, in the form of Spark's Kafka
-source, so after a restart the first look has nothing else to go by; unless the query asks for the
-topic ids to be kept there, which it recalls then.
+source, so after a restart the first look has nothing else to go by. With the option
+`checkpointTopicIds` the checkpoint holds the topic ids, too, which the query recalls then.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class KnownLogs:
 
         The leader epoch of a partition never goes back. And a log that never changed its leader
         was never truncated. So a log of epoch 0 that ends before an offset that it once had is a
-        new log. The latter is needed only for the first look after a restart: later the topic id,
+        new log. That rule is needed only for the first look after a restart: later the topic id,
         or at least the epoch, is known.
         """
         known = self._logs.get(key)
@@ -127,7 +127,7 @@ class KnownLogs:
         return 0 <= log.leader_epoch < known.leader_epoch
 
     def keep_positions(self, recreated: Mapping[TopicPartition, int]) -> None:
-        """Keep the query's positions in the logs that were recreated, until it has moved on."""
+        """Keep the query's positions in logs that were recreated, until the query has moved on."""
         self._recreated = dict(recreated)
 
     def _is_other_topic(self, topic: str, topic_id: str | None) -> bool:
@@ -147,5 +147,5 @@ def end_in_new_log(position: int, first_offset: int, end_offset: int) -> int:
 def refetches(
     begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> Collection[TopicPartition]:
-    """The partitions whose log was recreated, by the offsets in the checkpoint."""
+    """The partitions whose log was recreated, according to the offsets in the checkpoint."""
     return {key for key, offset in end.items() if key in begin and offset < begin[key]}

@@ -75,7 +75,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._journalled(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        # Spark passes it back to `latestOffset` unless the trigger wants everything. It has no
+        # Spark passes it back to `latestOffset` unless the trigger wants everything. Spark has no
         # limit with both a minimum and a maximum, so `latestOffset` takes them from the options.
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
@@ -86,12 +86,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """From now on the query ends where the logs end now; Spark asks this of all its sources."""
+        """Let the query end at the current ends of the logs; Spark calls this on all sources."""
         self._is_available_now = True
         self._advance.fix_target()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends; `start` itself if there is to be no batch.
+        """The end of the next batch; `start` itself if there is none.
 
         Raises:
             DataLoss: records are missing, and `failOnDataLoss` is set. Nothing has been
@@ -152,7 +152,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return LATEST in self._starting.values()
 
     def _must_journal_start(self, begin: Offsets) -> bool:
-        """Whether the first batch must be an empty one, and is still to come.
+        """Whether the first batch must be empty, and has not run yet.
 
         Spark journals only the ends of batches. If a query that starts at the end of the log died
         in its first batch, it would restart at a later end, and lose the records in between.

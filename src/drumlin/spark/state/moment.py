@@ -1,4 +1,4 @@
-"""A moment of a log, as users write it, and the end offset of each partition that it means.
+"""A moment of a log, as users write it, and the end offsets that it stands for.
 
 The state of that moment follows from the records below these offsets. A time means the log up to
 its first later record.

@@ -50,7 +50,7 @@ class StateOptions(Portable):
         return max(1, min(_CELL_BYTES, self.task_bytes // _CELLS_PER_TASK))
 
     def with_columns(self, columns: Sequence[str]) -> StateOptions:
-        """The same, for a result with these columns."""
+        """These options, for a result with other columns."""
         return dataclasses.replace(self, source=self.reading(columns))
 
     def reading(self, columns: Sequence[str]) -> SourceOptions:

@@ -95,7 +95,7 @@ def _write(
 
 
 def _check_session(options: Mapping[str, str], batch: DataFrame) -> None:
-    """Over Spark Connect, a write in `foreachBatch` is a separate command that shows no query.
+    """Refuse exactly-once writes over Spark Connect: there, a write does not show its query.
 
     Raises:
         OptionError: the write is to be exactly once, but would be made again with the batch.
@@ -177,7 +177,7 @@ def _plan(query: Any) -> Plan | None:
 
 
 def _parsed(offset: str) -> Any:
-    """The JSON of a source's offset; a source may use another notation."""
+    """A source's offset, parsed as JSON; unchanged if the source has another notation."""
     try:
         return json.loads(offset)
     except ValueError:
@@ -208,7 +208,7 @@ def _source_ends(query: Any) -> dict[str, dict[str, int]]:
         for topic, partitions in source.items():
             known = ends.setdefault(topic, {})
             for partition, offset in partitions.items():
-                # A partition may be read twice, as in a self-join: commit what both have passed.
+                # A partition may be read twice, as in a self-join: commit what both have read.
                 known[partition] = min(offset, known.get(partition, offset))
     return ends
 

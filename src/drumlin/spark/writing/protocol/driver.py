@@ -93,7 +93,8 @@ def commit(
     try:
         yield PrepareTopic(settings.decision_topic)
     except RequestFailed:
-        # Without the topic no decision can name ours: readers must not wait until they time out.
+        # Without the topic no decision can name our transactions. Readers must not wait for their
+        # timeout.
         yield FenceAll(job.besides(()))
         raise
     driver, state = yield from take_over(job.sink, settings, is_known=seen is not None)
@@ -202,10 +203,10 @@ def check(job: Job, settings: SinkSettings, state: SinkState | None) -> None:
 
 
 def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_Decision]:
-    """The messages' transactions win, once the batch before is completely committed.
+    """Decide that the messages' transactions win, once the previous batch is completely committed.
 
     Raises:
-        WinnersLost, Unfinished, NotRepairable: the batch before cannot be completed.
+        WinnersLost, Unfinished, NotRepairable: the previous batch cannot be completed.
         Superseded: tasks have seen a decision that no longer exists.
     """
     if state is not None and not state.is_done:
@@ -271,11 +272,11 @@ def _decided_before(job: Job, settings: SinkSettings, state: SinkState) -> Steps
 def compare(job: Job, settings: SinkSettings, state: SinkState) -> Steps[str]:
     """A warning for the user, although the batch counts as the decided one; "" if there is none.
 
-    It is the same if it has the same rows. It is also the same if it was repeated from the query's
-    journal: its input is the same, though a nondeterministic query may produce other rows.
+    A batch is the same if it has the same rows. It is also the same if it was repeated from the
+    query's journal: its input is the same, though a nondeterministic query may produce other rows.
 
     Raises:
-        BatchDiffers: it is another batch.
+        BatchDiffers: this is another batch.
     """
     decided, came = state.content, job.content
     if decided is None:
