@@ -130,7 +130,7 @@ def fetch_request(
 ) -> Message:
     """OffsetFetch for `places`, or for all committed offsets of the group.
 
-        With `require_stable` the request fails with a retriable error while an open transaction has
+    With `require_stable` the request fails with a retriable error while an open transaction has
     offsets of the group.
     """
     group = OffsetFetchRequestGroup(

@@ -154,11 +154,11 @@ class Durability:
     def _save_snapshots(self) -> None:
         for offset in list(self._snapshots):
             producers = self._snapshots.get(offset)
-            if producers is not None:  # forgotten meanwhile
+            if producers is not None:  # None: forgotten meanwhile
                 name = snapshot_path(self._path, offset).rpartition("/")[2]
                 self._replace(name, encode_snapshot(producers))
-                # Only now: if it were put back after a failure, a concurrent `forget` would be
-                # lost.
+                # Removed only now: if the note were put back after a failure, a concurrent
+                # `forget` would be lost.
                 self._snapshots.pop(offset, None)
 
     def _replace(self, name: str, content: bytes) -> None:

@@ -81,7 +81,7 @@ class PartitionLog(LogState):
     # -- failures ----------------------------------------------------------------------
 
     def _failed(self, error: OSError, attempt: str) -> KafkaError:
-        """The exception for `error`, which is no failure of the device if the log was deleted."""
+        """The exception for `error`, which is not the device's failure if the log was deleted."""
         if self.is_deleted:
             return storage_error(f"{self.name} was deleted")
         return self.log_directory.fail_log(error, f"{attempt} {self.name}")
@@ -120,7 +120,7 @@ class PartitionLog(LogState):
                 state = self.producer_state
                 duplicate = state.check_client_batch(header, base_offset, verification)
             except KafkaError:
-                # Out of order because earlier ones could not be written; the producer retries them.
+                # Out of order as earlier batches could not be written; the producer retries them.
                 self.log_directory.check_writable()
                 raise
             if duplicate is not None:
