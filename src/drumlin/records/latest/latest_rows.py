@@ -1,9 +1,9 @@
 """The last row of every key, the state in a compacted log, as Arrow columns.
 
 Rows are added in any order; for each (partition, key) the row with the largest offset is kept, with
-all its columns. A tombstone is kept like any other row, and left out of the result. It needs twice
-the memory of the rows that are kept, and 40 bytes per key. Another `LatestRows` can merge the
-results of several, if they include tombstones.
+all its columns. A tombstone is kept like any other row, and left out of the result. `LatestRows`
+needs twice the memory of the rows that are kept, and 40 bytes per key. Another `LatestRows` can
+merge the results of several, if they include tombstones.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ROWS_WORTH_KERNELS: Final = 10_000
 #: Half as many old rows as last rows are left; removing fewer at a time would cost more per row.
 _DEAD_ROWS_AT_LEAST: Final = 1 << 16
 _DEAD_ROWS_LEFT: Final = 0.5
-#: All old rows are removed when rows take twice the bytes as after the last removal, since a few
-#: old rows may be large.
+#: All old rows are removed when rows take twice as many bytes as after the last removal, since a
+#: few old rows may be large.
 _ROW_BYTES_AT_LEAST: Final = 64 << 20
 #: With a memory limit, the part of it that the last rows may take: otherwise old rows would have to
 #: be removed again and again.
@@ -157,7 +157,7 @@ class LatestRows:
         self._pieces, self._row_count, self._row_bytes = [], 0, 0
         joined: list[_Piece] = []
         for number, is_last in enumerate(masks):
-            piece, pieces[number] = pieces[number], _NOTHING  # so that few rows exist twice
+            piece, pieces[number] = pieces[number], _NOTHING  # so that only a few rows exist twice
             if number in chosen:
                 joined.append(_selected(*piece, is_last))
             if joined and (number not in chosen or not _is_small(joined)):
