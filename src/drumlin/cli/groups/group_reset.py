@@ -1,7 +1,7 @@
 """`drumlin groups reset`: make a group continue from other offsets.
 
 Determines the new offset of each partition, shows it, and commits it. Refuses groups with
-members: they would go on from their own positions and commit those.
+members, which would continue from their own positions and commit those.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`cluster.json`: the members of a practice cluster, their addresses and process ids.
 
-It is for people, scripts and the next `up`; only the running `up` writes it. The file may have
-been edited: every field is validated.
+The file is for people, scripts and the next `up`; only the running `up` writes it. It may have
+been edited, so every field is validated.
 """
 
 from __future__ import annotations

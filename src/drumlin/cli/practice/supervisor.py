@@ -165,7 +165,7 @@ class Supervisor:
         async def ready(printed: asyncio.StreamReader) -> None:
             while b"ready" not in await printed.readline():
                 if printed.at_eof():
-                    await asyncio.Future()  # its end is noticed elsewhere
+                    await asyncio.Future()  # the process's end is noticed elsewhere
 
         def command() -> list[str]:
             number, count = int(broker.name), len(self._record.brokers)

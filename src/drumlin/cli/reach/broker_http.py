@@ -79,7 +79,7 @@ def broker_on(directory: Path) -> BrokerHttp | None:
     """The broker that runs on a data directory; None if none does.
 
     Raises:
-        Failure: one does, but cannot be reached.
+        Failure: a broker runs there, but cannot be reached.
     """
     if not directory.is_dir():
         raise Failure(f"{directory}: no such directory")

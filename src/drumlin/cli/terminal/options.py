@@ -33,7 +33,7 @@ _EXIT_USAGE: Final = 2
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before doing what cannot be undone.
+    """Ask before an action that cannot be undone.
 
     Raises:
         output.Failure: there is no terminal to ask on: a script has to say `--yes`.

@@ -69,5 +69,5 @@ def sentence(error: KafkaError) -> str:
 
 
 def with_notes(text: str, error: Exception) -> str:
-    """The sentence about an error, with the error's notes, such as what was done before it."""
+    """The sentence about an error, with the error's notes, such as the steps that were done."""
     return "; ".join([text, *getattr(error, "__notes__", ())])

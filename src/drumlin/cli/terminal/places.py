@@ -84,7 +84,7 @@ def parse_offset(text: str) -> int | None:
 def _parse_time(text: str) -> datetime:
     """
     Raises:
-        ValueError, OverflowError: it is not a time, or one out of range.
+        ValueError, OverflowError: the text is not a time, or the time is out of range.
     """
     since_epoch = parse_offset(text[1:]) if text[:1] == "@" else None
     if since_epoch is not None:

@@ -42,7 +42,7 @@ class PointArgument:
     offsets: dict[int, int] | None = None
 
     def of(self, client: Client, topic: str, partitions: Sequence[int]) -> Point | None:
-        """The point of these partitions, in the form that the client takes."""
+        """The point in these partitions, in the form that the client takes."""
         if self.offsets is not None:
             return self.offsets
         if self.place == END:

@@ -1,6 +1,6 @@
 """`drumlin sinks`: the decisions and open transactions of Spark's exactly-once sinks.
 
-Uses the sink's protocol: an operator acts as one more driver, and fences the others like one.
+Uses the sink's protocol: an operator acts as another driver, and fences the others.
 """
 
 from __future__ import annotations
