@@ -324,7 +324,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Raises:
             UnknownTopic: a topic, or a partition of it, does not exist.
-            TypeError, ValueError: a key is not a partition, or a value is none of these.
+            TypeError, ValueError: a key is not a partition, or a value is not a place.
         """
         arguments.isolation_level(isolation)
         places = by_partition(wanted)
@@ -350,7 +350,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Raises:
             UnknownTopic: there is no such topic.
-            TypeError, ValueError: `at` is none of these.
+            TypeError, ValueError: `at` is not a place.
         """
         arguments.isolation_level(isolation)
         return self._run(offsets.offsets_of_topic(self._connections, topic, at, isolation))
@@ -470,7 +470,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Raises:
             CommitFailed: the broker refuses them, for example because the group has members.
-            TypeError, ValueError: `group` is no name, a key no partition, or a value no offset.
+            TypeError, ValueError: `group`, a partition or an offset is invalid.
         """
         arguments.text("group", group)
         self._run(group_admin.commit_all(self._connections, group, to_commit(offsets)))
@@ -485,7 +485,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Raises:
             ClientError: the client is closed.
-            TypeError, ValueError: `group` is no name, a key no partition, or a value no offset.
+            TypeError, ValueError: `group`, a partition or an offset is invalid.
         """
         arguments.text("group", group)
         committing = group_admin.commit_all(self._connections, group, to_commit(offsets))

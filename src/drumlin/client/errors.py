@@ -161,7 +161,7 @@ class StateNotExact(ClientError, LookupError):
 
 
 class EqualKeys(ClientError, LookupError):
-    """Two partitions have a value for the same key, so that it has no unique value in a mapping."""
+    """Two partitions have a value for the same key, so the key has no unique value in a mapping."""
 
     def __init__(self, topic: str, key: bytes) -> None:
         super().__init__(
@@ -272,6 +272,6 @@ def translated() -> Iterator[None]:
 
 
 def translating(items: Iterable[T]) -> Iterator[T]:
-    """The same items; errors raised by the iteration are `translated`."""
+    """Yield the items unchanged; errors raised by the iteration are `translated`."""
     with translated():
         yield from items

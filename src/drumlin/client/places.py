@@ -103,7 +103,7 @@ def check_place(name: str, place: object) -> None:
     """Check a `Place`.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: the value is invalid.
     """
     if isinstance(place, str):
         arguments.one_of(name, place, _ENDS_OF_A_LOG, "an offset, a datetime or Milliseconds")
@@ -117,7 +117,7 @@ def check_places(name: str, given: object) -> None:
     """Check a `Place`, or one for each partition.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: the value is invalid.
     """
     if not isinstance(given, Mapping):
         check_place(name, given)
@@ -131,7 +131,7 @@ def check_ends(name: str, given: object) -> None:
     """Check an `End`, or one for each partition.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: the value is invalid.
     """
     for end in given.values() if isinstance(given, Mapping) else (given,):
         if end != "latest" and (isinstance(end, bool) or not isinstance(end, int)):
@@ -143,7 +143,7 @@ def check_partitions(name: str, named: Collection[int], read: Iterable[int]) -> 
     """Check that a mapping has places for exactly the partitions that are read.
 
     Raises:
-        ValueError: it does not.
+        ValueError: the mapping has other partitions.
     """
     wanted = set(read)
     if set(named) != wanted:
@@ -154,7 +154,7 @@ def check_point(name: str, at: object) -> None:
     """Check a `Point`, or None.
 
     Raises:
-        TypeError, ValueError: it is neither.
+        TypeError, ValueError: the value is invalid.
     """
     if isinstance(at, Mapping):
         for partition, offset in at.items():

@@ -53,7 +53,7 @@ def map_batches(
         topic: a name, or several with commas between them.
         function: it gets the columns of `format("drumlin")`: `key` and `value` binary, `topic`
             string, `partition` int, `offset` long, `timestamp` in UTC with microseconds,
-            `timestampType` int; and `headers`, a list of structs, if asked for.
+            `timestampType` int; and `headers`, a list of structs, on request.
         schema: the schema of the results, as a `StructType` or as DDL.
         bootstrap: some of the brokers, as `host:port,…`.
         stream: read the topic as a stream. A batch ends at the current end of the log.
@@ -101,7 +101,7 @@ def as_struct(schema: StructType | str) -> StructType:
     """A schema that may be given as DDL.
 
     Raises:
-        TypeError: it names no columns.
+        TypeError: the schema names no columns.
     """
     from pyspark.sql.types import StructType
 

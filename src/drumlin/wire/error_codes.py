@@ -13,7 +13,7 @@ from drumlin.wire.error_code import ErrorCode
 __all__ = ["ErrorCode", "KafkaError", "MalformedMessage", "error_of"]
 
 _BY_NUMBER: Final[dict[int, ErrorCode]] = {each.value: each for each in ErrorCode}
-#: A string of the protocol has 32,767 bytes at most, and a character may take four of them.
+#: A string of the protocol has 32,767 bytes at most, and a character may take four bytes.
 _CHARACTERS_MAX: Final = 8_000
 
 

@@ -1,4 +1,4 @@
-"""A question to a broker of Drumlin: from which end offset on can a log's state be read exactly?
+"""A request to a Drumlin broker for the first end offset whose state can be read exactly.
 
 The cleaner removes records whose keys have later records. So the state that a log had at an offset
 can be read only if no cleaning has read beyond that offset. The broker knows how far its cleanings

@@ -182,7 +182,7 @@ class FrameReader:
         """Whether a frame may be this large, before memory is allocated; False: not known yet.
 
         Raises:
-            MalformedMessage: it is too large.
+            MalformedMessage: the frame is too large.
         """
         if size < 0 or size > self.max_frame_bytes:
             allowed = f"socket.request.max.bytes allows {self.max_frame_bytes}"

@@ -212,7 +212,7 @@ def parse_request(api_name: str, version: int, frame: memoryview | bytes, positi
     """The body of a request, from `position` (after its header) to the end of the frame.
 
     Raises:
-        MalformedMessage: whatever is wrong with it.
+        MalformedMessage: the body cannot be read.
     """
     admit(ELEMENTS_MAX)
     try:
@@ -225,7 +225,7 @@ def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tu
     """Correlation id and body of a response frame (without its length prefix).
 
     Raises:
-        MalformedMessage: whatever is wrong with it.
+        MalformedMessage: the body cannot be read.
     """
     if len(frame) < 4:
         raise MalformedMessage(f"a response of {len(frame)} bytes has no header")

@@ -1,6 +1,6 @@
 """The health of a cluster as any admin client sees it: live brokers, and what is wrong.
 
-Asks and judges; prints nothing. A broker's answer may be slightly out of date.
+Sends requests and judges; prints nothing. A broker's response may be slightly out of date.
 """
 
 from __future__ import annotations

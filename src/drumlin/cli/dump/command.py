@@ -182,7 +182,7 @@ def _print_aligned(item: dict[str, Any], *, with_heading: bool) -> None:
 
 
 def _cell(name: str, value: Any) -> Any:
-    """Bytes and headers as text; whatever is not printable is escaped."""
+    """Bytes and headers as text; unprintable characters are escaped."""
     if isinstance(value, bytes):
         return repr(value)[2:-1]
     if isinstance(value, dict):

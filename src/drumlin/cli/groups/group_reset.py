@@ -69,7 +69,7 @@ def parse_target(text: str) -> Target:
     """Parse a target as a user types it.
 
     Raises:
-        click.BadParameter: it is not a target, or is ambiguous.
+        click.BadParameter: the text is not a target, or is ambiguous.
     """
     if text in ("earliest", "latest", "current"):
         return Target(text)
@@ -142,7 +142,7 @@ def reset(
 def _chosen(
     cluster: Cluster, topics: Iterable[str], known: Collection[TopicPartition]
 ) -> list[TopicPartition]:
-    """The partitions that are named, or all that the group has committed and that exist."""
+    """The named partitions, or all existing ones that the group has committed."""
     places: set[TopicPartition] = set()
     for text in topics:
         topic, colon, partitions = text.partition(":")

@@ -1,6 +1,6 @@
 """One process of the cluster: its start, its readiness and its end.
 
-A process that ends without being told to has crashed. The crash is reported, and the process is
+A process that ends without a command has crashed. The crash is reported, and the process is
 not restarted: a practice cluster is there to show what a crash does.
 """
 

@@ -1,4 +1,4 @@
-"""The plan of an `up`: how many brokers it starts, on which ports, in a directory of its own.
+"""The plan of an `up`: the number of brokers, their ports, and the directory of the cluster.
 
 Starts nothing. Everything that may prevent a start is checked here, before any process runs.
 """

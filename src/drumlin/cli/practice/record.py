@@ -91,7 +91,7 @@ def write_record(directory: Path, record: ClusterRecord) -> None:
     """Replace the file: a reader sees the old one or the new one.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     path = directory / FILE_NAME
     new = path.with_suffix(".new")

@@ -30,7 +30,7 @@ def run_cluster(
     """Run a cluster until a signal stops it; returns the exit code.
 
     Raises:
-        Failure: it could not start.
+        Failure: the cluster could not start.
     """
     directory = directory.absolute()
     with planned(directory, count, port) as record:

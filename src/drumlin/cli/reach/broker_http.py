@@ -67,7 +67,7 @@ def broker_at(address: str) -> BrokerHttp:
     """The broker whose metrics are served on HOST:PORT.
 
     Raises:
-        ValueError: that is not an address.
+        ValueError: the text is not an address.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:

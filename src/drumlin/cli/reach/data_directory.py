@@ -27,8 +27,8 @@ class DataDirectory:
     """A data directory on which no broker runs.
 
     Raises:
-        Failure: it is not a broker's data directory.
-        OSError: it cannot be read.
+        Failure: the path is not a broker's data directory.
+        OSError: the directory cannot be read.
     """
 
     def __init__(self, path: Path) -> None:

@@ -51,7 +51,7 @@ def fail(refusals: Sequence[str]) -> None:
     """Report the refusals, if there are any.
 
     Raises:
-        output.Failure: the last of them.
+        output.Failure: the last refusal.
     """
     for refusal in refusals[:-1]:
         output.note(f"drumlin: {refusal}")

@@ -98,7 +98,7 @@ def _heading(column: str) -> str:
 
 
 def show_file(path: Path, records: int, as_json: bool) -> None:
-    """Say what was written to a file."""
+    """Report the records that were written to a file."""
     size = path.stat().st_size
     if as_json:
         show_json({"file": str(path), "records": records, "size_bytes": size})

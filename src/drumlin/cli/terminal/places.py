@@ -57,7 +57,7 @@ def parse_place(text: str) -> Place:
     """Parse a place as a user types it.
 
     Raises:
-        click.BadParameter: it is not a place.
+        click.BadParameter: the text is not a place.
     """
     if text in _NAMES:
         return _NAMES[text]

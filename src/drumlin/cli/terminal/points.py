@@ -54,7 +54,7 @@ def parse_point(text: str) -> PointArgument:
     """Parse a point as a user types it.
 
     Raises:
-        click.BadParameter: it is not a point.
+        click.BadParameter: the text is not a point.
     """
     if not _BY_PARTITION.fullmatch(text):
         try:

@@ -115,7 +115,7 @@ def parse_json_line(line: bytes) -> dict[str, Any]:
     """A record from a line as `consume --json` writes it; every field but `value` may be missing.
 
     Raises:
-        ValueError: not JSON, or not of that form.
+        ValueError: the line is not JSON, or has another form.
     """
     try:
         row = json.loads(line)

@@ -200,7 +200,7 @@ def _each(
     act: Callable[..., Any],
     doing: str,
 ) -> list[Row]:
-    """Ask for one partition after the other, to show progress."""
+    """Call a broker for one partition after the other, to show progress."""
     report = broker.get("/compaction", topic=topic, partition=partition)
     # If there are several brokers, each answers for its own replica.
     rows = list({(row["topic"], row["partition"]): row for row in report["partitions"]}.values())

@@ -206,7 +206,7 @@ def _known(
 def _check_topic(client: Client, sink: str, topic: str) -> None:
     """
     Raises:
-        output.Failure: the sink's decisions are in another topic, so this one has none.
+        output.Failure: the sink's decisions are in another topic, not in this one.
     """
     from drumlin.spark.writing.protocol import names
 

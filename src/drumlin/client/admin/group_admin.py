@@ -204,7 +204,7 @@ async def commit(
 ) -> dict[TopicPartition, ErrorCode]:
     """Commit without being a member; returns the refused partitions with their errors.
 
-    A group with members refuses all of them with UNKNOWN_MEMBER_ID.
+    A group with members refuses all offsets with UNKNOWN_MEMBER_ID.
     """
     if not positions:
         return {}
@@ -228,7 +228,7 @@ async def commit_all(
     """Commit offsets without being a member.
 
     Raises:
-        CommitFailed: some were refused; the others are committed.
+        CommitFailed: some offsets were refused; the others are committed.
     """
     with translated():
         refused = await commit(connections, group, positions)

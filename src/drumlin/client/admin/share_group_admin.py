@@ -93,7 +93,7 @@ async def alter_start_offsets(
     """Change start offsets; returns the refused partitions with their errors.
 
     Raises:
-        KafkaError: all were refused; NON_EMPTY_GROUP while the group has members.
+        KafkaError: all offsets were refused; NON_EMPTY_GROUP while the group has members.
     """
     by_topic: dict[str, list[Any]] = defaultdict(list)
     for (topic, partition), position in positions.items():

@@ -208,7 +208,7 @@ class Consumer:
             are left out.
 
         Raises:
-            ClientError: there is no group.
+            ClientError: the consumer has no group.
         """
         with translated():
             places = self.assignment if partitions is None else as_partitions(partitions)
@@ -218,7 +218,7 @@ class Consumer:
         """The offset of the next record that `poll` returns; waits until it is known.
 
         Raises:
-            RequestTimedOut: it is not known within `timeout_ms`.
+            RequestTimedOut: the position is not known within `timeout_ms`.
             OffsetOutOfRange, LogTruncated, NoCommittedOffset: as from `poll`.
             ClientError: the partition is not assigned.
         """
@@ -249,7 +249,7 @@ class Consumer:
         `positions` or `committed`.
 
         Raises:
-            TypeError, ValueError: `to` is none of these.
+            TypeError, ValueError: `to` has another form.
         """
         if not isinstance(to, OffsetAndMetadata):
             check_place("to", to)
@@ -279,7 +279,7 @@ class Consumer:
         self._call(lambda: self._engine.resume(places))
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How far this consumer is behind.
+        """The lag of this consumer.
 
         Returns:
             By (topic, partition): the number of offsets between the position and the end offset
@@ -297,7 +297,7 @@ class Consumer:
     # -- the end -------------------------------------------------------------------------
 
     def close(self, *, leave: bool | None = None) -> None:
-        """Commit what was returned, give up the partitions, leave the group.
+        """Commit the returned records' offsets, give up the partitions, and leave the group.
 
         Args:
             leave: whether the member leaves for good. By default a static member does not: it may

@@ -88,7 +88,7 @@ class RestoreTarget:
         """Check that the topic has no records.
 
         Raises:
-            NotRestored: it has records, or another transaction is open in it.
+            NotRestored: the topic has records, or another transaction is open in it.
         """
         connections, name = self._connections, self.name
         ends = self._ask(offsets_of_topic(connections, name, "latest", "read_uncommitted"))

@@ -1,8 +1,8 @@
 """The open transactions of a client, which are aborted when the client is closed.
 
-Kafka's own producer does the same. This has a time limit, as brokers may not answer: a transaction
-that is not aborted by then is left to its timeout, with a log message. Nothing is raised, as a
-client is often closed because of another exception.
+Kafka's own producer does the same. The abort has a time limit, as brokers may not answer: a
+transaction that is not aborted by then is left to its timeout, with a log message. Nothing is
+raised, as a client is often closed because of another exception.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ class Transaction(WritesRecords):
         Raises:
             CommitFailed: refused, for example as the group's generation has changed; the
                 transaction can only be aborted.
-            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is no longer open.
+            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is not open any more.
             TransactionOver: it has already been ended.
             TypeError, ValueError: a value is not an offset or a group; or the consumer also commits
                 periodically, which would overwrite the offsets of this transaction, and commit
@@ -185,7 +185,7 @@ class Transaction(WritesRecords):
         Raises:
             TransactionFailed: a record could not be written; it is still open, and must be aborted.
             RequestRefused: the coordinator refused; it is still open, and must be aborted.
-            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is no longer open.
+            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is not open any more.
             OutcomeUnknown: no answer in time. Call `commit` again, or `detach` it and commit
                 from another process: a second commit is safe.
             TransactionOver: it has already been ended.

@@ -1,6 +1,6 @@
 """The errors of schemas and their registry.
 
-A record that cannot be decoded raises none of these: it is reported along with those that can.
+A record that cannot be decoded raises none of these errors: it is reported with the decoded ones.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class Delivery:
         """Wait until the record is written, and return its place.
 
         Raises:
-            DeliveryFailed: it was not written.
+            DeliveryFailed: the record was not written.
             RequestTimedOut: there is no result after `timeout_ms`.
         """
         if not self.done():

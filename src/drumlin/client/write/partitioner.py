@@ -91,7 +91,7 @@ def as_given(chosen: Any, partitions: Sequence[int], rows: int) -> NDArray[np.in
     """A column of partition numbers that the caller has chosen.
 
     Raises:
-        ValueError: the wrong number of them, a null, or a partition that does not exist.
+        ValueError: the column has another length, a null, or a partition that does not exist.
     """
     if isinstance(chosen, pa.ChunkedArray):
         chosen = chosen.combine_chunks()

@@ -102,7 +102,7 @@ class StreamAppender:
         """Accept rows; waits while too many bytes are unacknowledged.
 
         Raises:
-            RowsRefused: one of these or of earlier rows cannot be a record.
+            RowsRefused: one of these rows, or an earlier one, cannot be a record.
             DeliveryFailed: a broker refused a batch permanently, or it timed out.
             UnknownTopic: a topic does not exist, and the broker does not create it.
         """

@@ -145,7 +145,7 @@ class Writer:
         Raises:
             DeliveryFailed: a record since the last flush was not written, and there is no
                 `on_delivery` to report it to.
-            RequestTimedOut: this takes longer than `timeout_ms`.
+            RequestTimedOut: the flush takes longer than `timeout_ms`.
         """
         self._thread.check_may_wait()
         timeout_s = None if timeout_ms is None else timeout_ms / 1000

@@ -76,7 +76,7 @@ class MapPass:
     def run(self, chunk: Chunk, size: int, position: int = 0) -> Stop:
         """Put the records of the ordinary batches in `chunk[position:size]` into the map.
 
-        Records below the first dirty offset are skipped, whole batches of them unread; a batch at
+        Records below the first dirty offset are skipped, whole batches unread; a batch at
         or after the end offset ends the pass (DONE). When the map is FULL, its `latest_offset`
         precedes the first record that did not fit, and may precede all records. After CORRUPT the
         map is unusable.

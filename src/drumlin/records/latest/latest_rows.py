@@ -23,7 +23,7 @@ from drumlin.records.latest.row_index import CompiledRowIndex, Int32s, PlainRowI
 
 #: The number of rows from which kernels are used, as their tables take memory.
 _ROWS_WORTH_KERNELS: Final = 10_000
-#: Old rows are removed once they outnumber the last rows and there are at least this many of them.
+#: Old rows are removed once they outnumber the last rows and there are at least this many.
 #: Half as many old rows as last rows are left; removing fewer at a time would cost more per row.
 _DEAD_ROWS_AT_LEAST: Final = 1 << 16
 _DEAD_ROWS_LEFT: Final = 0.5
@@ -145,7 +145,7 @@ class LatestRows:
             self._row_bytes += piece.nbytes
 
     def _compact(self, dead_rows_left: int) -> None:
-        """Remove old rows, first from the pieces with most of them."""
+        """Remove old rows, beginning with the pieces that have most."""
         pieces = self._pieces
         masks = [self._index.is_last(each.ids, _offsets(each.rows)) for each in pieces]
         live = np.array([np.count_nonzero(each) for each in masks])

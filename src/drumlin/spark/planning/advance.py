@@ -84,7 +84,7 @@ class Advance:
         """The offsets that a query whose position is `begin` can read.
 
         Raises:
-            DataLoss: records that were to be read are gone or not shown, and `failOnDataLoss` is
+            DataLoss: records that should be read are gone or not shown, and `failOnDataLoss` is
                 set.
         """
         read = {key: offset for key, offset in begin.items() if self._cluster.reads(key)}

@@ -136,7 +136,7 @@ class Cluster:
     ) -> set[TopicPartition]:
         """The partitions of a batch that are still missing after a wait.
 
-        The wait ends early if the topic ids prove that all of them were deleted.
+        The wait ends early if the topic ids prove that all these partitions were deleted.
         """
         ends_at = time.monotonic() + self._patience_s
         while True:
@@ -206,7 +206,7 @@ class Cluster:
         return self._known_densities().means(partitions)
 
     def densities(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
-        """How bytes per offset vary along these ranges, as far as the brokers report it."""
+        """The bytes per offset along these ranges, as far as the brokers report them."""
         return self._known_densities().about([each for each in ranges if each.size > 0])
 
     def densities_now(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:

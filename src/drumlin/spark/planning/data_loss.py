@@ -1,9 +1,9 @@
-"""`failOnDataLoss`: the reaction when records that a query was to read are gone.
+"""`failOnDataLoss`: the reaction when records that a query should read are gone.
 
 Records vanish by retention, by DeleteRecords, and with their topic. The default is to fail, as
 the result of a query that continues would have a gap for ever; `failOnDataLoss=false` warns and
 continues. Only records that are proven gone count as lost. If a broker is down, stale or slow, the
-query waits and then fails, whatever the option says.
+query waits and then fails, regardless of the option.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RECREATED: Final = (
 
 
 class DataLoss(RuntimeError):
-    """Records that the query was to read are gone."""
+    """Records that the query should read are gone."""
 
 
 class ReadFailed(RuntimeError):

@@ -1,4 +1,4 @@
-"""How the bytes of a log are spread over its offsets, estimated from a few samples. Pure.
+"""The distribution of a log's bytes over its offsets, estimated from a few samples. Pure.
 
 Records of one log may differ widely in size, and the cleaned part of a compacted log may hold a
 tenth of the bytes that its dirty part holds in as many offsets. With one mean for the whole log,

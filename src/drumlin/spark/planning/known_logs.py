@@ -1,4 +1,4 @@
-"""What a running query knows about the logs that it reads, and how it judges new answers. Pure.
+"""The knowledge of a running query about its logs, by which it judges new answers. Pure.
 
 A cluster's answer about a log may be stale: a lagging broker leaves out a topic, or reports an end
 offset that was passed long ago. Or it may be right, and the log is a new one, because its topic
@@ -40,13 +40,13 @@ class Findings:
 
     ends: dict[TopicPartition, int] = field(default_factory=dict)  # of known and new partitions
     away: set[TopicPartition] = field(default_factory=set)  # not shown, perhaps only for now
-    shorter: set[TopicPartition] = field(default_factory=set)  # end before what was read
+    shorter: set[TopicPartition] = field(default_factory=set)  # end before the query's position
     recreated: dict[TopicPartition, int] = field(default_factory=dict)  # a new log, and its end
     gone: set[TopicPartition] = field(default_factory=set)  # proven to be deleted
 
     @property
     def doubts(self) -> set[TopicPartition]:
-        """The partitions that should be asked about again."""
+        """The partitions that should be checked again."""
         return self.away | self.shorter
 
 
@@ -136,7 +136,7 @@ class KnownLogs:
 
 
 def end_in_new_log(position: int, first_offset: int, end_offset: int) -> int:
-    """Where a batch ends in a recreated log, if the query's position in the old one was `position`.
+    """The end of a batch in a recreated log, if the query was at `position` in the old log.
 
     In the checkpoint, an end below the start marks such a batch: it is read from the new log's
     start. So a query that repeats the batch after a restart reads the same records.

@@ -35,7 +35,7 @@ AskMeans = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, float]
 
 
 class LogDensities:
-    """What one query knows of the density of its logs."""
+    """The densities of one query's logs, as far as they are known."""
 
     def __init__(self, look: Look, ask_means: AskMeans) -> None:
         self._look = look

@@ -27,7 +27,7 @@ def limit_of(moment: Moment, topic: str, name: str) -> OffsetLimit:
     """The limit of the log at that moment, not yet resolved by a broker; `name` is the option's.
 
     Raises:
-        OptionError: this is not a moment, or is one of another topic.
+        OptionError: the value is not a moment, or is one of another topic.
     """
     if moment is None:
         return OffsetLimit(LATEST)

@@ -36,7 +36,7 @@ _LEFT_OUT: Final = {"kafka.client.rack", rows.SNAPSHOT.key, *_OF_STATES}
 
 @dataclass(frozen=True, slots=True)
 class StateOptions(Portable):
-    """What to read and how to divide it; picklable, as tasks get it too."""
+    """All options of a state, checked; picklable, as tasks get them too."""
 
     source: SourceOptions  # its columns are the result's
     topic: str

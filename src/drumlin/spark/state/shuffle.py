@@ -46,7 +46,7 @@ def reduced_and_merged(
 
 
 def _cores(spark: SparkSession) -> int:
-    """How many tasks run at a time; a guess over Spark Connect, which does not report it."""
+    """The number of tasks that run at a time; a guess over Spark Connect, which does not tell."""
     if type(spark).__module__.startswith("pyspark.sql.connect."):
         return _CORES_OF_OTHERS
     return spark.sparkContext.defaultParallelism

@@ -185,7 +185,7 @@ def _check_at_rest(client: Client, sink: str, group: str) -> None:
     """Check that the group has no members: brokers accept a transaction's offsets despite members.
 
     Raises:
-        NotDecided: it has members. They do not see these offsets, and commit their own.
+        NotDecided: the group has members, which do not see these offsets, and commit their own.
         RequestFailed: the group cannot be described.
     """
     try:
@@ -210,7 +210,7 @@ def abort_batch(
     messages: Sequence[TaskMessage | None],
     batch_id: int,
 ) -> int:
-    """After a failed job or commit: abort what was written, unless the batch is decided.
+    """After a failed job or commit: abort the transactions, unless the batch is decided.
 
     A message that is None stands for a task that did not finish. Such a None alone proves that no
     commit was requested, so do not leave it out.

@@ -58,7 +58,7 @@ def sink(
     Raises:
         OptionError: `topic` is an empty mapping, or an option is unknown. When a batch is written:
             an option is invalid; `transactionalGroup` is set and the query reads something other
-            than topics; or exactly-once delivery is asked for over Spark Connect.
+            than topics; or exactly-once delivery is requested over Spark Connect.
     """
     given = as_text(bootstrap, options, "sink")
     if isinstance(topic, str):
@@ -98,7 +98,7 @@ def _check_session(options: Mapping[str, str], batch: DataFrame) -> None:
     """Refuse exactly-once writes over Spark Connect: there, a write does not show its query.
 
     Raises:
-        OptionError: the write is to be exactly once, but would be made again with the batch.
+        OptionError: the write should be exactly once, but a repeated batch would repeat it.
     """
     is_remote = type(batch).__module__.startswith("pyspark.sql.connect.")
     if is_remote and options.get("delivery", "").strip().lower() != "at-least-once":
@@ -185,7 +185,7 @@ def _parsed(offset: str) -> Any:
 
 
 def _source_ends(query: Any) -> dict[str, dict[str, int]]:
-    """Where the micro-batch ends in the topics that the query reads: {topic: {partition: offset}}.
+    """The end of the micro-batch in the topics that the query reads: {topic: {partition: offset}}.
 
     Spark passes these offsets to the source only, but the running query on the JVM has them, too.
 

@@ -143,7 +143,7 @@ class Performer:
         """Wait until no transaction is open before `end`: it could hide the record.
 
         Raises:
-            RequestFailed: it takes longer than a dead driver's transaction may.
+            RequestFailed: this takes longer than a dead driver's transaction may.
         """
         place = TopicPartition(topic, 0)
         until = time.monotonic() + _DRIVER_TIMEOUT_MS / 1000 + 30

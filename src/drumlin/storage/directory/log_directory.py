@@ -1,4 +1,4 @@
-"""One of the `log.dirs`: its owner, its health, and what its partitions share.
+"""One of the `log.dirs`: its owner, its health, and the state that its partitions share.
 
 A log dir fails as a whole: after an I/O error nothing on the device can be trusted, and a full
 device takes no append from any of its partitions. The other log dirs stay in service, and this one
@@ -94,7 +94,7 @@ class LogDirectory:
 
         Raises:
             UnusableLogDirectory: the log dir is in use, or belongs to another broker or cluster.
-            OSError: it can't be used at the moment.
+            OSError: the log dir can't be used at the moment.
         """
         self.files.make_directory(self.path)
         if not self._lock.acquire():
@@ -202,7 +202,7 @@ class LogDirectory:
         return storage_error(f"{attempt}: {error}")
 
     def go_offline(self, error: OSError, attempt: str) -> None:
-        """Take the log dir offline like `fail`, whatever the error."""
+        """Take the log dir offline like `fail`, for any error."""
         with self._failing:
             is_worse = error.errno not in DEVICE_FULL
             is_news = self.failure is None or (self.is_readable and is_worse)

@@ -111,7 +111,7 @@ class LogFile:
         self._open_files.close(self)
 
     def discard(self) -> None:
-        """Close the file for good as soon as the last lease ends: it is to be deleted.
+        """Close the file for good as soon as the last lease ends: it will be deleted.
 
         It is never opened again, as its name may belong to another file by then.
         """

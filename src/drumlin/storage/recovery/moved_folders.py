@@ -140,7 +140,7 @@ def _drop_old_ones(
 
 
 def _decide(directory: LogDirectory, served: Container[Partition], *, are_all_there: bool) -> None:
-    """Decide which folders may be loaded: once all log dirs are online, all that are left."""
+    """Decide which folders may be loaded: all remaining ones, once all log dirs are online."""
     files, undecided = directory.files, set()
     for name in files.list_directory(directory.path):
         partition, path = parse_directory_name(name), f"{directory.path}/{name}"

@@ -172,7 +172,7 @@ def reload_log(log: PartitionLog) -> None:
 
 
 def take_over(log: PartitionLog, fresh: PartitionLog) -> None:
-    """Replace the state of a log by that of `fresh`, which owns the folder from now on."""
+    """Replace the state of a log by that of `fresh`, which then owns the folder."""
     before = log.segments
     log.durability.give_up()
     log.segments = fresh.segments
@@ -248,7 +248,7 @@ def _found_epochs(log: PartitionLog) -> LeaderEpochs:
 
 
 def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segment]) -> None:
-    """Find the log end offset and the producer state; repair what a crash left broken."""
+    """Find the log end offset and the producer state; repair the damage of a crash."""
     segments = log.segments
     log.log_start_offset = max(request.log_start_offset, segments.first.base_offset)
     if request.was_clean:

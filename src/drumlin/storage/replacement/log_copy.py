@@ -1,4 +1,4 @@
-"""A copy of a log, fetched anew while the old log stays, which it replaces once it is complete.
+"""A copy of a log, fetched again while the old log stays, which the complete copy replaces.
 
     LogCopy       creates an empty log in `topic-partition.<hex>-future`, which the follower fills
     ChangeOver    old folder -> `-delete`, new folder -> the log's name; the log gets its state
@@ -338,7 +338,7 @@ class ChangeOver:
                 self._is_concluded = True
 
     def _remove_what_is_left(self) -> None:
-        """Remove the marker and what is left of the old log; else the next start does it."""
+        """Remove the marker and the rest of the old log; if that fails, the next start does."""
         key = self._log.topic, self._log.partition
         self._directory.cleaner_offsets.lower(key, 0)  # set by a cleaning that has just ended
         folder_marker.unmark(self._path, self._files)

@@ -66,7 +66,7 @@ class FileSlice:
         """Read the bytes from memory only.
 
         Raises:
-            BlockingIOError: they are not in memory.
+            BlockingIOError: the bytes are not in memory.
         """
         if self._kept is not None:
             return self._kept

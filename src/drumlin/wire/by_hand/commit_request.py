@@ -136,7 +136,7 @@ async def read_commit_request(version: int, frame: memoryview, position: int) ->
     """The OffsetCommit whose body starts at `position`.
 
     Raises:
-        MalformedMessage: whatever is wrong with it.
+        MalformedMessage: the request cannot be read.
     """
     layout = _COMMIT_LAYOUTS[version]
     try:
@@ -163,7 +163,7 @@ async def read_txn_commit_request(
     """The TxnOffsetCommit whose body starts at `position`; old versions name no generation.
 
     Raises:
-        MalformedMessage: whatever is wrong with it.
+        MalformedMessage: the request cannot be read.
     """
     layout = _TXN_LAYOUTS[version]
     generation_id, member_id, instance_id = _NO_GENERATION, "", None
@@ -279,7 +279,7 @@ class _Reader(FieldReader):
                     raise MalformedMessage(f"a string of {size} bytes")
                 text, position = bytes(frame[position:end]), end
                 if not text.isascii():
-                    text.decode()  # refuses what is not UTF-8
+                    text.decode()  # refuses bytes that are not UTF-8
             texts.append(text)
             if is_flexible:
                 position = skip_tags(frame, position) if frame[position] else position + 1

@@ -26,7 +26,7 @@ _AT_ONCE: Final = 256
 #: Small parts are joined: many small parts take long to join, and to free.
 _PARTS_MAX: Final = 5000
 _NULL_UUID: Final = bytes(16)
-#: Counts from this one on take more than a byte in flexible versions.
+#: Counts of at least this take more than one byte in flexible versions.
 _LONG: Final = len(ONE_BYTE) - 1
 
 

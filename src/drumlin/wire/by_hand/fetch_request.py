@@ -77,7 +77,7 @@ def read_fetch_request(version: int, frame: memoryview, position: int) -> FetchR
     """The request whose body starts at `position`.
 
     Raises:
-        MalformedMessage: whatever is wrong with it.
+        MalformedMessage: the request cannot be read.
     """
     try:
         return _Reader(version, frame).request(position)

@@ -117,7 +117,7 @@ def parse_fetch_response(version: int, frame: memoryview) -> FetchResponse:
     """The response in a frame (without its length prefix), header included.
 
     Raises:
-        MalformedMessage: whatever is wrong with it.
+        MalformedMessage: the response cannot be read.
     """
     reader = _Reader(frame, version)
     try:

@@ -57,7 +57,7 @@ def read_produce_request(
 
     Raises:
         MalformedMessage: the request cannot be read.
-        ManyPartitions: it names more than `partitions_max` topics and partitions.
+        ManyPartitions: the request names more than `partitions_max` topics and partitions.
     """
     try:
         return _read(version, frame, position, partitions_max)

@@ -27,7 +27,7 @@ class Source:
         self._indent -= 1
 
     def name(self, prefix: str, value: Any) -> str:
-        """The name by which the source refers to the value."""
+        """The name of the value in the source."""
         for known, other in self._names.items():
             if other is value and known.startswith(f"_{prefix}"):
                 return known

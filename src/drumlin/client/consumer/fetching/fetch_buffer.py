@@ -1,7 +1,7 @@
 """The buffer of fetched records that wait for the user, and its memory limit.
 
 A piece is the records of one partition in one fetch response. The pieces of a response share its
-frame, whose memory is freed when the last of them is done.
+frame, whose memory is freed when the last piece is done.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FetchBuffer:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that may be fetched: the limit minus what is buffered or in flight."""
+        """Bytes that may be fetched: the limit minus the bytes buffered or in flight."""
         return self._limit_bytes - self._used_bytes
 
     def reserve(self, size_bytes: int) -> None:

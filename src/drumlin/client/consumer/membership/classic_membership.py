@@ -48,7 +48,7 @@ class Phase(Enum):
     JOINING = auto()
     SYNCING = auto()
     STABLE = auto()
-    LEAVING = auto()  # max_poll_interval_ms is exceeded; LeaveGroup is to be sent
+    LEAVING = auto()  # max_poll_interval_ms is exceeded; LeaveGroup is sent next
     AWAY = auto()  # left after that; the next poll joins again
     CLOSED = auto()
     FAILED = auto()

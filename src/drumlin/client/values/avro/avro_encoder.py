@@ -47,7 +47,7 @@ class AvroEncoder:
     Raises:
         SchemaError: a part of the type has no counterpart in Avro, or the schema is invalid.
         RegistryError: the registry refuses the schema, or cannot be reached.
-        ValueError: a registry without a subject, or the other way round.
+        ValueError: a registry is given without a subject, or a subject without a registry.
     """
 
     def __init__(

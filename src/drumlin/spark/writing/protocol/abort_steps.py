@@ -66,7 +66,7 @@ def abort(messages: Sequence[TaskMessage | None], batch: int, settings: SinkSett
 
 
 def abort_run(identity: TaskIdentity, settings: SinkSettings) -> Steps[int]:
-    """After a job that failed before its commit: abort whatever its run's tasks have left open.
+    """After a job that failed before its commit: abort the open transactions of its run's tasks.
 
     An earlier job of the run may have decided, for instance if a function in `foreachBatch` tries
     again. Its winners are kept. A later job may also decide, if this process is suspended: open

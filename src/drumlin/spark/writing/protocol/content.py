@@ -20,7 +20,7 @@ _TEXT_MAX: Final = 100_000
 
 
 class Plan(NamedTuple):
-    """How far a batch goes, as its query has journalled it before the batch began.
+    """The extent of a batch, as its query journalled it before the batch began.
 
     `ends`: the end offsets of all sources, as JSON; "" if unknown. `planned_ms`: when Spark planned
     it. Both are the same for a batch that is repeated from the journal.

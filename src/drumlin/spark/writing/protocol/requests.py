@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class FetchAnchor(NamedTuple):
-    """-> Anchor | None: what the group has committed for partition 0 of the topic.
+    """-> Anchor | None: the offset that the group has committed for partition 0 of the topic.
 
     `is_stable`: wait while a transaction that is about to end may change it.
     """

@@ -1,4 +1,4 @@
-"""Errors of the sink about a batch that was not written. Each says what a restart does."""
+"""Errors of the sink about a batch that was not written. Each describes the effect of a restart."""
 
 from __future__ import annotations
 
