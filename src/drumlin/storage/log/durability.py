@@ -2,7 +2,7 @@
 
 Owns the recovery point: everything below it is durable, so recovery starts there.
 Appends and retention, on the broker's loop, only note the files to sync, and never block;
-`sync` does the work, in any thread. The caller of `sync` must hold `lock`, and so must a truncation.
+`sync` does the work, in any thread. The caller of `sync` must hold `lock`; so must a truncation.
 
 Notes added while a `sync` runs are left to the next one. So notes are added and taken atomically
 (by a dict operation, or by `SyncCount`), and a sync never clears a later note.
