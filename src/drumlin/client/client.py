@@ -239,7 +239,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Args:
             topic: its name.
-            partitions: how many; -1: the broker's default (`num.partitions`).
+            partitions: their number; -1: the broker's default (`num.partitions`).
             replication_factor: -1: the broker's default (`default.replication.factor`).
             configs: Kafka's keys, e.g. {"cleanup.policy": "compact", "retention.ms": 60_000}.
             if_not_exists: leave an existing topic of this name unchanged.

@@ -75,7 +75,7 @@ class OffsetOutOfRange(ClientError, LookupError):
 class LogTruncated(OffsetOutOfRange):
     """The log was truncated, with records that this consumer has read (unclean leader election).
 
-    `end_offset` is the end of the common log; -1 if the leader does not know it.
+    `end_offset` is the end of the part that both logs share; -1 if the leader does not know it.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, end_offset: int) -> None:
@@ -127,7 +127,7 @@ class LogEndsEarly(ClientError):
 
 
 class RecordsMissing(ClientError, LookupError):
-    """A range that must be read without gaps has some, for example after compaction."""
+    """A range that must be read without gaps has gaps, for example after compaction."""
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         super().__init__(
@@ -184,7 +184,7 @@ class CorruptData(ClientError):
 
 
 class Undecodable(ClientError, ValueError):
-    """A key or a value cannot be decoded: it is not UTF-8, or no JSON. Names the record."""
+    """A key or a value cannot be decoded: it is not UTF-8, or not JSON. Names the record."""
 
 
 class DeliveryFailed(ClientError):

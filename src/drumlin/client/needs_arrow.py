@@ -2,7 +2,7 @@
 
 Arrow is four fifths of an installation, and most of a client works without it: topics, offsets,
 groups, transactions and single records. So it is imported only in calls that need it, and this
-explains a failed import. Must import neither Arrow nor numpy.
+module explains a failed import. Must import neither Arrow nor numpy.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ async def look_up_topics(
 
 
 async def is_topic_id_unknown(connections: BrokerConnections, topic_id: UUID) -> bool:
-    """Whether the brokers do not know the topic id (KIP-516), as the topic was deleted.
+    """Whether the brokers do not know the topic id (KIP-516) because the topic was deleted.
 
     A broker that has just started may not know the id yet, so several brokers are asked. Also False
     if one of them does not answer, or is too old for requests by id.
@@ -182,7 +182,7 @@ async def create_topic(connections: BrokerConnections, topic: NewTopic) -> None:
 
 @contextmanager
 def _noting(what_is_done: str) -> Iterator[None]:
-    """Add a note to an exception of the block: the steps that have already been done."""
+    """Add a note about the steps already done to an exception that the block raises."""
     try:
         yield
     except Exception as error:

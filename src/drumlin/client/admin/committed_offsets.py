@@ -47,7 +47,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """The member that commits. The default, no member, may commit while the group is empty.
+    """The member that commits. By default none: then the group must be empty.
 
     The offsets of a member that commits periodically must not be committed by transactions too.
     """

@@ -177,8 +177,8 @@ class Consumer:
     def commit(self, offsets: Offsets[AnyPartition] | None = None) -> None:
         """Commit synchronously, by default everything returned by `poll` so far.
 
-        Offsets passed in are committed as they are. Without them no committed offset of this
-        consumer moves back, unless its position was moved (`seek`) since.
+        Offsets that are passed in are committed unchanged. By default no committed offset of this
+        consumer moves back, unless `seek` has moved the position since.
 
         Raises:
             CommitFailed: this consumer has lost its partitions, or is about to.
@@ -240,7 +240,7 @@ class Consumer:
     def group_metadata(self) -> GroupMetadata:
         """This member's id and generation, which a transaction needs to commit `positions`.
 
-        A transaction accepts them only from a consumer with `commit_interval_ms=None`.
+        A transaction accepts positions only from a consumer with `commit_interval_ms=None`.
         """
         return self._call(self._engine.group_metadata)
 

@@ -247,7 +247,7 @@ class ConsumerEngine:
     # -- offsets -------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
-        """Commit. Raises as `Committer.commit` does; ClientError without a group."""
+        """Commit offsets. Raises as `Committer.commit` does; ClientError without a group."""
         self._check_not_shut()
         committer = self._group_committer()
         await (committer.commit_returned() if offsets is None else committer.commit(offsets))

@@ -75,7 +75,7 @@ def cut_at_times(
     end: Place | Mapping[int, Place],
     isolation: Isolation,
 ) -> list[OffsetRange]:
-    """Cut each range whose end is a time at the first record at or after it; omit empty ranges."""
+    """Cut ranges that end at a time: at the first record not before it. Omit empty ranges."""
     ends = {each.place: each.end_offset for each in ranges}
     by_time: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
     for place, offset in ends.items():

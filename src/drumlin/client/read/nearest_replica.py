@@ -1,5 +1,4 @@
-"""The replica of a partition to read from: the leader, or a nearer one that the leader names
-(KIP-392).
+"""The replica to read from: the leader, or a nearer one that the leader names (KIP-392).
 
 Traffic between zones costs money, so a broker with a replica selector sends a client to a
 follower in the rack that the client names. Plain state without I/O.

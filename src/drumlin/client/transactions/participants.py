@@ -31,7 +31,7 @@ class Participants:
         self._groups: set[str] = set()
         self._wanted: dict[TopicPartition, asyncio.Future[None]] = {}
         self._adding: asyncio.Task[None] | None = None
-        self.may_be_known = False  # the coordinator may know one, so it must end the transaction
+        self.may_be_known = False  # the coordinator may know one, so an end is needed
 
     @property
     def are_known(self) -> bool:

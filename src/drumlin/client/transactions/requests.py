@@ -56,7 +56,7 @@ def begun(response: Any, transactional_id: str) -> OpenTransaction:
     """The producer id and epoch in the response to InitProducerId.
 
     Raises:
-        KafkaError: refused.
+        KafkaError: the request was refused.
     """
     what = f"init_producer_id of {transactional_id!r}"
     check("init_producer_id", response.error_code, what)

@@ -87,7 +87,7 @@ class TransactionSession:
 
         Raises:
             CommitFailed: this consumer is no longer a member, or its generation is over.
-            KafkaError, PeerError: refused, or not answered.
+            KafkaError, PeerError: the request was refused, or not answered.
         """
         if offsets:
             # The caller may be interrupted, but the end of the transaction must still wait for it.
@@ -179,7 +179,7 @@ async def begin(
     """Fence the id's previous producer, abort its transaction, and begin a new one.
 
     Raises:
-        KafkaError, PeerError: refused, or not answered.
+        KafkaError, PeerError: the request was refused, or not answered.
     """
     coordinator = TransactionCoordinator(connections, transactional_id)
     identity, timeout_ms = await limit.begin(coordinator, transactional_id, timeout_ms)

@@ -37,7 +37,7 @@ class TimeoutLimit:
         """Fence the previous producer, abort its transaction, and begin; returns the timeout, too.
 
         Raises:
-            KafkaError, PeerError: refused, or not answered.
+            KafkaError, PeerError: the request was refused, or not answered.
         """
         if timeout_ms is not None:
             return await begin(coordinator, transactional_id, timeout_ms), timeout_ms
@@ -58,7 +58,7 @@ class TimeoutLimit:
         return await begin(coordinator, transactional_id, tries[-1]), tries[-1]
 
     async def _limit_of(self, node_id: int) -> int:
-        """The broker's limit; 0 if the broker does not show it, as to a user without permission."""
+        """The broker's limit; 0 if the broker hides it, as from a user without permission."""
         resource = DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE,
             resource_name=str(node_id),
@@ -81,7 +81,7 @@ async def abort_by_id(connections: BrokerConnections, transactional_id: str) -> 
 
     Raises:
         UnknownTransaction: the id was never used.
-        KafkaError, PeerError: refused, or not answered.
+        KafkaError, PeerError: the request was refused, or not answered.
     """
     found = await describe_one(connections, transactional_id)
     if found is None:
@@ -102,7 +102,7 @@ async def begin(
     """InitProducerId: fences the id's producer, and aborts its open transaction.
 
     Raises:
-        KafkaError, PeerError: refused, or not answered.
+        KafkaError, PeerError: the request was refused, or not answered.
     """
     return await coordinator.ask(
         "init_producer_id",

@@ -44,8 +44,7 @@ _COMMITTED: Final = "committed"
 
 
 class Transaction(WritesRecords):
-    """Made by `Client.transaction`. Use it as a context manager: it commits, or aborts if the
-    block raises.
+    """One transaction. Use it as a context manager: it commits, or aborts if the block raises.
 
     An append or a writer that fails leaves a transaction that can only be aborted. `state` is
     "open", or the outcome: "committed", "aborted", "detached", "lost" if the broker has ended it,
@@ -155,8 +154,8 @@ class Transaction(WritesRecords):
         Raises:
             CommitFailed: refused, for example as the group's generation has changed; the
                 transaction can only be aborted.
-            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is not open any more.
-            TransactionOver: it has already been ended.
+            ProducerFenced, TransactionTimedOut, UnknownTransaction: the transaction is not open.
+            TransactionOver: the transaction has already been ended.
             TypeError, ValueError: a value is not an offset or a group; or the consumer also commits
                 periodically, which would overwrite the offsets of this transaction, and commit
                 them even if it is aborted. Nothing was sent.
@@ -183,12 +182,12 @@ class Transaction(WritesRecords):
         milliseconds later.
 
         Raises:
-            TransactionFailed: a record could not be written; it is still open, and must be aborted.
-            RequestRefused: the coordinator refused; it is still open, and must be aborted.
-            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is not open any more.
+            TransactionFailed: a record could not be written: the transaction must be aborted.
+            RequestRefused: the coordinator refused: the transaction is open, and must be aborted.
+            ProducerFenced, TransactionTimedOut, UnknownTransaction: the transaction is not open.
             OutcomeUnknown: no answer in time. Call `commit` again, or `detach` it and commit
                 from another process: a second commit is safe.
-            TransactionOver: it has already been ended.
+            TransactionOver: the transaction has already been ended.
         """
         with self._ending():
             self._flush_writers()
@@ -198,10 +197,10 @@ class Transaction(WritesRecords):
         """Abort: read_committed readers never see any of the records. Unsent ones are dropped.
 
         Raises:
-            ProducerFenced, UnknownTransaction: it is no longer open.
+            ProducerFenced, UnknownTransaction: the transaction is not open.
             OutcomeUnknown: no answer in time; the broker aborts it when it times out.
             TransactionCommitted: an earlier commit without an answer had succeeded.
-            TransactionOver: it has already been ended.
+            TransactionOver: the transaction has already been ended.
         """
         with self._ending(is_abort=True):
             self._end(commit=False)

@@ -1,6 +1,6 @@
 """`drumlin.spark.restore`: writes a topic's state, or its records up to a point, to a new topic.
 
-The sink for batch writes writes all rows, under a name derived from the restore. So the next job
+The batch sink writes all rows, under a name derived from the restore. So the next job
 ends the transactions of a killed one, and rows are written once. The markers of
 `client/restore/restore_marker.py` record that a restore has begun, and that it is complete.
 """
@@ -70,7 +70,7 @@ def restore(
             record that is later. Or end offsets of all partitions, by partition.
         records: write the records themselves, including tombstones, in the order of each partition,
             instead of the state. One task writes each partition.
-        first: like `records`, but at most this many of each partition, from the log's start on.
+        first: like `records`, but at most this many of each partition, from the log's start.
         configs: configuration keys of the new topic; they override those of the old one.
         reducers, task_memory, allow_inexact: as for `snapshot`.
         options: as for `snapshot`; and those of `format("drumlin")` as a sink, except for those

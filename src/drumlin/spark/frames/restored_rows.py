@@ -106,7 +106,7 @@ class Copying(Portable):
 
 @dataclass(frozen=True, slots=True)
 class Counting(Portable):
-    """Finds the offset at which each partition has had `first` records."""
+    """Finds the offset up to which each partition has `first` records."""
 
     source: SourceOptions
     first: int

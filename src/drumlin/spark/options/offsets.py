@@ -3,7 +3,7 @@
 The JSON form `{"topic": {"0": 123}}` is what users write in options and what a streaming query
 keeps in its checkpoint; Spark calls one such object an offset. The form must never change: old
 checkpoints must stay readable. If a query asks for it (`checkpointTopicIds`), the ids of the topics
-are stored with them, under a name that no topic can have.
+are stored with the offsets, under a name that no topic can have.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class OffsetLimit(Portable):
     def for_partitions(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int] | None:
-        """The value for each partition; None if it names others, or not all."""
+        """The value for each partition; None if the limit names others, or too few."""
         if isinstance(self.value, int):
             return dict.fromkeys(partitions, self.value)
         named = {key: self.topics[key.topic] for key in partitions if key.topic in self.topics}

@@ -119,7 +119,7 @@ TRANSACTIONAL_GROUP: Final = Option(
     directions=WRITES,
     exactly_once=True,
 )
-#: A micro-batch's end offsets, from `drumlin.spark.sink`: committed to that group; and its plan.
+#: Set by `drumlin.spark.sink`: the end offsets of a micro-batch for that group, and its plan.
 TRANSACTIONAL_OFFSETS: Final[Option[Any]] = Option(
     "transactionalOffsets", json.loads, "", directions=WRITES, exactly_once=True
 )

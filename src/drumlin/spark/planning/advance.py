@@ -119,7 +119,7 @@ class Advance:
         return {key for key in short & shown.keys() if self._known.is_recreated(key, shown[key])}
 
     def _look(self, begin: Offsets) -> tuple[dict[TopicPartition, LogView], Findings]:
-        """The cluster's answer and the findings about it; asks again while they are doubtful."""
+        """The cluster's answer and the findings about it; repeats the request in case of doubts."""
         if self._target is not None:
             findings = self._known.judge(begin, self._target)
             if self._is_settled(findings) and not self._names_more_than(begin, self._target):

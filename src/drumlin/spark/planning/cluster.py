@@ -183,7 +183,7 @@ class Cluster:
         """The offsets that `limit` stands for in these partitions.
 
         Raises:
-            OptionError: `limit` names other partitions, or no record is as young as a starting
+            OptionError: `limit` names other partitions, or no record is at or after a starting
                 timestamp.
         """
         requested = limit.for_partitions(partitions)

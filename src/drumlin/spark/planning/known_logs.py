@@ -1,4 +1,4 @@
-"""The knowledge of a running query about its logs, by which it judges new answers. Pure.
+"""A running query's knowledge of its logs, and its judgement of new answers. Pure.
 
 A cluster's answer about a log may be stale: a lagging broker leaves out a topic, or reports an end
 offset that was passed long ago. Or it may be right, and the log is a new one, because its topic

@@ -4,7 +4,7 @@ Filters on partition and offset are met exactly by the range that is read, so Sp
 them again. A filter on the timestamp only bounds the start. Timestamps need not grow with offsets:
 records after the first match may be older, so Spark must filter, too.
 
-Only with the option `pushFilters`: PySpark 4.3 keeps the plan that a DataFrame's last filter left,
+Used only with the option `pushFilters`: PySpark 4.3 keeps the plan of a DataFrame's last filter,
 and a later query on the same DataFrame, with another filter or none, then reads no more than that.
 """
 

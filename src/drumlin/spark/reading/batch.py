@@ -1,4 +1,4 @@
-"""`spark.read`: looks up once where the partitions start and end, and plans tasks over that."""
+"""`spark.read`: looks up once where the partitions start and end, and plans tasks for these."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Plans on the driver, reads in the tasks; Spark pickles it on the way."""
+    """The reader of a batch query: plans on the driver, reads in the tasks. Spark pickles it."""
 
     def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options

@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 #: Turns a micro-batch into the rows of one topic.
 RowsOf: TypeAlias = "Callable[[DataFrame], DataFrame]"
 
-#: The rows of different topics may differ in these columns' types; in a union they must not.
+#: Topics may differ in the types of these columns, which must be the same in a union.
 _AS_BINARY: Final[tuple[str, ...]] = ("key", "value")
 _QUERY_ID: Final = "sql.streaming.queryId"
 

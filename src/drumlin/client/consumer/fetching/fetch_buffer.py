@@ -41,7 +41,7 @@ class Piece:
 
 
 class FetchBuffer:
-    """Used in the loop; the user's thread reads the records of the piece that it was given."""
+    """The buffer, used in the loop. The user's thread only reads the records of its piece."""
 
     def __init__(self, limit_bytes: int, memory: FrameMemory) -> None:
         self._limit_bytes = limit_bytes

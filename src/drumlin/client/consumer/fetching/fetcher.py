@@ -45,7 +45,7 @@ class Route(NamedTuple):
 
 
 class Fetcher:
-    """Used in the loop. `on_change` is called when there are records or an error for the user."""
+    """The fetcher, used in the loop. `on_change` is called if the user gets records or an error."""
 
     def __init__(
         self,

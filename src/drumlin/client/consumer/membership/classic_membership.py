@@ -62,7 +62,7 @@ class Join(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """SyncGroup; the leader's carries the assignment."""
+    """SyncGroup; the leader's request carries the assignment."""
 
     generation_id: int
     member_id: str

@@ -58,8 +58,8 @@ class ClassicProtocol:
         """Send the request, and report the response to the membership.
 
         Raises:
-            KafkaError: refused.
-            PeerError: not answered.
+            KafkaError: the request was refused.
+            PeerError: no answer.
         """
         match step:
             case Join():

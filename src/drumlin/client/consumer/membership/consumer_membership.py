@@ -224,7 +224,7 @@ class ConsumerMembership(UsersSide):
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """None: the broker watches the topics."""
+        """No topics: the broker watches them."""
         return frozenset()
 
     def topics_changed(self, wanted: frozenset[str], partition_counts: Mapping[str, int]) -> None:

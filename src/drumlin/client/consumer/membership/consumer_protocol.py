@@ -60,8 +60,8 @@ class ConsumerProtocol:
         """Send the heartbeat, and report the response to the membership.
 
         Raises:
-            KafkaError: refused.
-            PeerError: not answered.
+            KafkaError: the request was refused.
+            PeerError: no answer.
         """
 
         def request(version: int) -> Message:

@@ -27,7 +27,7 @@ class GroupProtocolDriver(Protocol):
 
 
 class Driver:
-    """Used in the loop. `on_change` is called whenever the user's thread may have to act."""
+    """The driver, used in the loop. `on_change` is called if the user's thread may have to act."""
 
     def __init__(self, protocol: GroupProtocolDriver, on_change: Callable[[], None]) -> None:
         self._protocol = protocol

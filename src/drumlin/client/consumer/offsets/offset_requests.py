@@ -42,11 +42,11 @@ async def fetch_offsets(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Committed offsets of `places`; partitions without one are left out.
 
-    While a transaction with offsets of these partitions is open, it fails with a retriable error.
+    While a transaction with offsets of these partitions is open, this fails with a retriable error.
 
     Raises:
-        KafkaError: refused.
-        PeerError: not answered.
+        KafkaError: the request was refused.
+        PeerError: no answer.
     """
     request = fetch_request(who, places, require_stable=True)
     response = await link.request("offset_fetch", request, version_max=NAMES_UP_TO)
@@ -65,7 +65,7 @@ async def confirm_membership(
 
     Raises:
         KafkaError: the group has moved on.
-        PeerError: not answered.
+        PeerError: no answer.
     """
     if protocol == "consumer":
         # Since version 9 brokers check the member epoch of an OffsetFetch as they do in a commit.

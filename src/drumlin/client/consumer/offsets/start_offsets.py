@@ -65,7 +65,7 @@ class Reset(NamedTuple):
 
 
 class Starter:
-    """Used in the loop. `on_change` is called when partitions can be fetched, or have failed."""
+    """The starter, used in the loop. `on_change` is called if partitions are ready or failed."""
 
     def __init__(
         self,

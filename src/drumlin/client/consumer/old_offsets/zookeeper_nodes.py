@@ -40,7 +40,7 @@ _CLOSING_S: Final = 5.0
 
 
 class ZooKeeperNodes:
-    """Used in the loop. Calls raise OffsetStoreFailed; if unanswered, OffsetStoreUnreachable."""
+    """The nodes. Calls raise OffsetStoreFailed, or OffsetStoreUnreachable if unanswered."""
 
     def __init__(
         self, hosts: str, properties: Mapping[str, str], group: str, timeout_ms: int

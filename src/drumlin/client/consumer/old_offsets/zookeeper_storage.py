@@ -3,7 +3,7 @@
 ZooKeeper does not know the group's members, so a commit takes three steps:
 
 1. read the nodes' versions;
-2. have the coordinator confirm that this is still a member: by a commit there, or by a heartbeat;
+2. have the coordinator confirm the consumer's membership: by a commit there, or by a heartbeat;
 3. write those nodes that still have these versions.
 
 A new owner first rewrites each node unchanged, which gives the node a new version. So a fenced

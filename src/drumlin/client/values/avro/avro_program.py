@@ -85,7 +85,7 @@ class _Making:
         self._made = 0  # steps, including those that were undone
         self._tables: list[tuple[int, Sequence[int]]] = []
         self._literals = bytearray()
-        #: The argument of each call, and the record that it skips.
+        #: The position of each call's argument, and the record that the call skips.
         self._calls: list[tuple[int, Mapping[str, Any]]] = []
         self._open_names: list[str] = []
         #: The number of open records outside the innermost union, array or map (these take bytes).
