@@ -51,7 +51,7 @@ def snapshot(
             the last record. `across partitions`: they are one key, and of the partitions' last
             records the one with the latest timestamp wins (of equal ones the one in the higher
             partition). Use this for topics that got more partitions, which moves keys. The result
-            is only as good as the clocks that set the timestamps; and once a cleaner has removed the
+            is as good as the clocks that set the timestamps; and once a cleaner has removed the
             tombstone of a moved key, its value in the old partition reappears.
         reducers: the number of parts of the state, each of which must fit a worker's memory; None:
             by the size of the log.
