@@ -20,7 +20,7 @@ from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
 if TYPE_CHECKING:
     from drumlin.serving.materializing import Progress
 
-#: How often a log gets a line; a terminal has one that changes.
+#: The interval of progress lines in a log; a terminal has a single line that changes.
 _TELL_S: Final = 60.0
 EXAMPLES: Final = examples(
     "drumlin materialize users --to sqlite:///users.db --group users-db",

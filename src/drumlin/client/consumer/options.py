@@ -120,7 +120,7 @@ class ConsumerOptions:
     def check_group(self, group: str | None) -> None:
         """
         Raises:
-            ValueError: ZooKeeper is to store offsets, and `group` is no valid node name there.
+            ValueError: ZooKeeper stores the offsets, and `group` is not a valid node name there.
         """
         if not self.uses_zookeeper:
             return
@@ -142,9 +142,10 @@ class Subscription:
 
     @classmethod
     def of(cls, topics: str | Sequence[str] | re.Pattern[str]) -> Subscription:
-        """
+        """The subscription to one or more topic names, or to a pattern.
+
         Raises:
-            ValueError: no topic at all.
+            ValueError: no topic was given.
         """
         if isinstance(topics, re.Pattern):
             return cls(pattern=topics)

@@ -50,10 +50,10 @@ _log = logging.getLogger(__name__)
 
 Key = tuple[str, int]
 _JOIN_S: Final = 30.0
-#: The pause after ranking all logs, or ten times as long as the ranking took, if that is more: it
-#: takes a second for 5,000 logs.
+#: The pause after ranking all logs, unless ten times the ranking's duration is longer. Ranking
+#: 5,000 logs takes a second.
 _LOOK_PAUSE_S: Final = 0.1
-#: After this time a cleaning is tried even without more space: it may need less by then.
+#: After this time a cleaning is tried even without more space, as it may need less then.
 _ROOM_AWAITED_S: Final = 600.0
 
 
@@ -64,7 +64,7 @@ class LogStatus(NamedTuple):
     last: CleaningStatistics | None
     is_being_cleaned: bool
     uncleanable_because: str | None
-    #: Why the last attempt did not complete; it will be retried.
+    #: The reason why the last attempt did not complete; it will be retried.
     waits_because: str | None = None
 
 
@@ -327,7 +327,7 @@ class CleanerPool:
     def _back_off(
         self, log: PartitionLog, error: Exception | None, progress: RoundProgress | None
     ) -> bool:
-        """Leave a log alone for the backoff, so that other logs are cleaned; always True."""
+        """Skip a log until its backoff is over, so that other logs are cleaned; returns True."""
         if log.is_deleted:
             return True
         is_news = str(error) != self._unfinished.get(_key(log), NOT_BEGUN).reason
@@ -354,7 +354,7 @@ class CleanerPool:
                 self._unfinished[_key(log)] = unfinished
 
     def _give_up(self, log: PartitionLog, reason: str) -> None:
-        with self._lock:  # two threads may have found the same reason
+        with self._lock:  # two threads may find the same reason
             is_known = (
                 reason in self._uncleanable.values()
             )  # one reason may concern all logs: log it once

@@ -16,7 +16,7 @@ __all__ = ["ASSIGNORS", "Assignment", "Assignor", "Member", "is_cooperative"]
 
 
 class Assignor(NamedTuple):
-    """One rule. With `is_cooperative`, members keep what they have during a rebalance."""
+    """One rule. With `is_cooperative`, members keep their partitions during a rebalance."""
 
     assign: Callable[[Mapping[str, int], list[Member]], Assignment]
     is_cooperative: bool = False
