@@ -181,6 +181,12 @@ def run(connection: psycopg.Connection[Any], statement: str) -> None:
         raise failure_of(error, connection) from None
 
 
+def only(table: FoundTable) -> str:
+    """A table as a statement has it that means all of its rows, and those of no other."""
+    name = f"{quoted(table.schema)}.{quoted(table.name)}"
+    return name if table.kind == "p" else f"ONLY {name}"
+
+
 def quoted(name: str) -> str:
     """A name as an SQL statement has it."""
     return '"' + name.replace('"', '""') + '"'

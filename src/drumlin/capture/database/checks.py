@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from drumlin.capture.database.catalog import FoundTable, Publication, Server, Slot, quoted
+from drumlin.capture.database.catalog import FoundTable, Publication, Server, Slot, only, quoted
 
 _VERSION_MIN: Final = 120000
 #: Partitioned tables are published as a whole from here on.
@@ -104,10 +104,10 @@ def publication_problems(
     for each in all_tables:
         table = f"{quoted(each.schema)}.{quoted(each.name)}"
         if each.oid in wanted and each.oid not in publication.oids:
-            cure = f"ALTER PUBLICATION {name} ADD TABLE {_only(each)}"
+            cure = f"ALTER PUBLICATION {name} ADD TABLE {only(each)}"
             found.append(Problem(f"table {each.full_name} is not in publication {name}", cure))
         elif each.oid in wanted and each.oid in publication.filtered:
-            cure = f"ALTER PUBLICATION {name} DROP TABLE {table}, then ADD TABLE {_only(each)}"
+            cure = f"ALTER PUBLICATION {name} DROP TABLE {table}, then ADD TABLE {only(each)}"
             why = f"publication {name} leaves out rows or columns of table {each.full_name}"
             found.append(Problem(why, cure))
         elif each.oid not in wanted and each.oid in publication.oids:
@@ -119,11 +119,6 @@ def publication_problems(
 
 def publication_statement(name: str, tables: Sequence[FoundTable], server: Server) -> str:
     """The statement that makes the publication."""
-    named = ", ".join(_only(each) for each in tables)
+    named = ", ".join(only(each) for each in tables)
     options = " WITH (publish_via_partition_root)" if server.version >= _ROOTS_FROM else ""
     return f"CREATE PUBLICATION {quoted(name)} FOR TABLE {named}{options}"
-
-
-def _only(table: FoundTable) -> str:
-    name = f"{quoted(table.schema)}.{quoted(table.name)}"
-    return name if table.kind == "p" else f"ONLY {name}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from drumlin.capture.changes import Changes, RowsNeeded
 from drumlin.capture.database import catalog, connections
 from drumlin.capture.database.connections import DatabaseLost
+from drumlin.capture.database.snapshot import Stopped
 from drumlin.capture.database.stream import Stream
 from drumlin.capture.errors import CaptureReplaced
 from drumlin.capture.log import output as outputs
@@ -28,7 +29,7 @@ from drumlin.capture.running import plan
 from drumlin.capture.running.beginning import FromSnapshot, beginning
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
-from drumlin.capture.running.snapshot_run import SnapshotRun, Stopped, create_topics
+from drumlin.capture.running.snapshot_run import SnapshotRun, create_topics
 from drumlin.capture.values.types import Types
 
 if TYPE_CHECKING:

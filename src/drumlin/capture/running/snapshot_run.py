@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from drumlin.capture.changes import Record
 from drumlin.capture.database import catalog, connections, snapshot
 from drumlin.capture.database.catalog import FoundTable
+from drumlin.capture.database.snapshot import Stopped
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.output import Output
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
 #: How much of a snapshot is committed at a time.
 _COMMIT_BYTES: Final = 4 << 20
 _COMPACTED: Final = {"cleanup.policy": "compact"}
-
-
-class Stopped(Exception):
-    """The capture was told to stop. Everything that was committed stays."""
 
 
 class SnapshotRun:
@@ -63,11 +60,12 @@ class SnapshotRun:
         create_topics(self._client, definition, self._options.partitions)
         replication = connections.connect(self._options.url, is_replication=True)
         with contextlib.closing(replication):
-            lsn, name = snapshot.create_slot(replication, self._names.slot)
-            snapshot.take_over(connection, name)
+            should_stop = self._options.should_stop
+            lsn, name = snapshot.create_slot(replication, self._names.slot, should_stop)
+            tables = snapshot.take_over(connection, name, found.tables, should_stop)
         types = Types(catalog.types(connection))
         topics = {each.oid: each.topic for each in definition.tables}
-        for table in found.tables:
+        for table in tables:
             count = self._take_table(connection, table, topics[table.oid], types)
             self._options.tell(f"{table.full_name}: {count:,} rows in topic {topics[table.oid]}")
         catalog.run(connection, "COMMIT")
