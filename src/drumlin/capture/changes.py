@@ -215,8 +215,7 @@ class Changes:
         if UNCHANGED in new:
             if not self._rows.keeps(table.topic):
                 raise RowsNeeded(table.topic)
-            kept = self._rows.get(table.topic, old_key)
-            before = None if kept is None else columns_of(kept)
+            before = self._before(table.topic, old_key)
         try:
             value = shape.value(new, before)
         except StillUnknown as unknown:
@@ -229,6 +228,16 @@ class Changes:
         if old_key != key:
             yield Record(table.topic, old_key, None, time_ms)
         yield Record(table.topic, key, value, time_ms)
+
+    def _before(self, topic: str, key: str) -> dict[str, str] | None:
+        kept = self._rows.get(topic, key)
+        try:
+            return None if kept is None else columns_of(kept)
+        except ValueError as error:
+            raise CaptureError(
+                f"topic {topic}: the value under the key {key} is no row of a capture ({error}): "
+                "somebody else has written to this topic"
+            ) from None
 
     def _truncated(self, table: Table, time_ms: int) -> Iterator[Record]:
         if self._on_truncate is OnTruncate.STOP:

@@ -6,7 +6,15 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from drumlin.capture.database.catalog import FoundTable, Publication, Server, Slot, only, quoted
+from drumlin.capture.database.catalog import (
+    FoundTable,
+    Publication,
+    Server,
+    Slot,
+    only,
+    quoted,
+    quoted_name,
+)
 
 _VERSION_MIN: Final = 120000
 #: Partitioned tables are published as a whole from here on.
@@ -59,7 +67,7 @@ def table_problems(tables: Sequence[FoundTable], server: Server) -> list[Problem
     """What the tables lack."""
     found = []
     for each in tables:
-        name = f"{quoted(each.schema)}.{quoted(each.name)}"
+        name = quoted_name(each)
         if not each.is_permanent:
             cure = f"ALTER TABLE {name} SET LOGGED, or leave it out by --tables"
             found.append(Problem(f"table {each.full_name} is unlogged", cure))
@@ -100,9 +108,12 @@ def publication_problems(
     if not publication.is_complete:
         cure = f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')"
         found.append(Problem(f"publication {name} leaves out a kind of change", cure))
+    if any(each.kind == "p" for each in tables) and not publication.is_by_root:
+        cure = f"ALTER PUBLICATION {name} SET (publish_via_partition_root)"
+        found.append(Problem(f"publication {name} names partitions, not their table", cure))
     wanted = {each.oid for each in tables}
     for each in all_tables:
-        table = f"{quoted(each.schema)}.{quoted(each.name)}"
+        table = quoted_name(each)
         if each.oid in wanted and each.oid not in publication.oids:
             cure = f"ALTER PUBLICATION {name} ADD TABLE {only(each)}"
             found.append(Problem(f"table {each.full_name} is not in publication {name}", cure))

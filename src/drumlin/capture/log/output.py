@@ -7,11 +7,12 @@ written by it: what was not committed is aborted, and another begins.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from drumlin.capture.changes import Record
-from drumlin.capture.errors import CaptureError
-from drumlin.capture.log.names import Names
+from drumlin.capture.errors import CaptureError, CaptureRefused
+from drumlin.capture.log.names import Names, name_of, own_topic_pattern
 from drumlin.capture.log.position import (
     DEFINITION_PARTITION,
     PARTITIONS,
@@ -150,6 +151,24 @@ def read_definition(client: Client, names: Names) -> Definition | None:
     """The last committed one; None: there was no capture of this name."""
     found = _last_value(client, names, DEFINITION_PARTITION)
     return None if found is None else decode_definition(found)
+
+
+def check_own(client: Client, names: Names, topics: Iterable[str]) -> None:
+    """
+    Raises:
+        CaptureRefused: another capture writes to one of them, whose rows this would take for gone.
+    """
+    wanted = set(topics)
+    for other in client.list_topics(own_topic_pattern()):
+        if other != names.topic:
+            definition = read_definition(client, Names(name_of(other)))
+            for table in () if definition is None else definition.tables:
+                if table.topic in wanted:
+                    raise CaptureRefused(
+                        f"topic {table.topic} is written by capture {name_of(other)} (of database "
+                        f"{definition.database}): take another --prefix, or the --name of that "
+                        "one, or `drumlin capture remove` it"
+                    )
 
 
 def _last_value(client: Client, names: Names, partition: int) -> bytes | None:

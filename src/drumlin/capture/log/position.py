@@ -48,6 +48,10 @@ class Definition:
     database: str
     tables: Sequence[Table]
 
+    @property
+    def topics(self) -> list[str]:
+        return [each.topic for each in self.tables]
+
     def encode(self) -> str:
         tables = [
             {**each._asdict(), "key": list(each.key), "key_kinds": list(each.key_kinds)}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumlin.capture.changes import Table
 from drumlin.capture.database import catalog, checks
-from drumlin.capture.database.catalog import FoundTable, Server, Slot
+from drumlin.capture.database.catalog import FoundTable, Server, Slot, quoted_name
 from drumlin.capture.database.checks import Problem
 from drumlin.capture.errors import CaptureRefused
-from drumlin.capture.log.names import Names, topic_of
+from drumlin.capture.log.names import Names, check_distinct, topic_of
 from drumlin.capture.log.position import Definition
 from drumlin.capture.running.options import CaptureOptions
 
@@ -27,7 +27,7 @@ class Found(NamedTuple):
     others: Sequence[str]  # that match as well, and have come later
     has_publication: bool
 
-    def definition(self, prefix: str) -> Definition:
+    def definition(self, prefix: str, own_topic: str) -> Definition:
         """
         Raises:
             CaptureRefused: a table cannot give a topic its name.
@@ -43,6 +43,8 @@ class Found(NamedTuple):
             )
             for each in self.tables
         ]
+        named = zip(self.tables, tables, strict=True)
+        check_distinct([(quoted_name(each), table.topic) for each, table in named], own_topic)
         return Definition(self.server.system_id, self.server.database, tables)
 
 
@@ -68,6 +70,8 @@ def look(
         tables = [each for each in every if each.oid in oids]
         others = [each.full_name for each in matching if each.oid not in oids]
     problems = checks.server_problems(server, slot)
+    if known is not None:
+        problems += made_anew(known, every)
     if not every:
         problems.append(Problem(f"database {server.database} has no tables", "CREATE TABLE ..."))
     elif not tables:
@@ -82,6 +86,20 @@ def look(
         )
     refuse(problems)
     return Found(server, slot, tables, others, publication is not None)
+
+
+def made_anew(known: Definition, every: Iterable[FoundTable]) -> list[Problem]:
+    """Captured tables in whose place there is another one, of which the stream tells nothing."""
+    oids = {(each.schema, each.name): each.oid for each in every}
+    present = set(oids.values())
+    return [
+        Problem(
+            f"table {each.full_name} was dropped and made anew, and the new one is not captured",
+            "`drumlin capture remove`, then start again",
+        )
+        for each in known.tables
+        if each.oid not in present and (each.schema, each.name) in oids
+    ]
 
 
 def refuse(problems: Iterable[Problem]) -> None:

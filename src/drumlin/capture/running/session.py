@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _WAIT_S: Final = 0.25
 _OTHER_ENDS_S: Final = 10.0
+_SILENT_S: Final = 1.0
+#: How often the catalog is asked whether the tables are still those that are captured.
+LOOK_S: Final = 10.0
 
 
 class Session:
@@ -62,7 +65,11 @@ class Session:
         with contextlib.closing(connections.connect(self.options.url)) as connection:
             self._check_not_replaced()
             known = self._known()
-            plan.look(connection, self.options, self._names, known)  # before anybody is fenced
+            found = plan.look(connection, self.options, self._names, known)
+            if known is None:
+                topics = found.definition(self.options.prefix, self._names.topic).topics
+                outputs.check_own(self._client, self._names, topics)
+            # Only now anybody is fenced.
             outputs.create_own_topic(self._client, self._names)
             output = Output(self._client, self._names)
             try:
@@ -83,6 +90,8 @@ class Session:
     def _check_not_replaced(self) -> None:
         """Before this process fences another that has fenced it."""
         if self._has_begun:
+            if not outputs.has_own_topic(self._client, self._names):
+                raise CaptureReplaced("this capture was removed meanwhile")
             position = outputs.read_position(self._client, self._names)
             if position is not None and position.run != self.run:
                 raise CaptureReplaced("another capture of this name has begun meanwhile")
@@ -96,7 +105,7 @@ class Session:
         found = plan.look(connection, self.options, names, None if is_anew else definition)
         begin = beginning(position, definition, found.slot, found.server, names.slot)
         if isinstance(begin, FromSnapshot):
-            definition = found.definition(self.options.prefix)
+            definition = found.definition(self.options.prefix, names.topic)
             output.commit(Position(self.run, None), definition)
         else:
             output.commit(Position(self.run, begin.lsn))
@@ -146,7 +155,10 @@ class Session:
             stream = Stream(self.options.url, self._names.slot, self._names.publication, lsn)
             with contextlib.closing(stream):
                 try:
-                    _Following(self, connection, output, types, changes, stream).run(lsn)
+                    following = _Following(
+                        self, connection, output, types, changes, stream, definition
+                    )
+                    following.run(lsn)
                 except RowsNeeded as needed:
                     self._needed.add(needed.topic)
                     raise
@@ -163,15 +175,19 @@ class _Following:
         types: Types,
         changes: Changes,
         stream: Stream,
+        definition: Definition,
     ) -> None:
         self._session, self._connection, self._output = session, connection, output
         self._types, self._changes, self._stream = types, changes, stream
         self._options = session.options
+        self._definition = definition
+        self._silent_until_s = self._look_at_s = 0.0
 
     def run(self, lsn: int) -> None:
         pace = Pace(lsn, time.monotonic(), self._options.heartbeat_s)
         changes, stream, output = self._changes, self._stream, self._output
         while not self._options.should_stop():
+            self._look()
             frame = stream.read(0)
             if frame is None and not pace.is_due(output.size_bytes, False, time.monotonic()):
                 frame = stream.read(_WAIT_S)
@@ -189,6 +205,18 @@ class _Following:
         if not changes.in_transaction and pace.taken_lsn > pace.committed_lsn:
             self._commit(pace)
 
+    def _speak(self, pace: Pace) -> None:
+        """The server takes a receiver that is silent for `wal_sender_timeout` for dead."""
+        self._silent_until_s = time.monotonic() + _SILENT_S
+        self._stream.confirm(pace.committed_lsn)
+
+    def _look(self) -> None:
+        """For what the stream does not tell: a captured table that is another one now."""
+        now_s = time.monotonic()
+        if now_s >= self._look_at_s:
+            self._look_at_s = now_s + LOOK_S
+            plan.refuse(plan.made_anew(self._definition, catalog.tables(self._connection)))
+
     def _commit(self, pace: Pace) -> None:
         self._output.commit(Position(self._session.run, pace.taken_lsn))
         pace.committed(time.monotonic())
@@ -200,6 +228,8 @@ class _Following:
             self._types.add(catalog.types(self._connection))
         for record in self._changes.take(message):
             self._output.send(record)
+            if time.monotonic() >= self._silent_until_s:  # it may be one message of many records
+                self._speak(pace)
         if isinstance(message, Commit):
             # Before PostgreSQL 15 it tells of transactions that have changed other tables, too.
             if self._output.record_count:
