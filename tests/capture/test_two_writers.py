@@ -13,7 +13,7 @@ import drumlin.capture
 from capture.captured import Captured
 from drumlin.capture.errors import CaptureRefused
 from drumlin.capture.log.output import Output
-from drumlin.capture.running import session
+from drumlin.capture.running import following
 from rig.depth import so_many
 from rig.waiting import wait_until
 
@@ -107,16 +107,18 @@ def test_a_topic_of_another_capture(captured: Captured) -> None:
     assert captured.state("item")
 
 
-def test_a_table_that_was_made_anew(captured: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_was_made_anew_without_a_key(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The stream tells nothing of that: the new one is in no publication."""
-    monkeypatch.setattr(session, "LOOK_S", 0.1)
+    monkeypatch.setattr(following, "LOOK_S", 0.1)
     _one(captured)
     captured.start_here()
     captured.await_all()
-    captured.run("DROP TABLE item")
-    _one(captured)
+    captured.run("DROP TABLE item", "CREATE TABLE item (id int)")
     assert captured.ended() == 1
     assert "table public.item was dropped and made anew" in captured.said()
+    assert "table public.item has no key" in captured.said()
     captured.start_here()
     assert captured.ended() == 1
     drumlin.capture.remove(captured.url, captured.broker, name=captured.name)
@@ -166,7 +168,7 @@ def test_a_long_truncation_does_not_look_dead(
     """One message of the stream, and tombstones for longer than the server waits."""
     _one(captured, "INSERT INTO item SELECT each FROM generate_series(2, 400) each")
     captured.run("ALTER ROLE admin SET wal_sender_timeout = '2s'")
-    monkeypatch.setattr(session, "_SILENT_S", 0.2)
+    monkeypatch.setattr(following, "_SILENT_S", 0.2)
     try:
         captured.start_here(on_truncate="tombstones")
         captured.await_all()

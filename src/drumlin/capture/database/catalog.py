@@ -64,6 +64,7 @@ class Publication(NamedTuple):
 
     is_complete: bool  # publishes every kind of change
     is_by_root: bool  # changes of partitions are those of their table
+    is_owner: bool
     oids: frozenset[int]
     filtered: frozenset[int]  # of which it leaves out rows or columns
 
@@ -106,7 +107,7 @@ FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
 _SLOT: Final = "SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = %s"
 _PUBLICATION: Final = """
 SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.puballtables,
-  coalesce((to_jsonb(p) ->> 'pubviaroot')::bool, false),
+  coalesce((to_jsonb(p) ->> 'pubviaroot')::bool, false), pg_has_role(p.pubowner, 'USAGE'),
   coalesce((SELECT array_agg(r.prrelid::int8) FROM pg_publication_rel r
     WHERE r.prpubid = p.oid), '{}'),
   -- Columns of the catalog from PostgreSQL 15 on.
@@ -153,11 +154,11 @@ def slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
 
 
 def publication(connection: psycopg.Connection[Any], name: str) -> Publication | None:
-    for is_complete, is_of_all, is_by_root, oids, filtered in rows(
+    for is_complete, is_of_all, is_by_root, is_owner, oids, filtered in rows(
         connection, _PUBLICATION, (name,)
     ):
         found = {each.oid for each in tables(connection)} if is_of_all else set(oids)
-        return Publication(is_complete, is_by_root, frozenset(found), frozenset(filtered))
+        return Publication(is_complete, is_by_root, is_owner, frozenset(found), frozenset(filtered))
     return None
 
 

@@ -59,6 +59,13 @@ class TopicRows:
                         ) from None
         self._topics.add(topic)
 
+    def copy_keys(self, topic: str, name: str) -> None:
+        """Keep its keys under another name as well, in the place of what is there."""
+        self._database.execute("DELETE FROM rows WHERE topic = ?", (name,))
+        self._database.execute(
+            "INSERT INTO rows SELECT ?, key, '' FROM rows WHERE topic = ?", (name, topic)
+        )
+
     def forget(self, topic: str) -> None:
         self._database.execute("DELETE FROM rows WHERE topic = ?", (topic,))
         self._topics.discard(topic)

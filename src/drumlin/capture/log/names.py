@@ -52,13 +52,14 @@ def check_distinct(topics: Iterable[tuple[str, str]], own: str) -> None:
     """
     table_of = {own.replace(".", "_"): "the capture itself"}
     for table, topic in topics:
-        other = table_of.setdefault(topic.replace(".", "_"), f"table {table}")
-        if other != f"table {table}":
+        other = table_of.get(topic.replace(".", "_"))
+        if other is not None:
             raise CaptureRefused(
                 f"{other} and table {table} would both have the topic {topic!r}, or names that "
                 "differ in '.' and '_' only: leave one of them out by --tables, or take another "
                 "--prefix"
             )
+        table_of[topic.replace(".", "_")] = f"table {table}"
 
 
 def topic_of(prefix: str, schema: str, table: str) -> str:

@@ -7,7 +7,7 @@ written by it: what was not committed is aborted, and another begins.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from drumlin.capture.changes import Record
@@ -23,15 +23,21 @@ from drumlin.capture.log.position import (
     decode_position,
 )
 from drumlin.client.errors import ClientError
+from drumlin.client.needs_arrow import has_arrow
 from drumlin.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
     from drumlin.client.transactions.transaction import Transaction
+    from drumlin.client.write.stream_appender import StreamAppender
     from drumlin.client.write.writer import Writer
 
 _BATCH_BYTES: Final = 256 << 10
 _BUFFER_BYTES: Final = 8 << 20
+#: So many go to the log at a time; with Arrow, as columns.
+_ROWS_MAX: Final = 2000
+#: Fewer in a whole transaction are written sooner one by one.
+_FEW: Final = 64
 _FIRST_LOOK: Final = 64
 _LIMIT: Final = "max.message.bytes"
 #: Of a batch of one record.
@@ -48,10 +54,15 @@ class Output:
         self._names = names
         self._transaction: Transaction = client.transaction(names.transactional_id)
         self._writers: dict[str, Writer] = {}
+        self._appender: StreamAppender | None = None
         self._limits: dict[str, int] = {}
+        self._has_columns = has_arrow()
+        self._rows: list[Record] = []  # that are not handed over yet
+        self._rows_bytes = 0
         #: What waits for the next commit.
         self.record_count = 0
         self.size_bytes = 0
+        self._flushed_bytes = 0
 
     def send(self, record: Record) -> None:
         """Into the transaction that is open.
@@ -63,9 +74,12 @@ class Output:
         size_bytes = len(record.key) + len(record.value or "")
         if size_bytes > _SURELY_SMALL:
             self._check_size(record)
-        self._write(record.topic, record.key, record.value, record.time_ms)
+        self._rows.append(record)
+        self._rows_bytes += size_bytes
         self.record_count += 1
         self.size_bytes += size_bytes
+        if len(self._rows) >= _ROWS_MAX or self._rows_bytes >= _BATCH_BYTES:
+            self._hand_over(self._has_columns)
 
     def commit(self, position: Position, definition: Definition | None = None) -> None:
         """All that was sent, and where the topics are by that, at once; durable on return."""
@@ -75,10 +89,16 @@ class Output:
         if definition is not None:
             self._write(topic, name, definition.encode(), None, DEFINITION_PARTITION)
         self._write(topic, name, position.encode(), None, POSITION_PARTITION)
+        is_begun = self._appender is not None
+        self._hand_over(is_begun or (self._has_columns and len(self._rows) > _FEW))
+        if self._appender is not None:
+            with self._explaining():
+                self._appender.finish()
         self._transaction.commit()
         self._transaction = lowlevel.following(self._transaction)
         self._writers.clear()
-        self.record_count = self.size_bytes = 0
+        self._appender = None
+        self.record_count = self.size_bytes = self._flushed_bytes = 0
 
     def abort(self) -> None:
         """Give up what was not committed. A broker that does not answer aborts it later."""
@@ -97,6 +117,54 @@ class Output:
                 f"{size_bytes:,} bytes, and {_LIMIT} is {limit:,}: drumlin configs alter "
                 f"topic {record.topic} --set {_LIMIT}={2 * size_bytes}"
             )
+
+    def _hand_over(self, as_columns: bool) -> None:
+        """To one and the same of both ways in a transaction: they do not wait for each other."""
+        rows, self._rows, self._rows_bytes = self._rows, [], 0
+        if not as_columns:
+            for topic, key, value, time_ms in rows:
+                self._write(topic, key, value, time_ms)
+            if self.size_bytes - self._flushed_bytes >= _BUFFER_BYTES:
+                self._flush()
+        elif rows:
+            with self._explaining():
+                self._append(rows)
+
+    def _flush(self) -> None:
+        """Each writer has a buffer: of many topics they would be large together."""
+        self._flushed_bytes = self.size_bytes
+        for writer in self._writers.values():
+            with self._explaining():
+                writer.flush()
+
+    def _append(self, rows: list[Record]) -> None:
+        import pyarrow as pa
+
+        from drumlin import lowlevel
+
+        if self._appender is None:
+            self._appender = lowlevel.stream_appender(
+                self._transaction,
+                encoding=lowlevel.EncodingRules(
+                    batch_bytes=_BATCH_BYTES, window_bytes=_BUFFER_BYTES
+                ),
+                delivery=lowlevel.DeliveryRules(buffer_bytes=_BUFFER_BYTES),
+            )
+        topics, keys, values, times = zip(*rows, strict=True)
+        text = pa.string()
+        columns = [pa.array(topics, text), pa.array(keys, text), pa.array(values, text)]
+        columns.append(pa.array(times, pa.int64()))
+        names = ["topic", "key", "value", "timestamp"]
+        self._appender.add(pa.RecordBatch.from_arrays(columns, names))
+
+    @contextlib.contextmanager
+    def _explaining(self) -> Iterator[None]:
+        from drumlin import lowlevel
+
+        try:
+            yield
+        except ClientError as error:
+            raise lowlevel.fate(self._transaction, error) or error from error
 
     def _write(
         self,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from drumlin.capture.changes import Record
 from drumlin.capture.database import catalog, connections, snapshot
 from drumlin.capture.database.catalog import FoundTable
-from drumlin.capture.database.snapshot import Stopped
+from drumlin.capture.database.waiting import Stopped
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.output import Output
@@ -81,7 +81,7 @@ class SnapshotRun:
         with contextlib.closing(TopicRows()) as rows:
             if _has_records(self._client, topic):
                 rows.load(self._client, topic)
-            for row in snapshot.read_table(connection, table):
+            for row in snapshot.read_table(connection, table, self._options.should_stop):
                 key, value = shape.key(row), shape.value(row)
                 if key is None:
                     raise CaptureError(f"table {table.full_name}: a row without a key")
