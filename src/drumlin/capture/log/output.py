@@ -230,10 +230,12 @@ def check_own(client: Client, names: Names, topics: Iterable[str]) -> None:
     for other in client.list_topics(own_topic_pattern()):
         if other != names.topic:
             definition = read_definition(client, Names(name_of(other)))
-            for table in () if definition is None else definition.tables:
-                if table.topic in wanted:
+            if definition is None:
+                continue
+            for topic in definition.topics:
+                if topic in wanted:
                     raise CaptureRefused(
-                        f"topic {table.topic} is written by capture {name_of(other)} (of database "
+                        f"topic {topic} is written by capture {name_of(other)} (of database "
                         f"{definition.database}): take another --prefix, or the --name of that "
                         "one, or `drumlin capture remove` it"
                     )
