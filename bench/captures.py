@@ -89,7 +89,6 @@ def _by_hand(server: Postgres, broker: Broker, count: int) -> Metrics:
         producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 10})
         begun_s = time.perf_counter()
         with connection.transaction(), connection.cursor("rows") as cursor:
-            cursor.itersize = 10_000
             cursor.execute("SELECT * FROM item")
             names = [each.name for each in cursor.description or ()]
             for row in cursor:
