@@ -172,11 +172,12 @@ def test_a_snapshot_is_interrupted(
     captured.start_here(partitions=1, stop=stop)
     assert captured.ended() == 0
     written = len(captured.records("many"))
-    assert 15000 * (number - 2) / 4 <= written < 15000
+    assert 2999 < written < 14000
     assert captured.status().phase == "snapshot"
     captured.run("DELETE FROM many WHERE id < 3000", "UPDATE many SET text = 'y' WHERE id > 14000")
     captured.start_here(partitions=1)
     captured.await_all()
     captured.check_equal("many")
     check_nothing_twice(captured, "many")
-    assert len(captured.records("many")) <= 12001 + written
+    # Each row once, and of those that are gone a tombstone more: what is there already stays.
+    assert len(captured.records("many")) == 12001 + 2 * 2999
