@@ -152,6 +152,12 @@ class Captured:
             self.command(*arguments), capture_output=True, text=True, timeout=60, check=False
         )
 
+    def ask_log(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command that asks the log alone."""
+        command = [sys.executable, "-m", "drumlin", "capture", *arguments, "--name", self.name]
+        command += ["--bootstrap", self.broker]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
     def status(self) -> CaptureStatus:
         return drumlin.capture.status(self.url, self.broker, name=self.name)
 

@@ -187,14 +187,10 @@ def test_columns_and_types_change_while_it_runs(captured: Captured) -> None:
 
 def test_tables_that_come_later_and_a_quiet_database(captured: Captured) -> None:
     _item(captured)
-    captured.start_here()
+    captured.start_here(tables=["public.item"])
     captured.await_all()
     captured.run("CREATE TABLE later (id int PRIMARY KEY)", "INSERT INTO later VALUES (1)")
     captured.await_all()  # though no captured table has changed
-    captured.stop()
-    captured.start_here()
-    wait_until(lambda: "not captured" in captured.said(), "the other table to be told")
-    assert "not captured, as they came later: public.later" in captured.said()
     captured.run(f"ALTER PUBLICATION drumlin_{captured.name} ADD TABLE later")
     captured.run("INSERT INTO later VALUES (2)")
     assert captured.ended() == 1

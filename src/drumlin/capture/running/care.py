@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+import fnmatch
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.capture.database import catalog, connections
 from drumlin.capture.database.catalog import quoted
@@ -13,9 +16,13 @@ from drumlin.capture.log.names import Names
 from drumlin.capture.messages.lsn import lsn_text, parse_lsn
 from drumlin.capture.running import plan
 from drumlin.capture.running.options import CaptureOptions
+from drumlin.client.transactions.errors import ProducerFenced
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
+
+_TRIES: Final = 5
+_PAUSE_S: Final = 0.5
 
 
 class CaptureStatus(NamedTuple):
@@ -35,6 +42,7 @@ class CaptureStatus(NamedTuple):
     is_running: bool
     is_slot_lost: bool
     tables: dict[str, str]  # topic by table
+    reading: list[str]  # tables of which the topics do not have all rows yet
 
 
 def setup(options: CaptureOptions) -> list[str]:
@@ -82,7 +90,51 @@ def status(url: str, client: Client, name: str) -> CaptureStatus:
         slot is not None and slot.active_pid is not None,
         slot is not None and slot.is_lost,
         {} if definition is None else {each.full_name: each.topic for each in definition.tables},
+        [] if definition is None else [each.full_name for each in definition.unread],
     )
+
+
+def reread(client: Client, name: str, tables: Sequence[str]) -> list[str]:
+    """Have a capture read tables once more, whether it runs or not; returns their names.
+
+    It fences the capture that runs, which goes on with what it finds in the log then.
+
+    Raises:
+        CaptureRefused: there is no such capture or table, or its first snapshot is not complete.
+        CaptureError, ClientError: it cannot be told.
+    """
+    names = Names(name)
+    if not outputs.has_own_topic(client, names):
+        raise CaptureRefused(f"there is no capture {name}")
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(ProducerFenced):  # by the capture, which begins just now
+            return _mark_unread(client, names, tables)
+        time.sleep(_PAUSE_S)
+    return _mark_unread(client, names, tables)
+
+
+def _mark_unread(client: Client, names: Names, tables: Sequence[str]) -> list[str]:
+    name = names.name
+    output = outputs.Output(client, names)
+    try:
+        position = outputs.read_position(client, names)
+        definition = outputs.read_definition(client, names)
+        if position is None or definition is None or position.lsn is None:
+            raise CaptureRefused(f"the first snapshot of capture {name} is not complete")
+        chosen = [
+            each
+            for each in definition.tables
+            if any(fnmatch.fnmatchcase(each.full_name, pattern) for pattern in tables)
+        ]
+        if not chosen:
+            there = ", ".join(each.full_name for each in definition.tables)
+            patterns = ", ".join(tables)
+            raise CaptureRefused(f"no captured table matches {patterns}: there are {there}")
+        marked = [each._replace(is_read=False) for each in chosen]
+        output.commit(position, definition.with_tables(marked))
+    finally:
+        output.abort()
+    return [each.full_name for each in chosen]
 
 
 def remove(url: str, client: Client, name: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.capture.changes import RowsNeeded
 from drumlin.capture.database.connections import DatabaseLost
-from drumlin.capture.errors import CaptureReplaced
+from drumlin.capture.running.following import TablesToAdd
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.session import Session
 from drumlin.client.errors import (
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _PAUSE_MIN_S: Final = 0.2
 _PAUSE_MAX_S: Final = 15.0
+#: An additional pause of a capture that was fenced.
+_FENCED_S: Final = 1.0
 #: The number of failures in a row, without a commit between, after which there is no retry.
 _TRIES: Final = 5
 
@@ -52,8 +54,8 @@ def run(options: CaptureOptions, client: Client) -> None:
                 f"topic {needed.topic}: reading it for large values that changes leave out"
             )
             continue
-        except ProducerFenced as error:
-            raise CaptureReplaced(f"another capture of this name has begun: {error}") from None
+        except TablesToAdd:
+            continue
         except (DatabaseLost, ClientError) as error:
             if isinstance(error, _LASTING):
                 raise
@@ -64,6 +66,10 @@ def run(options: CaptureOptions, client: Client) -> None:
             if failures >= _TRIES and not (has_begun and isinstance(error, _UNREACHABLE)):
                 raise
             pause_s = min(_PAUSE_MIN_S * 2**failures, _PAUSE_MAX_S) * random.uniform(0.5, 1)
+            if isinstance(error, ProducerFenced):
+                # By another capture, which has written its name by then; or by the broker, as the
+                # transaction was open for too long.
+                pause_s += _FENCED_S
             options.tell(f"{error}; trying again in {pause_s:.1f} s")
             _pause(options, pause_s)
 
