@@ -46,7 +46,7 @@ def test_a_key_that_changes_while_the_slot_is_made(captured: Captured) -> None:
         other.commit()
     captured.await_all()
     assert captured.state("item") == {'{"name":"one"}': '{"id":1,"name":"one"}'}
-    assert "was altered while the slot was made" in captured.said()
+    assert "was altered while the slot was created" in captured.said()
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_a_topic_that_has_lost_rows_is_read_once_more(captured: Captured) -> Non
     assert len(captured.records("item")) == 200 + 3 + 3, "only what differs"
     captured.stop()
     told = captured.ask_log("reread", "--tables", "public.item")
-    assert told.returncode == 0 and "public.item is read once more" in told.stdout
+    assert told.returncode == 0 and "public.item will be read again" in told.stdout
     captured.start_here()
     _await_read(captured)
     assert len(captured.records("item")) == 206

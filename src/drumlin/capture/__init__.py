@@ -153,16 +153,16 @@ def reread(
     name: str = DEFAULT_NAME,
     security: Security | Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Have a capture read tables once more, piece by piece, while it goes on with the changes.
+    """Have a capture read tables again, in chunks, while it continues to follow the changes.
 
-    The topics get what differs. A capture that does not run does so when it is started.
+    Only the differences are written. A capture that is not running does it at its next start.
 
     Args:
         bootstrap, name, security: as in `postgres`.
         tables: patterns of `schema.table`, of tables that are captured.
 
     Returns:
-        The tables.
+        The tables that will be read.
 
     Raises:
         CaptureRefused: there is no such capture or table, or its first snapshot is not complete.

@@ -47,7 +47,7 @@ class Table(NamedTuple):
     topic: str
     key: tuple[str, ...]
     key_kinds: tuple[str, ...]  # by `key_kind`
-    is_read: bool = True  # all of its rows are in the topic, not only those that have changed
+    is_read: bool = True  # False: the topic has only rows that have changed since it was added
 
     @property
     def full_name(self) -> str:
@@ -73,7 +73,7 @@ class KeptRows(Protocol):
 
 
 class Unread(Protocol):
-    """Tables that are being read while the stream goes on; it keeps the rows of their topics."""
+    """Tables that are being read while the stream continues; the rows of their topics are kept."""
 
     def reads(self, topic: str) -> bool: ...
     def changed(self, table: Table, key: str) -> None: ...
@@ -143,7 +143,7 @@ class Changes:
             raise CaptureError(f"a change outside of a transaction: {type(message).__name__}")
         elif self._is_past:
             pass
-        elif type(message) is Insert:  # most of all
+        elif type(message) is Insert:  # the most frequent kind takes a short way
             table, shape = self._known(message.oid)
             key = self._key(shape, message.new)
             time_ms = self._begin.time_us // 1000
@@ -257,7 +257,7 @@ class Changes:
             value = shape.value(new, before)
         except StillUnknown as unknown:
             if unread is not None:
-                # Where the topic has no row of this key, it is in a piece that is read later.
+                # A row that the topic does not have yet comes with a later chunk.
                 if old_key != key or before is not None:
                     unread.missed(table)
                 if old_key != key:
@@ -274,7 +274,7 @@ class Changes:
             yield Record(table.topic, old_key, None, time_ms)
         yield Record(table.topic, key, value, time_ms)
         if unread is not None and not is_sure:
-            # What the topic has may be wrong: a piece that is read later tells.
+            # The topic's row may be outdated: a later chunk corrects it.
             unread.unsure(table, key)
             if old_key != key:
                 unread.missed(table)

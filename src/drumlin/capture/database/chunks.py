@@ -1,7 +1,7 @@
-"""A table piece by piece in the order of its key, each piece as of a snapshot that is known.
+"""Reads a table in chunks, in the order of its key, each as of a known snapshot.
 
-A transaction of the stream is in a piece or not: its number and the piece's snapshot tell. So no
-mark in the database is needed to find out which changes are newer than the rows that were read.
+A transaction's id in the stream and the chunk's snapshot tell whether the chunk shows it.
+So the database needs no watermarks to find out which changes are newer than the rows of a chunk.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _LOW_BITS: Final = (1 << 32) - 1
 
 
 class Seen(NamedTuple):
-    """Which transactions a snapshot shows: all before `end`, but for those that were open."""
+    """The transactions that a snapshot shows: all before `end`, except those that were open."""
 
     end: int
     open: frozenset[int]
 
     def shows(self, xid: int) -> bool:
-        """`xid`: as messages of the stream have it, the lower half of its number."""
+        """Whether it shows a transaction. `xid`: as in the stream, the lower half of the id."""
         number = (self.end & ~_LOW_BITS) | xid
         if number - self.end > _HALF:
             number -= _LOW_BITS + 1
@@ -46,7 +46,7 @@ class Seen(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some rows. All that the snapshot shows was committed before `high_lsn`."""
+    """Some rows. Everything that their snapshot shows was committed before `high_lsn`."""
 
     rows: list[Row]
     is_last: bool
@@ -55,11 +55,11 @@ class Chunk(NamedTuple):
 
 
 class TableAltered(Exception):
-    """It is not what it was when the reading began, and is read from its beginning again."""
+    """The table was altered since the reading began, and must be read from its beginning."""
 
 
 def parse_snapshot(text: str) -> Seen:
-    """What `txid_current_snapshot` says: `xmin:xmax:xip,xip`."""
+    """The result of `txid_current_snapshot`: `xmin:xmax:xip,xip`."""
     _, end, opened = text.split(":")
     return Seen(int(end), frozenset(int(each) for each in opened.split(",") if each))
 
@@ -76,11 +76,11 @@ def read_chunk(
     rows_max: int,
     should_stop: Callable[[], bool],
 ) -> Chunk | None:
-    """The rows that follow the key `after`; None: somebody is altering the table just now.
+    """The rows that follow the key `after`; None: the table is locked, as by an open ALTER.
 
     Raises:
-        TableAltered, DatabaseLost, DatabaseRefused: they cannot be read.
-        Stopped: it was told to.
+        TableAltered, DatabaseLost, DatabaseRefused: the rows cannot be read.
+        Stopped: the capture was asked to stop.
     """
     psycopg = loaded()
     try:
@@ -103,7 +103,7 @@ def read_chunk(
     except psycopg.Error as error:
         raise failure_of(error, connection) from None
     finally:
-        # Not after a stop: then the statement is still under way, and the connection is closed.
+        # Not after a stop: the statement is still running then, and the connection is closed soon.
         status = psycopg.pq.TransactionStatus
         if connection.pgconn.transaction_status in (status.INTRANS, status.INERROR):
             catalog.run(connection, "ROLLBACK")
@@ -116,7 +116,7 @@ def _rows(
     rows_max: int,
     should_stop: Callable[[], bool],
 ) -> tuple[list[Row], int]:
-    """As many as are small enough in all, but one at least; and how many there were."""
+    """At least one row, and as many as fit into the size of a chunk; and how many were read."""
     from psycopg.sql import Literal
 
     columns = ", ".join(quoted(name) for name, _ in table.columns)
@@ -140,5 +140,5 @@ def _rows(
 
 
 def next_rows_max(chunk: Chunk) -> int:
-    """About as many as were small enough."""
+    """The limit of the next chunk: as many rows as fitted into this one, with some to spare."""
     return min(max(2 * len(chunk.rows), 100), _ROWS_MAX)

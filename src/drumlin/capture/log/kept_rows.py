@@ -60,7 +60,7 @@ class TopicRows:
         self._topics.add(topic)
 
     def copy_keys(self, topic: str, name: str) -> None:
-        """Keep its keys under another name as well, in the place of what is there."""
+        """Copy the keys of a topic to another name, and replace what is there."""
         self._database.execute("DELETE FROM rows WHERE topic = ?", (name,))
         self._database.execute(
             "INSERT INTO rows SELECT ?, key, '' FROM rows WHERE topic = ?", (name, topic)

@@ -35,17 +35,23 @@ class Names:
 
 
 def own_topic_pattern() -> str:
-    """What the topics of positions are called, of all captures."""
+    """The pattern of the names of all captures' own topics."""
     return re.escape(_OWN_TOPIC) + _NAME.pattern
 
 
 def name_of(own_topic: str) -> str:
-    """Of the capture that keeps its position there."""
+    """The name of the capture that keeps its position in this topic."""
     return own_topic.removeprefix(_OWN_TOPIC)
 
 
 def check_distinct(topics: Iterable[tuple[str, str]], own: str) -> None:
-    """`topics`: tables and their topics. To brokers, names with '.' and '_' in one place collide.
+    """Make sure that no two tables share a topic.
+
+    Brokers do not allow two topics whose names differ only in '.' and '_'.
+
+    Args:
+        topics: tables and their topics.
+        own: the topic of the capture's position.
 
     Raises:
         CaptureRefused: two tables would share a topic, or one would have that of the position.

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 _BATCH_BYTES: Final = 256 << 10
 _BUFFER_BYTES: Final = 8 << 20
-#: So many go to the log at a time; with Arrow, as columns.
+#: The number of rows that go to the log together; with Arrow, as columns.
 _ROWS_MAX: Final = 2000
-#: Fewer in a whole transaction are written sooner one by one.
+#: A transaction of at most so many rows is written one by one, which is faster.
 _FEW: Final = 64
 _FIRST_LOOK: Final = 64
 _LIMIT: Final = "max.message.bytes"
@@ -119,7 +119,7 @@ class Output:
             )
 
     def _hand_over(self, as_columns: bool) -> None:
-        """To one and the same of both ways in a transaction: they do not wait for each other."""
+        """Write the rows, all of one transaction either as columns or one by one, to keep order."""
         rows, self._rows, self._rows_bytes = self._rows, [], 0
         if not as_columns:
             for topic, key, value, time_ms in rows:
@@ -131,7 +131,7 @@ class Output:
                 self._append(rows)
 
     def _flush(self) -> None:
-        """Each writer has a buffer: of many topics they would be large together."""
+        """Empty the writers' buffers, which would be large together if there are many topics."""
         self._flushed_bytes = self.size_bytes
         for writer in self._writers.values():
             with self._explaining():

@@ -54,7 +54,7 @@ class Definition:
         return [each for each in self.tables if not each.is_read]
 
     def with_tables(self, changed: Iterable[Table]) -> Definition:
-        """With these added, or in the place of those with the same oid."""
+        """The definition with these tables added; they replace those of the same oid."""
         tables = {each.oid: each for each in self.tables}
         tables.update({each.oid: each for each in changed})
         return Definition(self.system_id, self.database, list(tables.values()))
@@ -109,12 +109,12 @@ def decode_definition(value: bytes) -> Definition:
                 each["topic"],
                 tuple(each["key"]),
                 tuple(each["key_kinds"]),
-                bool(each["is_read"]),
+                bool(each.get("is_read", True)),
             )
             for each in found["tables"]
         ]
         return Definition(str(found["system_id"]), str(found["database"]), tables)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CaptureError(f"no definition of a capture: {value[:200]!r}: {error!r}") from None
 
 

@@ -22,7 +22,7 @@ def parse_lsn(text: str) -> int:
     return int(high, 16) << 32 | int(low, 16)
 
 
-#: Of the header of a page of WAL: of the first one of a segment, and of all others.
+#: The sizes of the header of a page of WAL: of a segment's first page, and of all others.
 _LONG_BYTES: Final = 40
 _SHORT_BYTES: Final = 24
 

@@ -1,4 +1,4 @@
-"""The stream of one connection, and beside it the tables that are not read yet.
+"""Follows the stream of one connection, and meanwhile reads the tables that are not read yet.
 
 Nothing is confirmed to the database that the log has not committed, and nothing is committed in the
 middle of a transaction of the database.
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 _WAIT_S: Final = 0.25
 _WAIT_READING_S: Final = 0.01
 _SILENT_S: Final = 1.0
-#: How often the catalog is asked whether the tables are still those that are captured.
+#: How often the catalog is checked for new tables, and for captured ones that were replaced.
 LOOK_S: Final = 10.0
 
 
 class TablesToAdd(Exception):
-    """There are tables that match, and were not looked at before."""
+    """There are new tables that match."""
 
 
 class Following:
@@ -61,11 +61,11 @@ class Following:
         self.commits = 0
 
     def go(self) -> None:
-        """Until it is told to stop.
+        """Follow the stream until the capture is asked to stop.
 
         Raises:
-            RowsNeeded, TablesToAdd, DatabaseLost, ClientError: it may go on with another stream.
-            CaptureError: it must not go on before something is mended.
+            RowsNeeded, TablesToAdd, DatabaseLost, ClientError: another stream may continue.
+            CaptureError: something must be fixed before the capture may continue.
         """
         pace, changes, stream, output = self._pace, self._changes, self._stream, self._output
         while not self._options.should_stop():
@@ -89,7 +89,7 @@ class Following:
             self._commit()
 
     def _wait(self) -> Any:
-        """For the next frame, when all that has come is taken."""
+        """Wait for the next frame."""
         self._look()
         if not self._reading.is_on:
             return self._stream.read(_WAIT_S)
@@ -105,14 +105,14 @@ class Following:
         for record in self._changes.take(message):
             self._send(record)
         if isinstance(message, Commit):
-            # Before PostgreSQL 15 it tells of transactions that have changed other tables, too.
+            # Before PostgreSQL 15 the stream has empty transactions, of changes to other tables.
             if self._output.record_count:
                 self._pace.took(self._changes.end_lsn, time.monotonic())
             else:
                 self._pace.heard(self._changes.end_lsn)
 
     def _read_on(self) -> None:
-        """Between transactions: write the piece of a table that waits, or read the next one."""
+        """Write the chunk that waits, or read the next one. Call it between transactions only."""
         reading, pace = self._reading, self._pace
         if reading.high_lsn is None:
             reading.read()
@@ -132,9 +132,9 @@ class Following:
 
     def _send(self, record: Record) -> None:
         self._output.send(record)
-        if time.monotonic() >= self._silent_until_s:  # it may be one message of many records
+        if time.monotonic() >= self._silent_until_s:  # one message may have many records
             self._silent_until_s = time.monotonic() + _SILENT_S
-            # The server takes a receiver that is silent for `wal_sender_timeout` for dead.
+            # After `wal_sender_timeout` without a message the server closes the connection.
             self._stream.confirm(self._pace.committed_lsn)
 
     def _commit(self, definition: Definition | None = None) -> None:
@@ -145,7 +145,7 @@ class Following:
         self._look()
 
     def _look(self) -> None:
-        """For what the stream does not tell: new tables, and captured ones that are others now."""
+        """Check for what the stream does not show: new tables, and captured ones replaced."""
         now_s = time.monotonic()
         if now_s < self._look_at_s:
             return

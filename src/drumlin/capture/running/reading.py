@@ -1,8 +1,8 @@
-"""Tables that are read piece by piece while the stream goes on: added ones, and those to be reread.
+"""Reads tables in chunks while the stream continues: added tables, and those to be reread.
 
-A piece waits until the stream has passed all that it shows. Rows that the stream changes meanwhile
-are dropped from it: what the stream has is written, and nothing older after it. A piece whose
-snapshot does not show all that was taken from the stream already is not used, but read again.
+A chunk waits until the stream has passed everything that it shows. Rows that the stream changes
+meanwhile are removed from it, so that no older row is written after a newer one. A chunk whose
+snapshot does not show every transaction already taken from the stream is discarded and read again.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ if TYPE_CHECKING:
 
 _RETRY_S: Final = 0.1
 _FIRST_ROWS: Final = 1000
-#: Of transactions that the next piece has to show; those that all snapshots show are forgotten.
+#: Of transactions that the next chunk must show: above, those that all snapshots show are removed.
 _TAKEN_MAX: Final = 10_000
-#: Among the kept rows: the keys of the topic that no piece and no change has had yet. No topic has
-#: such a name.
+#: The name, which no topic can have, of the topic's keys that were in no chunk and no change yet.
 _UNSEEN: Final = "/unseen"
 
 
 class Reading:
     """The tables that are not read yet, one after the other.
 
-    `rows` has what the topics of these tables hold, and is kept up by whoever writes to them.
-    `needed`: topics of which it is kept for other reasons, too.
+    `rows` holds the rows of these tables' topics, and is updated by the writer of the topics.
+    `needed`: topics whose rows are kept for other reasons, too.
     """
 
     def __init__(
@@ -53,10 +52,10 @@ class Reading:
         self._should_stop = should_stop
         self._left = list(tables)
         self._topics = {each.topic for each in self._left}
-        #: Open when it began: their changes may be in the stream in part, or not be shown yet.
+        #: Transactions open at the start: the stream may lack some of their changes.
         self._open_before = chunks.seen_now(connection).open if self._left else frozenset()
         self._taken: set[int] = set()
-        self._xid = 0  # of the transaction that is being taken
+        self._xid = 0  # of the stream's current transaction
         self._found: FoundTable | None = None
         self._shape: RowFormat | None = None
         self._key_places: list[int] = []
@@ -68,37 +67,37 @@ class Reading:
         self._try_at_s = 0.0
         self._row_count = 0
 
-    # -- what the stream tells ---------------------------------------------------------------
+    # -- calls for the changes of the stream -------------------------------------------------
 
     def reads(self, topic: str) -> bool:
         return topic in self._topics
 
     def began(self, xid: int) -> None:
-        """A transaction is taken from the stream."""
+        """A transaction of the stream has begun."""
         self._xid = xid
         if self._left:
             self._taken.add(xid)
 
     def changed(self, table: Table, key: str) -> None:
-        """The stream has a row that is not older than the one that was read."""
+        """The stream has changed this row, at or after the state in which it was read."""
         if not self._left or table.topic != self._left[0].topic:
             return
         if table.oid == self._left[0].oid:
             self._held.pop(key, None)
             self._rows.put(_UNSEEN, key, None)
-        else:  # of a table that was dropped, in whose place this one is
+        else:  # a change of a dropped table, which had the same topic
             self._has_missed = True
 
     def held(self, topic: str, key: str) -> str | None:
-        """The row, if it is in the piece that waits."""
+        """The row, if it is in the chunk that waits."""
         is_read_now = self._left and topic == self._left[0].topic
         return self._held.get(key) if is_read_now else None
 
     def is_sure(self, topic: str, key: str) -> bool:
-        """Whether the row of a key is the one that the change at hand has changed.
+        """Whether the known row of a key is the one that the current change applies to.
 
-        A piece or a change must have had it. The piece that waits has a later one, where it shows
-        this change already.
+        It must come from a chunk or a change. The chunk that waits has a later row if it already
+        shows this change.
         """
         if not self._left or topic != self._left[0].topic:
             return False
@@ -107,39 +106,39 @@ class Reading:
         return self._rows.get(_UNSEEN, key) is None
 
     def unsure(self, table: Table, key: str) -> None:
-        """A row was written that rests on one that may be wrong."""
+        """A row was written with values of one that may be outdated."""
         if self._left and table.topic == self._left[0].topic:
             self._rows.put(_UNSEEN, key, "")
 
     def missed(self, table: Table) -> None:
-        """A change could not be written: the table is read once more, to its end."""
+        """A change could not be written: the whole table must be read again."""
         if self._left and table.topic == self._left[0].topic:
             self._has_missed = True
 
     def emptied(self, table: Table) -> None:
-        """The table was truncated: nothing that was read of it holds."""
+        """The table was truncated: the rows that were read are gone."""
         if self._left and table.oid == self._left[0].oid:
             self._held.clear()
         self.missed(table)
 
-    # -- piece by piece ----------------------------------------------------------------------
+    # -- chunk by chunk ----------------------------------------------------------------------
 
     @property
     def is_on(self) -> bool:
-        """Whether there is something left to read."""
+        """Whether tables are left to read."""
         return bool(self._left)
 
     @property
     def high_lsn(self) -> int | None:
-        """Where the stream has to be before the piece is written; None: there is none."""
+        """The LSN that the stream must reach before the chunk is written; None: there is none."""
         return None if self._chunk is None else self._chunk.high_lsn
 
     def read(self) -> None:
-        """Read the next piece, if one can be read just now. To be asked between transactions.
+        """Read the next chunk, if that is possible now. Call it between transactions only.
 
         Raises:
-            DatabaseLost, CaptureError: it cannot be read.
-            Stopped: it was told to.
+            DatabaseLost, CaptureError: the table cannot be read.
+            Stopped: the capture was asked to stop.
         """
         if (
             self._chunk is not None
@@ -168,7 +167,7 @@ class Reading:
         self._hold(chunk)
 
     def _is_begun(self) -> bool:
-        """Whether the table is known as it is now; begins it, if not."""
+        """Whether the table's columns are known; looks them up and begins the table, if not."""
         if self._found is not None:
             return True
         table = self._left[0]
@@ -212,7 +211,7 @@ class Reading:
         self._chunk = chunk._replace(rows=[])
 
     def take(self) -> Iterator[Record]:
-        """What the piece adds to the topic, now that the stream has passed it."""
+        """The records of the chunk, once the stream has passed it."""
         chunk = self._chunk
         assert chunk is not None
         topic = self._left[0].topic
@@ -232,7 +231,7 @@ class Reading:
         self._is_at_end = True
 
     def finished(self) -> tuple[Table, int] | None:
-        """After `read` and `take`: the table that is read to its end, and how many rows it had."""
+        """After `read` and `take`: the table that is complete now, and how many rows it had."""
         if not self._is_at_end:
             return None
         table, count = self._left.pop(0), self._row_count

@@ -1,4 +1,4 @@
-"""The text format of COPY, as PostgreSQL writes it: a row a line, columns between tabs. Pure."""
+"""Parses the text format of COPY: one row per line, with tabs between the columns. Pure."""
 
 from __future__ import annotations
 

@@ -155,16 +155,16 @@ def reread(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have tables read once more, piece by piece, while the capture goes on.
+    """Have a capture read tables again, in chunks, while it continues to follow the changes.
 
-    The topics get what differs. A capture that does not run does it when it is started.
+    Only the differences are written. A capture that is not running does it at its next start.
     """
     from drumlin import capture
 
     with _told():
         security = _security_of(command_config)
         told = capture.reread(bootstrap, tables=tables, name=name, security=security)
-    sentences = [f"{each} is read once more" for each in told]
+    sentences = [f"{each} will be read again" for each in told]
     output.show_changes([{"table": each} for each in told], sentences, as_json)
 
 
