@@ -10,6 +10,7 @@ import pytest
 import drumlin.capture
 from capture.captured import Captured
 from drumlin.capture.errors import CaptureError, CaptureRefused
+from drumlin.capture.running import care, supervised
 from rig.servers.postgres import Postgres, running_postgres
 from rig.waiting import wait_until
 
@@ -127,7 +128,7 @@ def test_a_slot_that_others_have_touched(captured: Captured) -> None:
     assert len(captured.records("item")) == before + 99, "only what differs is written again"
 
 
-def test_a_second_capture_takes_over(captured: Captured) -> None:
+def test_a_second_capture_takes_over(captured: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     _item(captured)
     captured.start_here()
     captured.await_all()
@@ -141,6 +142,7 @@ def test_a_second_capture_takes_over(captured: Captured) -> None:
     captured.check_equal("item")
     assert "another capture of this name has begun" in captured.said()
     assert len(captured.records("item")) == 109
+    monkeypatch.setattr(care, "_ENDS_S", 0.2)
     with pytest.raises(CaptureRefused, match="stop it first"):
         drumlin.capture.remove(captured.url, captured.broker, name=captured.name)
 
@@ -275,8 +277,11 @@ def test_neither_a_driver_nor_a_database(monkeypatch: pytest.MonkeyPatch) -> Non
         drumlin.capture.setup(url)
 
 
-def test_a_database_that_comes_later(postgres: Postgres, captured: Captured) -> None:
-    """A capture that has begun waits for it; so does one that has not, for some seconds."""
+def test_a_database_that_comes_later(
+    postgres: Postgres, captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A capture that has reached it before waits for it; so does one that has not, for a while."""
+    monkeypatch.setattr(supervised, "_TRIES", 20)
     _item(captured)
     postgres.stop()
     captured.start_here()

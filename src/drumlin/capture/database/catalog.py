@@ -97,6 +97,8 @@ SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relrepl
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
   AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
+  -- Null: it has been dropped meanwhile.
+  AND has_table_privilege(c.oid, 'SELECT') IS NOT NULL
 ORDER BY 2, 3
 """
 _TYPES: Final = """
@@ -189,7 +191,7 @@ def run(connection: psycopg.Connection[Any], statement: str) -> None:
 
 
 def only(table: FoundTable) -> str:
-    """A table as a statement has it that means all of its rows, and those of no other."""
+    """The table in a statement: with its partitions, but without tables that inherit from it."""
     name = quoted_name(table)
     return name if table.kind == "p" else f"ONLY {name}"
 

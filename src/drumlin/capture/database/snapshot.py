@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.database import catalog, waiting
 from drumlin.capture.database.catalog import FoundTable, quoted
-from drumlin.capture.database.connections import DatabaseLost, DatabaseRefused
+from drumlin.capture.database.connections import DatabaseChanged, DatabaseRefused
 from drumlin.capture.messages.lsn import parse_lsn
 from drumlin.capture.messages.pgoutput import Row
 from drumlin.capture.values.copy_text import parse_line
@@ -56,7 +56,7 @@ def take_over(
         The tables as of the snapshot: their columns may have changed while the slot was created.
 
     Raises:
-        DatabaseLost: tables were altered since, so that the snapshot does not show their rows.
+        DatabaseChanged: tables were altered since, so that the snapshot does not show their rows.
         Stopped: the capture was asked to stop.
     """
     waiting.result_of(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", should_stop)
@@ -68,12 +68,14 @@ def take_over(
     for before in tables:
         found = then.get(before.oid)
         if found is None or found._replace(columns=before.columns) != before:
-            raise DatabaseLost(f"table {before.full_name} was altered while the slot was made")
+            raise DatabaseChanged(
+                f"table {before.full_name} was altered while the slot was created"
+            )
     held = [then[oid] for oid in oids]
     named = ", ".join(catalog.only(each) for each in held)
     waiting.result_of(connection, f"LOCK TABLE {named} IN ACCESS SHARE MODE", should_stop)
     for (name,) in catalog.rows(connection, _REWRITTEN, (oids, oids)):
-        raise DatabaseLost(f"table {name} was rewritten or truncated after the slot was made")
+        raise DatabaseChanged(f"table {name} was rewritten or truncated after the slot was created")
     return held
 
 
@@ -93,11 +95,11 @@ def copied(
     query: str,
     should_stop: Callable[[], bool],
 ) -> Iterator[Row]:
-    """The rows of a query of this table, as text. They are to be taken to their end.
+    """The rows of a query of this table, as text. The caller must take all of them.
 
     Raises:
-        DatabaseLost, DatabaseRefused: it cannot be read.
-        Stopped: it was told to.
+        DatabaseLost, DatabaseRefused: the rows cannot be read.
+        Stopped: the capture was asked to stop.
     """
     try:
         for line in waiting.copied_lines(connection, f"COPY ({query}) TO STDOUT", should_stop):

@@ -31,10 +31,16 @@ class Stream:
         psycopg = connections.loaded()
         self._error: type[Exception] = psycopg.Error
         named = quoted(publication).replace("'", "''")
-        result = self._connector.exec_(
+        statement = (
             f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn_text(start_lsn)} "
-            f"(proto_version '1', publication_names '{named}')".encode()
+            f"(proto_version '1', publication_names '{named}')"
         )
+        try:
+            result = self._connector.exec_(statement.encode())
+        except psycopg.Error as error:
+            failure = failure_of(error, self._connection)
+            self.close()
+            raise failure from None
         if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
             error = psycopg.errors.error_from_result(result)
             failure = failure_of(error, self._connection)
@@ -73,7 +79,7 @@ class Stream:
     def confirm(self, lsn: int, wants_answer: bool = False) -> None:
         """Tell the server that everything before this LSN is received and durable.
 
-        `wants_answer`: it shall send a keepalive at once.
+        `wants_answer`: whether the server shall send a keepalive at once.
 
         Raises:
             DatabaseLost: the message cannot be sent.

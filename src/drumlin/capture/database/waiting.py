@@ -1,4 +1,4 @@
-"""Statements that may take long: while they are waited for, a stop is heeded."""
+"""Statements that may take long, and are cancelled when the capture is asked to stop."""
 
 from __future__ import annotations
 
@@ -6,29 +6,34 @@ import select
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.database.connections import DatabaseLost, failure_of, loaded
+from drumlin.capture.database.connections import (
+    DatabaseChanged,
+    DatabaseLost,
+    failure_of,
+    loaded,
+)
 
 if TYPE_CHECKING:
     import psycopg
 
 _LISTEN_S: Final = 0.25
-#: SQLSTATE of what another capture of this name can bring about, and what passes with it: a slot
-#: that is there already, a snapshot that is gone.
-_OTHERS_DOING: Final = ("42710", "22023", "42704")
+#: SQLSTATEs of what others may have done since the catalog was read. Another capture of this name:
+#: the slot exists already, or the snapshot is gone. Anybody: a table, column or schema is gone.
+_OTHERS_DOING: Final = ("42710", "22023", "42704", "42P01", "42703", "3F000")
 
 
 class Stopped(Exception):
-    """The capture was told to stop. Everything that was committed stays."""
+    """The capture was asked to stop. Everything that was committed stays."""
 
 
 def result_of(
     connection: psycopg.Connection[Any], statement: str, should_stop: Callable[[], bool]
 ) -> Any:
-    """The result of a statement; of COPY, its beginning.
+    """The result of a statement; for COPY, as soon as the rows may be read.
 
     Raises:
-        DatabaseLost, DatabaseRefused: it did not succeed.
-        Stopped: it was told to; the statement is cancelled.
+        DatabaseLost, DatabaseRefused: the statement failed.
+        Stopped: the capture was asked to stop; the statement is cancelled.
     """
     psycopg, connector = loaded(), connection.pgconn
     status = psycopg.pq.ExecStatus
@@ -54,8 +59,8 @@ def copied_lines(
     """The lines of a COPY to the client.
 
     Raises:
-        DatabaseLost, DatabaseRefused: it did not succeed.
-        Stopped: it was told to; the statement is cancelled.
+        DatabaseLost, DatabaseRefused: the statement failed.
+        Stopped: the capture was asked to stop; the statement is cancelled.
     """
     psycopg, connector = loaded(), connection.pgconn
     result_of(connection, statement, should_stop)
@@ -92,6 +97,6 @@ def _checked(connection: psycopg.Connection[Any], result: Any) -> Any:
     if result.status not in (status.TUPLES_OK, status.COMMAND_OK):
         error = psycopg.errors.error_from_result(result)
         if error.sqlstate in _OTHERS_DOING:
-            raise DatabaseLost(" ".join(str(error).split()))
+            raise DatabaseChanged(" ".join(str(error).split()))
         raise failure_of(error, connection)
     return result

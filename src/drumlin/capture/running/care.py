@@ -6,7 +6,7 @@ import contextlib
 import fnmatch
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.capture.database import catalog, connections
 from drumlin.capture.database.catalog import quoted
@@ -19,10 +19,14 @@ from drumlin.capture.running.options import CaptureOptions
 from drumlin.client.transactions.errors import ProducerFenced
 
 if TYPE_CHECKING:
+    import psycopg
+
     from drumlin.client.client import Client
 
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.5
+#: How long the server may take to notice that a capture has ended.
+_ENDS_S: Final = 5.0
 
 
 class CaptureStatus(NamedTuple):
@@ -95,19 +99,19 @@ def status(url: str, client: Client, name: str) -> CaptureStatus:
 
 
 def reread(client: Client, name: str, tables: Sequence[str]) -> list[str]:
-    """Have a capture read tables once more, whether it runs or not; returns their names.
+    """Have a capture read tables again, whether it is running or not; returns their names.
 
-    It fences the capture that runs, which goes on with what it finds in the log then.
+    This fences the running capture, which then finds the request in the log and continues.
 
     Raises:
         CaptureRefused: there is no such capture or table, or its first snapshot is not complete.
-        CaptureError, ClientError: it cannot be told.
+        CaptureError, ClientError: the request cannot be written.
     """
     names = Names(name)
     if not outputs.has_own_topic(client, names):
         raise CaptureRefused(f"there is no capture {name}")
     for _ in range(_TRIES - 1):
-        with contextlib.suppress(ProducerFenced):  # by the capture, which begins just now
+        with contextlib.suppress(ProducerFenced):  # the capture has started at this moment
             return _mark_unread(client, names, tables)
         time.sleep(_PAUSE_S)
     return _mark_unread(client, names, tables)
@@ -150,13 +154,8 @@ def remove(url: str, client: Client, name: str) -> list[str]:
     names = Names(name)
     done = []
     with contextlib.closing(connections.connect(url)) as connection:
-        slot = catalog.slot(connection, names.slot)
+        slot = _idle_slot(connection, names)
         if slot is not None:
-            if slot.active_pid is not None:
-                raise CaptureRefused(
-                    f"capture {name} is running (process {slot.active_pid} of the server serves "
-                    "it): stop it first"
-                )
             catalog.rows(connection, "SELECT pg_drop_replication_slot(%s)", (names.slot,))
             done.append(f"slot {names.slot} is dropped")
         if catalog.publication(connection, names.publication) is not None:
@@ -166,3 +165,17 @@ def remove(url: str, client: Client, name: str) -> list[str]:
         client.delete_topic(names.topic)
         done.append(f"topic {names.topic} is deleted")
     return done
+
+
+def _idle_slot(connection: psycopg.Connection[Any], names: Names) -> catalog.Slot | None:
+    deadline = time.monotonic() + _ENDS_S
+    while True:
+        slot = catalog.slot(connection, names.slot)
+        if slot is None or slot.active_pid is None:
+            return slot
+        if time.monotonic() >= deadline:
+            raise CaptureRefused(
+                f"capture {names.name} is running (process {slot.active_pid} of the server serves "
+                "it): stop it first"
+            )
+        time.sleep(0.1)

@@ -26,9 +26,9 @@ class Found(NamedTuple):
     slot: Slot | None
     tables: Sequence[FoundTable]  # to be captured
     has_publication: bool
-    added: Sequence[FoundTable] = ()  # that match as well, and have come later
-    unpublished: Sequence[FoundTable] = ()  # of those, and of tables that are not read yet
-    left_out: Mapping[int, str] = MappingProxyType({})  # why others of those cannot be captured
+    added: Sequence[FoundTable] = ()  # tables that match too, but were created later
+    unpublished: Sequence[FoundTable] = ()  # those of the added or unread that must be published
+    left_out: Mapping[int, str] = MappingProxyType({})  # by oid: why a later one is not captured
 
     def definition(self, prefix: str, own_topic: str) -> Definition:
         """The definition of a capture of these tables.
@@ -64,8 +64,11 @@ def look(
     options: CaptureOptions,
     names: Names,
     known: Definition | None,
+    was_interrupted: bool = False,
 ) -> Found:
     """Check everything. `known`: the tables that are captured already; None: those that match.
+
+    `was_interrupted`: a first snapshot has begun, so that the publication is the capture's own.
 
     Raises:
         CaptureRefused: the message lists all problems, each with the statement that fixes it.
@@ -100,6 +103,9 @@ def look(
                 if each.oid not in publication.oids
                 and (each in added or (each.oid in unread and publication.is_owner))
             ]
+    elif was_interrupted and publication is not None and publication.is_owner:
+        others = [each for each in matching if each.oid not in publication.oids]
+        unpublished = [each for each in others if each.is_owner]
     if not every:
         problems.append(Problem(f"database {server.database} has no tables", "CREATE TABLE ..."))
     elif not tables and not added:
@@ -141,7 +147,7 @@ def publish_added(
     names: Names,
     should_stop: Callable[[], bool],
 ) -> None:
-    """Into the publication with the tables that are not read yet, and not in it."""
+    """Add those unread tables to the publication that are not in it."""
     oids = {each.oid for each in definition.tables}
     tables = [each for each in found.unpublished if each.oid in oids]
     if tables:
@@ -155,9 +161,9 @@ def made_anew(
     every: Iterable[FoundTable],
     left_out: Mapping[int, str] = MappingProxyType({}),
 ) -> list[Problem]:
-    """Captured tables in whose place there is another one, of which the stream tells nothing.
+    """Problems of captured tables that were dropped and created again, which the stream hides.
 
-    `left_out`: why some of those cannot be captured.
+    `left_out`: by oid, why the new table cannot be captured.
     """
     oids = {(each.schema, each.name): each.oid for each in every}
     present, known_oids = set(oids.values()), {each.oid for each in known.tables}

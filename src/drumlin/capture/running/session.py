@@ -46,8 +46,10 @@ class Session:
         self.options, self._client, self.run = options, client, run
         self._names = Names(options.name)
         self._needed: set[str] = set()
-        self._left_out: set[int] = set()  # tables of which it was told why
+        self._left_out: set[int] = set()  # tables reported as not captured
         self._has_begun = False
+        #: Whether the database was reached: then the address is right.
+        self.has_connected = False
         #: Commits since the capture began, which show whether it makes progress.
         self.commits = 0
 
@@ -59,13 +61,15 @@ class Session:
             CaptureError: something must be fixed before it may continue.
         """
         with contextlib.closing(connections.connect(self.options.url)) as connection:
+            self.has_connected = True
             self._check_not_replaced()
-            known = self._known()
-            found = plan.look(connection, self.options, self._names, known)
+            position, known = self._known()
+            was_interrupted = position is not None
+            found = plan.look(connection, self.options, self._names, known, was_interrupted)
             if known is None:
                 topics = found.definition(self.options.prefix, self._names.topic).topics
                 outputs.check_own(self._client, self._names, topics)
-            # Only now anybody is fenced.
+            # From here on, another capture of this name is fenced.
             outputs.create_own_topic(self._client, self._names)
             output = Output(self._client, self._names)
             try:
@@ -74,14 +78,14 @@ class Session:
             finally:
                 output.abort()
 
-    def _known(self) -> Definition | None:
-        """The definition of a capture whose snapshot is complete."""
+    def _known(self) -> tuple[Position | None, Definition | None]:
+        """The position, and the definition of a capture whose snapshot is complete."""
         if not outputs.has_own_topic(self._client, self._names):
-            return None
+            return None, None
         position = outputs.read_position(self._client, self._names)
         if position is None or position.lsn is None:
-            return None
-        return outputs.read_definition(self._client, self._names)
+            return position, None
+        return position, outputs.read_definition(self._client, self._names)
 
     def _check_not_replaced(self) -> None:
         """Make sure that this process does not fence the one that replaced it."""
@@ -93,12 +97,13 @@ class Session:
                 raise CaptureReplaced("another capture of this name has begun meanwhile")
 
     def _go_with(self, connection: psycopg.Connection[Any], output: Output) -> None:
-        names = self._names
+        names, should_stop = self._names, self.options.should_stop
         # The predecessor is fenced: from here on what is read cannot change.
         position = outputs.read_position(self._client, names)
         definition = outputs.read_definition(self._client, names)
         is_anew = position is None or position.lsn is None
-        found = plan.look(connection, self.options, names, None if is_anew else definition)
+        known = None if is_anew else definition
+        found = plan.look(connection, self.options, names, known, position is not None)
         begin = beginning(position, definition, found.slot, found.server, names.slot)
         if isinstance(begin, FromSnapshot):
             definition = found.definition(self.options.prefix, names.topic)
@@ -111,16 +116,14 @@ class Session:
         self._has_begun = True
         self._end_other(connection)
         if isinstance(begin, FromSnapshot):
-            plan.publish(connection, found, names, self.options.should_stop)
+            plan.publish(connection, found, names, should_stop)
+            plan.publish_added(connection, found, definition, names, should_stop)
             if begin.drops_slot:
                 catalog.rows(connection, "SELECT pg_drop_replication_slot(%s)", (names.slot,))
             taken = SnapshotRun(self.options, names, self._client, output, self.run)
-            assert definition is not None
             lsn = taken.take(connection, found, definition)
         else:
-            assert definition is not None
             lsn = begin.lsn
-            should_stop = self.options.should_stop
             plan.publish_added(connection, found, definition, names, should_stop)
             create_topics(self._client, definition, self.options.partitions)
             self.options.tell(f"continuing at {lsn_text(lsn)}")
@@ -129,13 +132,13 @@ class Session:
         self._follow(connection, output, definition, lsn)
 
     def _more(self, found: Found, definition: Definition) -> list[Table]:
-        """The tables that come to a capture that has begun; none, where one cannot."""
+        """The tables to add to a capture that has begun; none if one of them cannot be added."""
         try:
             more = [
                 plan.as_table(each, self.options.prefix)._replace(is_read=False)
                 for each in found.added
             ]
-            # One that was dropped leaves its topic to the one in its place.
+            # A dropped table leaves its topic to the new one of the same name.
             present = {each.oid for each in found.tables}
             others = [each for each in definition.tables if each.oid in present]
             plan.check_topics([*others, *more], self._names.topic)

@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from drumlin.capture.changes import RowsNeeded
-from drumlin.capture.database.connections import DatabaseLost
+from drumlin.capture.database.connections import DatabaseChanged, DatabaseLost
 from drumlin.capture.running.following import TablesToAdd
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.session import Session
@@ -45,7 +45,7 @@ def run(options: CaptureOptions, client: Client) -> None:
         ClientError: the log rejects a request for good, or retries have failed too often.
     """
     session = Session(options, client, uuid.uuid4().hex)
-    failures, commits, has_begun = 0, 0, False
+    failures = commits = 0
     while not options.should_stop():
         try:
             session.go()
@@ -59,19 +59,24 @@ def run(options: CaptureOptions, client: Client) -> None:
         except (DatabaseLost, ClientError) as error:
             if isinstance(error, _LASTING):
                 raise
-            has_begun = has_begun or session.commits > 0
             failures = 0 if session.commits > commits else failures + 1
             commits = session.commits
-            # A server that was reached before may come back; a wrong address never answers.
-            if failures >= _TRIES and not (has_begun and isinstance(error, _UNREACHABLE)):
+            if failures >= _TRIES and not _may_return(session, error):
                 raise
             pause_s = min(_PAUSE_MIN_S * 2**failures, _PAUSE_MAX_S) * random.uniform(0.5, 1)
             if isinstance(error, ProducerFenced):
-                # By another capture, which has written its name by then; or by the broker, as the
-                # transaction was open for too long.
+                # Either another capture has started, which will have written its name by then, or
+                # the broker has aborted a transaction that was open for too long.
                 pause_s += _FENCED_S
             options.tell(f"{error}; trying again in {pause_s:.1f} s")
             _pause(options, pause_s)
+
+
+def _may_return(session: Session, error: Exception) -> bool:
+    """Whether a server is lost that was reached before; a wrong address never answers."""
+    if isinstance(error, DatabaseLost) and not isinstance(error, DatabaseChanged):
+        return session.has_connected
+    return session.commits > 0 and isinstance(error, _UNREACHABLE)
 
 
 def _pause(options: CaptureOptions, pause_s: float) -> None:
