@@ -22,6 +22,7 @@ from drumlin.capture.messages.pgoutput import (
     Insert,
     Message,
     Relation,
+    Row,
     Update,
 )
 from drumlin.capture.running import reading
@@ -95,8 +96,9 @@ class _Database:
             self._write(transaction, {key: None}, Delete(1, [str(key), None, None]))
         elif kind < 0.5 and self._row(transaction, other) is None:
             row = before._replace(v=self._version)
-            old = [str(key), None, None]
-            message = Update(1, old, [str(other), str(row.v), UNCHANGED])  # type: ignore[list-item]
+            old: Row = [str(key), None, None]
+            new: Row = [str(other), str(row.v), UNCHANGED]
+            message = Update(1, old, new)
             self._write(transaction, {key: None, other: row}, message)
         else:
             row = before._replace(v=self._version)

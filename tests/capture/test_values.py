@@ -98,7 +98,7 @@ def _quoted(element: Any) -> str:
         return "NULL"
     if isinstance(element, list):
         return "{" + ",".join(_quoted(each) for each in element) + "}"
-    return '"' + element.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + str(element).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 @given(st.recursive(st.lists(st.none() | st.text()), lambda inner: st.lists(inner), max_leaves=8))

@@ -139,5 +139,6 @@ def _passes(error: Exception, connection: psycopg.Connection[Any]) -> bool:
     state = getattr(error, "sqlstate", None)
     if state is None:
         return isinstance(error, driver.OperationalError)
+    assert isinstance(error, driver.Error)
     is_ended = error.diag.severity_nonlocalized in ("FATAL", "PANIC")
     return is_ended or state.startswith(_PASSING)

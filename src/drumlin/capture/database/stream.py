@@ -42,8 +42,7 @@ class Stream:
             self.close()
             raise failure from None
         if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
-            error = psycopg.errors.error_from_result(result)
-            failure = failure_of(error, self._connection)
+            failure = failure_of(psycopg.errors.error_from_result(result), self._connection)
             self.close()
             raise failure
         self._connector.nonblocking = 1
