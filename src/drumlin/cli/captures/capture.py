@@ -133,8 +133,39 @@ def status(
     with _told():
         found = capture.status(url, bootstrap, name=name, security=_security_of(command_config))
     columns = ["name", "phase", "is_running", "lsn", "confirmed_lsn", "server_lsn"]
-    columns += ["lag_bytes", "missing_bytes", "is_slot_lost"]
-    output.show_rows([found._asdict()], columns, as_json=as_json)
+    columns += ["lag_bytes", "missing_bytes", "is_slot_lost", "reading"]
+    row = found._asdict()
+    if not as_json:
+        row["reading"] = ", ".join(found.reading)
+    output.show_rows([row], columns, as_json=as_json)
+
+
+@app.add(epilog=examples("drumlin capture reread --tables shop.item"))
+def reread(
+    tables: Annotated[
+        list[str],
+        Option(
+            "--tables",
+            metavar="PATTERN",
+            help="Captured tables as schema.table, with * and ?. Repeatable.",
+        ),
+    ],
+    name: Name = DEFAULT_NAME,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a capture read tables again, in chunks, while it continues to follow the changes.
+
+    Only the differences are written. A capture that is not running does it at its next start.
+    """
+    from drumlin import capture
+
+    with _told():
+        security = _security_of(command_config)
+        told = capture.reread(bootstrap, tables=tables, name=name, security=security)
+    sentences = [f"{each} will be read again" for each in told]
+    output.show_changes([{"table": each} for each in told], sentences, as_json)
 
 
 @app.add(epilog=examples("drumlin capture remove --url postgresql://app@db.example/shop"))
