@@ -1,0 +1,64 @@
+"""From a URL to the target that it names."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from drumlin.spark.landing.target import Mode, Target
+
+#: Stands for the topic's name in a URL.
+TOPIC: Final = "{topic}"
+_EXPECTED: Final = "expected parquet:FOLDER, hdfs://HOST:PORT/FOLDER (both append), or delta:TABLE"
+
+
+def open_target(url: str, topic: str, mode: Mode) -> Target:
+    """
+    Raises:
+        ValueError: the URL names no target, or not one for this mode.
+        ModuleNotFoundError: a package is missing, and which.
+    """
+    kind, _, rest = url.replace(TOPIC, topic).partition(":")
+    if kind == "delta" and rest:
+        try:
+            from drumlin.spark.landing.delta import Table
+        except ModuleNotFoundError as error:
+            raise _needs("deltalake", error) from None
+        return Table(rest, mode)
+    if kind == "hdfs" or (kind == "parquet" and rest):
+        if mode != "append":
+            raise ValueError(
+                f"{url!r}: files are appended to only, and {topic!r} is to be upserted: land it "
+                "in mode 'append', every record as a row, or into delta:TABLE"
+            )
+        path = rest if kind == "parquet" else f"hdfs:{rest}"
+        scheme = urlsplit(path).scheme
+        if scheme not in ("", "hdfs"):
+            raise ValueError(f"{url!r}: {scheme} cannot rename a folder at once: take delta:{path}")
+        if scheme == "hdfs":
+            try:
+                import hdfs_native  # noqa: F401
+            except ModuleNotFoundError as error:
+                raise _needs("hdfs-native", error) from None
+        from drumlin.spark.landing.parquet import Lake
+
+        return Lake(path)
+    raise ValueError(f"{url!r}: {_EXPECTED}")
+
+
+def check_places(url: str, topics: list[str]) -> None:
+    """
+    Raises:
+        ValueError: several topics would land in one place.
+    """
+    if not topics:
+        raise ValueError("no topics are named")
+    if len(topics) > 1 and TOPIC not in url:
+        raise ValueError(
+            f"{url!r} is one place, and each topic has one of its own: put {TOPIC} into it"
+        )
+
+
+def _needs(package: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+    text = f"this target needs the package {package}: pip install 'drumlin[landing]' ({error})"
+    return ModuleNotFoundError(text, name=error.name)
