@@ -239,7 +239,7 @@ def test_records_that_are_gone_before_they_landed_are_named(load: Load) -> None:
     load.run()
     load.write(30)
     ends = load.client.offsets(load.topic)
-    load.client.delete_records({(load.topic, 0): ends[0]})
+    load.client.delete_records(load.topic, [0], before=ends[0])
     load.write(30)
     with pytest.raises(RecordsLost, match=f"{load.topic}-0, whose log begins at {ends[0]} now"):
         load.run()
