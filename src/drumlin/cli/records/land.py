@@ -138,15 +138,15 @@ def land(
     with _told():
         given = _properties(properties) | {name: each for name, each in said.items() if each}
         asked = _asked(given, _security(properties) | _security(command_config))
-        if status:
-            from drumlin.spark.landing.land import landed
+        from drumlin.spark.landing import land as landing
 
-            _show(landed(asked.topics, asked.to, **asked.arguments), as_json)
+        # Before Spark starts, which takes seconds: whatever is wrong.
+        now = landing.landed(asked.topics, asked.to, **asked.arguments)
+        if status:
+            _show(now, as_json)
             return
         with _spark() as spark:
-            from drumlin.spark.landing.land import land as run
-
-            done = run(
+            done = landing.land(
                 spark,
                 asked.topics,
                 asked.to,
