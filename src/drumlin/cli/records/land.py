@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import click
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = examples(
     "drumlin land --topics flights --to parquet:/data/lake",
     "drumlin land --topics users --topics orders --to 'delta:/data/{topic}' --group lake",
+    "drumlin land --topics users --to 'postgresql://app@db.example/shop?table=people'",
     "drumlin land --properties landing.properties --every 60",
     "drumlin land --properties landing.properties --status",
 )
@@ -78,7 +80,8 @@ def land(
         Option(
             "--to",
             metavar="URL",
-            help="parquet:FOLDER, hdfs://HOST:PORT/FOLDER or delta:TABLE; {topic}: its name.",
+            help="parquet:FOLDER, hdfs://HOST:PORT/FOLDER, delta:TABLE or "
+            "postgresql://USER@HOST/DATABASE[?table=NAME]; {topic}: its name.",
         ),
     ] = None,
     mode: Annotated[
@@ -126,6 +129,10 @@ def land(
 
     Needs Spark, which runs on this machine unless PYSPARK_SUBMIT_ARGS says otherwise.
     """
+    if to is not None and ("password=" in to or urlsplit(to).password):
+        raise click.BadParameter(
+            "--to: others see a password here: have it in PGPASSFILE, or in a file of --properties"
+        )
     said = {
         _TOPICS: ",".join(topics) if topics else None,
         _TO: to,
@@ -233,7 +240,7 @@ def _told() -> Iterator[None]:
         if error.name in ("pyspark", "pandas", "py4j"):
             text = "drumlin land needs Spark: pip install 'drumlin[landing]'"
             raise output.Failure(text) from None
-        if error.name in ("deltalake", "hdfs_native"):
+        if error.name in ("deltalake", "hdfs_native", "psycopg"):
             raise output.Failure(str(error)) from None
         raise
     except ValueError as error:

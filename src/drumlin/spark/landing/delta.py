@@ -99,6 +99,9 @@ class Table:
         except CommitFailedError as error:
             raise OtherRun(f"another run has added to {self._url} meanwhile: {error}") from error
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     def _append(self, table: DeltaTable, batch: Batch, told: CommitProperties) -> None:
         written = batch.map(
             COLUMNS, partial(write_files, partial(_files_of, table.table_uri)), WRITTEN

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from drumlin.serving.targets import without_password
 from drumlin.spark.landing.ranges import batch_end, begin_of, missing
 from drumlin.spark.landing.target import (
     MODES,
@@ -79,7 +81,8 @@ def land(
 
     Args:
         topics: a name, or several.
-        to: where: `parquet:FOLDER`, `hdfs://HOST:PORT/FOLDER` (Parquet files), `delta:TABLE`.
+        to: where: `parquet:FOLDER`, `hdfs://HOST:PORT/FOLDER` (Parquet files), `delta:TABLE`,
+            `postgresql://USER@HOST/DATABASE[?table=NAME]` (the name is the topic's by default).
             `{topic}` stands for the topic's name, and is needed for several topics.
         bootstrap: some of the brokers, as `host:port,…`.
         mode: `append`: every record is a row. `upsert`: every key is one, with its last value;
@@ -111,15 +114,16 @@ def land(
     if every_s is not None and every_s <= 0:
         raise ValueError(f"every_s={every_s}: expected a positive number")
     stop = stop or threading.Event()
-    runs = [
-        _Run(spark, name, to, mode, batch_offsets, _options(name, bootstrap, group, options))
-        for name in names
-    ]
-    while True:
-        for run in runs:
-            run.round(stop, on_progress)
-        if every_s is None or stop.wait(every_s):
-            return [run.tell() for run in runs]
+    with ExitStack() as stack:
+        runs = []
+        for name in names:
+            given = _options(name, bootstrap, group, options)
+            runs.append(stack.enter_context(_Run(spark, name, to, mode, batch_offsets, given)))
+        while True:
+            for run in runs:
+                run.round(stop, on_progress)
+            if every_s is None or stop.wait(every_s):
+                return [run.tell() for run in runs]
 
 
 def landed(
@@ -136,10 +140,11 @@ def landed(
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     check_places(to, names)
-    return [
-        _Run(None, name, to, mode, 1, _options(name, bootstrap, None, options)).tell()
-        for name in names
-    ]
+    found = []
+    for name in names:
+        with _Run(None, name, to, mode, 1, _options(name, bootstrap, None, options)) as run:
+            found.append(run.tell())
+    return found
 
 
 def _options(
@@ -182,9 +187,15 @@ class _Run:
         self._mode: Mode = mode or _mode_of(self._client, topic)
         if self._mode not in MODES:
             raise ValueError(f"mode={mode!r}: expected one of {', '.join(MODES)}")
-        self._to = to.replace(TOPIC, topic)
+        self._to = without_password(to.replace(TOPIC, topic))
         self._target: Target = open_target(to, topic, self._mode)
         self._offsets = self._batches = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._target.close()
 
     def round(self, stop: threading.Event, on_progress: Callable[[Landing], None] | None) -> None:
         """Land what is committed when the round begins, batch by batch."""

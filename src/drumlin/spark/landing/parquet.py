@@ -104,6 +104,9 @@ class Lake:
             with contextlib.suppress(FileNotFoundError):
                 self._files.delete_dir(path)
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     def _find_newest(self) -> int:
         entries = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
         names = [each.base_name for each in entries if each.base_name.startswith("load=")]

@@ -93,6 +93,9 @@ class Target(Protocol):
             OtherTopic: of `batch.confirm()`.
         """
 
+    def close(self) -> None:
+        """Let the target go; what was added stays."""
+
 
 def check_topic(held: Position, now: Source, where: str) -> None:
     """

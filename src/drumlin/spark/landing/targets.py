@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from drumlin.serving.targets import without_password
 from drumlin.spark.landing.target import Mode, Target
 
 #: Stands for the topic's name in a URL.
 TOPIC: Final = "{topic}"
-_EXPECTED: Final = "expected parquet:FOLDER, hdfs://HOST:PORT/FOLDER (both append), or delta:TABLE"
+_EXPECTED: Final = (
+    "expected parquet:FOLDER or hdfs://HOST:PORT/FOLDER, which append, delta:TABLE, or "
+    "postgresql://USER@HOST/DATABASE[?table=NAME]"
+)
 
 
 def open_target(url: str, topic: str, mode: Mode) -> Target:
@@ -43,7 +47,26 @@ def open_target(url: str, topic: str, mode: Mode) -> Target:
         from drumlin.spark.landing.parquet import Lake
 
         return Lake(path)
-    raise ValueError(f"{url!r}: {_EXPECTED}")
+    if kind in ("postgresql", "postgres"):
+        return _postgres(url.replace(TOPIC, topic), topic, mode)
+    raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
+
+
+def _postgres(url: str, topic: str, mode: Mode) -> Target:
+    where, _, query = url.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    # A topic's name may have dots, which are no end of a schema's name.
+    table = options["table"].split(".") if "table" in options else [topic]
+    if not all(table):
+        raise ValueError(f"{without_password(url)!r}: no name of a table: {options['table']!r}")
+    options.pop("table", None)
+    try:
+        from drumlin.spark.landing.postgresql import PostgresTable
+    except ModuleNotFoundError as error:
+        raise _needs("psycopg", error) from None
+    if options:
+        where = f"{where}?{urlencode(options, quote_via=quote)}"
+    return PostgresTable(where, table, mode, without_password(url.partition("?")[0]))
 
 
 def check_places(url: str, topics: list[str]) -> None:
@@ -53,9 +76,13 @@ def check_places(url: str, topics: list[str]) -> None:
     """
     if not topics:
         raise ValueError("no topics are named")
-    if len(topics) > 1 and TOPIC not in url:
+    has_place_for_each = TOPIC in url or (
+        url.startswith("postgres") and "table=" not in urlsplit(url).query
+    )
+    if len(topics) > 1 and not has_place_for_each:
         raise ValueError(
-            f"{url!r} is one place, and each topic has one of its own: put {TOPIC} into it"
+            f"{without_password(url)!r} is one place, and each topic has one of its own: put "
+            f"{TOPIC} into it"
         )
 
 
