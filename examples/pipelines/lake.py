@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from session import cluster_of, parser, start_spark
 
-from drumlin.spark import land
-from drumlin.spark.landing.parquet import last_values
+from drumlin.spark import land, last_values
 
 
 def main() -> None:

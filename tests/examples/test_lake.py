@@ -15,10 +15,10 @@ from pyarrow import fs
 from pyspark.sql import Row, SparkSession
 
 from drumlin.client.client import Client
-from drumlin.spark import Landing, land, landed
+from drumlin.spark import Landing, land, landed, last_values
 from drumlin.spark.landing import parquet
 from drumlin.spark.landing.batch import look_up
-from drumlin.spark.landing.parquet import Lake, last_values, open_lake
+from drumlin.spark.landing.parquet import Lake, open_lake
 from drumlin.spark.landing.target import OtherRun, OtherTopic, Position, RecordsLost
 from examples.conftest import NewTopic
 from examples.killing import killed_once

@@ -7,6 +7,7 @@ from drumlin.spark.frames.changes import changes, read_changes
 from drumlin.spark.frames.restore import restore
 from drumlin.spark.frames.snapshot import snapshot
 from drumlin.spark.landing.land import Landing, land, landed
+from drumlin.spark.landing.last_values import last_values
 from drumlin.spark.mapping import map_batches, map_stream
 from drumlin.spark.session import configure, register
 from drumlin.spark.values.dead_letters import dead_letters
@@ -23,6 +24,7 @@ __all__ = [
     "encode_values",
     "land",
     "landed",
+    "last_values",
     "map_batches",
     "map_stream",
     "read_changes",

