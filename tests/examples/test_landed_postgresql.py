@@ -78,7 +78,7 @@ def load(
     drumlin_address: str,
     server: Postgres,
 ) -> Load:
-    return Load(spark, client, drumlin_address, new_topic(3), server.url)
+    return Load(spark, client, drumlin_address, new_topic(3), server.url())
 
 
 def test_upserts_and_tombstones_are_applied_once(

@@ -67,7 +67,7 @@ def test_a_load_that_tells_no_offsets_is_named(tmp_path: Path) -> None:
     assert lake.position() is None
     load = tmp_path / "load=00000000"
     load.mkdir()
-    with pytest.raises(LandingRefused, match="load=00000000/_offsets.json tells no offsets"):
+    with pytest.raises(LandingRefused, match=r"load=00000000/_offsets\.json tells no offsets"):
         lake.position()
     (load / "_offsets.json").write_text('{"offsets": {"0": 5}, "topic": "t", "topic_id": "id"}')
     assert lake.position() == Position("t", "id", {0: 5})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from drumlin.spark.connection import client_of
@@ -12,11 +12,11 @@ from drumlin.spark.mapping import map_batches
 from drumlin.spark.options.client_rows import BOOTSTRAP
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from drumlin.client.client import Client
     from drumlin.spark.options.options import SourceOptions
+    from drumlin.spark.options.transform import BatchFunction
 
 
 class PlannedBatch:
@@ -42,9 +42,7 @@ class PlannedBatch:
         options = {**self._options, "columns": columns}
         return self._spark.read.format("drumlin").options(**options).load()
 
-    def map(
-        self, columns: str, function: Callable[[Iterator[pa.RecordBatch]], object], schema: str
-    ) -> list[Row]:
+    def map(self, columns: str, function: BatchFunction, schema: str) -> list[Row]:
         options = {name: each for name, each in self._options.items() if name != BOOTSTRAP.key}
         topic, bootstrap = self._source.topic, self._options[BOOTSTRAP.key]
         options.pop("subscribe", None)

@@ -254,11 +254,18 @@ class _Run:
         """
         from drumlin.spark.options.offsets import TopicPartition
         from drumlin.spark.planning.cluster import Cluster
+        from drumlin.spark.planning.data_loss import DataLoss
         from drumlin.spark.planning.driver import within_logs
 
         if held:
             wanted = {TopicPartition(self._topic, each): offset for each, offset in held.items()}
-            within_logs(Cluster(self._parsed), wanted, fail_on_data_loss=True)
+            try:
+                within_logs(Cluster(self._parsed), wanted, fail_on_data_loss=True)
+            except DataLoss as error:
+                raise RecordsLost(
+                    f"{self._to} reaches further than the log, which has lost its end, or has a "
+                    f"leader that lags behind: {error}. Nothing was landed"
+                ) from error
         earliest = self._client.offsets(self._topic, "earliest")
         gaps = missing(held, earliest)
         if gaps and self._parsed.fail_on_data_loss:

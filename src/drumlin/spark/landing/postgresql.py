@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, LiteralString
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import psycopg
 import pyarrow as pa
@@ -87,7 +87,7 @@ class PostgresTable:
         """
         self._url, self._mode, self._shown = url, mode, shown
         self._table, self._name = sql.Identifier(*table), ".".join(table)
-        self._connection: psycopg.Connection | None = None
+        self._connection: psycopg.Connection[Any] | None = None
         self._is_locked = False
         self._held: dict[int, int] | None = None
 
@@ -114,7 +114,7 @@ class PostgresTable:
 
     def _show(
         self,
-        connection: psycopg.Connection,
+        connection: psycopg.Connection[Any],
         batch: Batch,
         aside: str,
         written: Collection[Row],
@@ -138,7 +138,7 @@ class PostgresTable:
                 cursor.executemany(_MOVE, rows)
             batch.confirm()
 
-    def _read(self, connection: psycopg.Connection) -> Position | None:
+    def _read(self, connection: psycopg.Connection[Any]) -> Position | None:
         """
         Raises:
             LandingRefused: there is a table that was not made by a landing, or in the other mode.
@@ -160,10 +160,10 @@ class PostgresTable:
             )
         return Position(topic, topic_id, {each[3]: each[4] for each in rows})
 
-    def _exists(self, connection: psycopg.Connection, name: str) -> bool:
+    def _exists(self, connection: psycopg.Connection[Any], name: str) -> bool:
         return connection.execute(_IS_THERE, [name]).fetchone() == (True,)
 
-    def _lock(self, connection: psycopg.Connection) -> None:
+    def _lock(self, connection: psycopg.Connection[Any]) -> None:
         """
         Raises:
             OtherRun: another one has the lock.
@@ -174,7 +174,7 @@ class PostgresTable:
             raise OtherRun(f"another run lands into {self._name} of {self._shown} at this moment")
         self._is_locked = True
 
-    def _make_aside(self, connection: psycopg.Connection) -> str:
+    def _make_aside(self, connection: psycopg.Connection[Any]) -> str:
         """A new table for what tasks copy; those of runs that were killed go."""
         prefix = f"drumlin_aside_{hashlib.sha256(self._name.encode()).hexdigest()[:16]}_"
         left = connection.execute(
@@ -187,7 +187,7 @@ class PostgresTable:
         connection.execute(sql.SQL(_MAKE_ASIDE).format(sql.Identifier(aside)))
         return aside
 
-    def _drop(self, connection: psycopg.Connection, names: Collection[str]) -> None:
+    def _drop(self, connection: psycopg.Connection[Any], names: Collection[str]) -> None:
         """A task that Spark has given up may still write there: then the next batch drops it."""
         for name in names:
             try:
@@ -199,7 +199,7 @@ class PostgresTable:
                 continue
 
     @contextmanager
-    def _told(self) -> Iterator[psycopg.Connection]:
+    def _told(self) -> Iterator[psycopg.Connection[Any]]:
         """A connection; what it raises names the server, and ends it and the lock with it."""
         try:
             if self._connection is None:

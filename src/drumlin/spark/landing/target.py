@@ -7,14 +7,15 @@ landed, and what is in it is never landed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from drumlin.client.errors import ClientError
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
-    import pyarrow as pa
     from pyspark.sql import DataFrame, Row
+
+    from drumlin.spark.options.transform import BatchFunction
 
 #: Every record is a row, or every key is one, with its last value.
 Mode: TypeAlias = Literal["append", "upsert"]
@@ -60,9 +61,7 @@ class Batch(Protocol):
     def frame(self, columns: str) -> DataFrame:
         """The records, with these columns of `format("drumlin")`."""
 
-    def map(
-        self, columns: str, function: Callable[[Iterator[pa.RecordBatch]], object], schema: str
-    ) -> list[Row]:
+    def map(self, columns: str, function: BatchFunction, schema: str) -> list[Row]:
         """What `function` gives in the workers that read the records, which Spark does not see."""
 
     def confirm(self) -> None:
@@ -76,7 +75,7 @@ class Batch(Protocol):
 class Target(Protocol):
     """A place for one topic. Its methods are called in the driver."""
 
-    def position(self, partitions: Collection[int]) -> Position | None:
+    def position(self, partitions: Collection[int], /) -> Position | None:
         """As it is now; None where nothing was ever landed. Makes and changes nothing.
 
         Raises:
