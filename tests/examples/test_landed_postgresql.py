@@ -195,6 +195,13 @@ def test_a_table_is_of_one_topic_and_one_mode(load: Load) -> None:
         load.run()
 
 
+def test_a_url_that_cannot_be_is_told_without_its_password(load: Load) -> None:
+    where = "postgresql://user:secret@[::1/d"
+    with pytest.raises((LandingRefused, ValueError)) as refused:
+        landed(load.topic, where, bootstrap=load.address, mode="append")
+    assert "secret" not in f"{refused.value!r} {refused.value.__cause__!r}"
+
+
 def test_what_is_no_landing_s_table_is_left_alone(load: Load) -> None:
     with psycopg.connect(load.database) as connection:
         connection.execute(f'CREATE TABLE "{load.topic}" (a int)'.encode())

@@ -22,6 +22,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from drumlin.spark.landing.target import Batch, LandingRefused, Mode, OtherRun, Position
 
@@ -46,6 +47,8 @@ INSERT INTO drumlin_positions VALUES (%s, %s, %s, %s, %s, %s)
 ON CONFLICT (landed, partition) DO UPDATE SET next_offset = excluded.next_offset
 """
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended('drumlin:' || %s, 0))"
+#: Two that make the table of positions at the same moment would else both try.
+_ALONE: Final = "SELECT pg_advisory_xact_lock(hashtextextended('drumlin', 0))"
 #: A time is a number, as records may have some that no calendar knows.
 _ROW: Final = 'partition int, "offset" bigint, timestamp_ms bigint, key bytea, value bytea'
 _MAKE_ASIDE: Final = "CREATE UNLOGGED TABLE {} (attempt text, " + _ROW + ")"
@@ -126,6 +129,7 @@ class PostgresTable:
                 raise OtherRun(f"another run has added to {self._shown} meanwhile")
             names = {"table": self._table, "aside": sql.Identifier(aside)}
             if held is None:
+                connection.execute(_ALONE)
                 connection.execute(_MAKE_POSITIONS)
                 for statement in _MAKE[self._mode]:
                     connection.execute(sql.SQL(statement).format(**names))
@@ -198,12 +202,25 @@ class PostgresTable:
             except psycopg.errors.LockNotAvailable:
                 continue
 
+    def _connect(self) -> psycopg.Connection[Any]:
+        """
+        Raises:
+            LandingRefused: the URL has no such form; libpq would show all of it.
+        """
+        try:
+            conninfo_to_dict(self._url)
+        except psycopg.ProgrammingError:
+            raise LandingRefused(
+                f"{self._shown} is not of the form postgresql://USER@HOST/DATABASE[?table=NAME]"
+            ) from None
+        return psycopg.connect(self._url, autocommit=True)
+
     @contextmanager
     def _told(self) -> Iterator[psycopg.Connection[Any]]:
         """A connection; what it raises names the server, and ends it and the lock with it."""
         try:
             if self._connection is None:
-                self._connection = psycopg.connect(self._url, autocommit=True)
+                self._connection = self._connect()
             yield self._connection
         except psycopg.Error as error:
             self.close()
