@@ -84,7 +84,6 @@ class Table:
         return Position(topic, topic_id, offsets)
 
     def add(self, batch: Batch, position: Position) -> None:
-        table = self._opened(position)
         told = CommitProperties(
             app_transactions=[
                 Transaction(_application(position.topic, each), offset)
@@ -92,6 +91,7 @@ class Table:
             ]
         )
         try:
+            table = self._opened(position)
             if self._mode == "append":
                 self._append(table, batch, told)
             else:

@@ -48,15 +48,16 @@ def open_target(url: str, topic: str, mode: Mode) -> Target:
 
         return Lake(path)
     if kind in ("postgresql", "postgres"):
-        return _postgres(url.replace(TOPIC, topic), topic, mode)
+        return _postgres(url, topic, mode)
     raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
 
 
 def _postgres(url: str, topic: str, mode: Mode) -> Target:
     where, _, query = url.partition("?")
+    where = where.replace(TOPIC, topic)
     options = dict(parse_qsl(query, keep_blank_values=True))
     # A topic's name may have dots, which are no end of a schema's name.
-    table = options["table"].split(".") if "table" in options else [topic]
+    table = [each.replace(TOPIC, topic) for each in options.get("table", TOPIC).split(".")]
     if not all(table):
         raise ValueError(f"{without_password(url)!r}: no name of a table: {options['table']!r}")
     options.pop("table", None)
@@ -66,7 +67,7 @@ def _postgres(url: str, topic: str, mode: Mode) -> Target:
         raise _needs("'psycopg[binary]'", error) from None
     if options:
         where = f"{where}?{urlencode(options, quote_via=quote)}"
-    return PostgresTable(where, table, mode, without_password(url.partition("?")[0]))
+    return PostgresTable(where, table, mode, without_password(where.partition("?")[0]))
 
 
 def check_places(url: str, topics: list[str]) -> None:
