@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drumlin.spark.connection import client_of
 from drumlin.spark.landing.target import OtherTopic, Source
 from drumlin.spark.mapping import map_batches
 from drumlin.spark.options.client_rows import BOOTSTRAP
+from drumlin.spark.options.source_rows import SUBSCRIBE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -43,9 +44,8 @@ class PlannedBatch:
         return self._spark.read.format("drumlin").options(**options).load()
 
     def map(self, columns: str, function: BatchFunction, schema: str) -> list[Row]:
-        options = {name: each for name, each in self._options.items() if name != BOOTSTRAP.key}
-        topic, bootstrap = self._source.topic, self._options[BOOTSTRAP.key]
-        options.pop("subscribe", None)
+        options: dict[str, Any] = dict(self._options)
+        topic, bootstrap = options.pop(SUBSCRIBE.key), options.pop(BOOTSTRAP.key)
         return map_batches(
             self._spark, topic, function, schema, bootstrap=bootstrap, columns=columns, **options
         ).collect()

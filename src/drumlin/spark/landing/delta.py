@@ -20,7 +20,7 @@ import json
 import time
 from collections.abc import Collection
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,9 @@ from pyarrow import fs
 
 from drumlin.spark.landing.record_files import COLUMNS, WRITTEN, write_files
 from drumlin.spark.landing.target import Batch, LandingRefused, Mode, OtherRun, Position
+
+if TYPE_CHECKING:
+    from deltalake.transaction import RemoveAction
 
 _MERGED: Final = "partition,offset,timestamp,key,value"
 _TIME: Final = pa.timestamp("us", "UTC")
@@ -107,7 +110,7 @@ class Table:
             COLUMNS, partial(write_files, partial(_files_of, table.table_uri)), WRITTEN
         )
         now_ms = time.time_ns() // 1_000_000
-        files = [
+        files: list[AddAction | RemoveAction] = [
             AddAction(
                 path=each.path,
                 size=each.size,

@@ -38,7 +38,8 @@ def write_files(
     """Write a file for each partition of which there are records, and tell of it.
 
     Args:
-        place: gives the file system, and what names begin with there: nothing, or a folder and a slash.
+        place: gives the file system, and what names begin with there: nothing, or a folder and
+            a slash.
     """
     files, folder = place()
     written: dict[int, _Open] = {}
