@@ -1,0 +1,6 @@
+"""Topics brought into tables and files of others, every record once.
+
+Owns what a target must be able to do, one file for each kind of target, and the loop that plans
+batches from the position that the target holds. Nothing that is needed for exactness may be kept
+anywhere else: no checkpoint, no offsets of a group.
+"""
