@@ -213,11 +213,11 @@ class _Run:
             self._add(source, begin, end)
             self._offsets += sum(end.values()) - sum(begin.values())
             self._batches += 1
-            self._tell_group(end, may_end=False)
+            self._report_to_group(end, may_end=False)
             if on_progress is not None:
                 on_progress(self._landing(source, end, until))
         _, held = self._looked_up()
-        self._tell_group(held, may_end=True)
+        self._report_to_group(held, may_end=True)
 
     def tell(self) -> Landing:
         """As it is now."""
@@ -280,11 +280,11 @@ class _Run:
     def _ends(self) -> dict[int, int]:
         return self._client.offsets(self._topic, isolation="read_committed")
 
-    def _tell_group(self, reached: dict[int, int], *, may_end: bool) -> None:
+    def _report_to_group(self, reached: dict[int, int], *, may_end: bool) -> None:
         from drumlin.spark.options.offsets import TopicPartition
 
         done = {TopicPartition(self._topic, each): offset for each, offset in reached.items()}
-        self._progress.tell(done, may_end=may_end)
+        self._progress.report(done, may_end=may_end)
 
     def _landing(self, source: Source, held: dict[int, int], ends: dict[int, int]) -> Landing:
         return Landing(
