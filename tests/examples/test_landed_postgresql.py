@@ -102,6 +102,7 @@ def test_upserts_and_tombstones_are_applied_once(
     assert not load.tables()
 
 
+@pytest.mark.deep
 def test_records_are_appended_once(
     load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -116,7 +117,7 @@ def test_records_are_appended_once(
     assert found == sorted((tuple(row.values()) for row in wanted), key=lambda row: row[:2])
 
 
-@pytest.mark.parametrize("is_committed", [False, True])
+@pytest.mark.parametrize("is_committed", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_a_driver_that_dies_beside_its_commit(
     load: Load, monkeypatch: pytest.MonkeyPatch, *, is_committed: bool
 ) -> None:
