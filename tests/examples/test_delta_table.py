@@ -105,6 +105,18 @@ def test_where_a_key_is_in_two_partitions_the_later_record_counts(load: Load) ->
     assert load.client.offsets(load.topic)[0] == 43
 
 
+def test_a_batch_that_changes_no_row_is_landed_as_well(load: Load) -> None:
+    """Else the next one would begin where it does, for ever."""
+    load.client.append(pa.table({"value": ["no key"] * 3}), load.topic)
+    assert load.run().batches == 1
+    assert (load.run().batches, load.table()) == (0, {})
+    for partition, timestamp in ((0, 2000), (1, 1000)):
+        row = {"key": ["k"], "value": [str(timestamp)], "timestamp": [timestamp]}
+        load.client.append(pa.table(row), load.topic, partition=lambda *_, at=partition: [at])
+        assert load.run().batches == 1
+    assert (load.run().batches, load.table()) == (0, {"k": "2000"})
+
+
 def test_a_table_is_of_one_topic(load: Load, new_topic: NewTopic) -> None:
     load.write({"a": "1"})
     load.run()

@@ -133,6 +133,7 @@ class Table:
         columns = ("key", "last.value", "partition", "last.offset", "last.timestamp")
         rows = found.select(*columns).toArrow().cast(_SCHEMAS["upsert"])
         batch.confirm()
+        before = table.version()
         (
             table.merge(
                 _latest(rows),
@@ -145,6 +146,8 @@ class Table:
             .when_not_matched_insert_all()
             .execute()
         )
+        if table.version() == before:  # no row differs, which makes no commit
+            table.create_write_transaction([], "append", _SCHEMAS["upsert"], commit_properties=told)
 
     def _opened(self, position: Position) -> DeltaTable:
         """The table, which is made if it is not there.
