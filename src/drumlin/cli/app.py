@@ -42,6 +42,9 @@ app: Final = LazyGroup(
         "materialize": _at(
             "records.materialize", "materialize_command", "Keep a topic as a table in a store."
         ),
+        "land": _at(
+            "records.land", "land_command", "Bring topics into tables and files, with Spark."
+        ),
         "capture": _at("captures.capture", "app", "Write the changes of a database to topics."),
         "groups": _at(
             "groups.groups", "app", "List, describe and delete groups; move their offsets."

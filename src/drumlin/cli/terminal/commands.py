@@ -75,7 +75,8 @@ def command(
 
     def call(**values: Any) -> Any:
         for key, kind in enums.items():
-            values[key] = kind(values[key])
+            if values[key] is not None:
+                values[key] = kind(values[key])
         for key, value in values.items():
             if isinstance(value, tuple):
                 values[key] = list(value)
