@@ -14,7 +14,6 @@ import re
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
-from types import TracebackType
 from typing import NoReturn, Self
 
 from drumlin.client import arguments
@@ -156,12 +155,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

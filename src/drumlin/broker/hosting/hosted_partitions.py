@@ -422,6 +422,7 @@ class HostedPartitions:
             for coordinator in self._coordinators.values():
                 coordinator.topic_deleted(topic.name, topic.topic_id)
         for state in topic.partitions:
+            self._logs.wanted_places.pop((topic.name, state.index), None)
             log = self._logs.get(topic.name, state.index)
             if log is not None and log.topic_id in (topic.topic_id, _NO_ID):
                 let_go = self._logs.move_aside if keeps_records else self._logs.delete

@@ -30,7 +30,7 @@ from drumlin.compaction.round.cleaner import Cleaner
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.throttle import Throttle
 from drumlin.metadata.image import ResourceType
-from drumlin.metadata.store.changes import Change, ConfigsChanged, TopicDeleted
+from drumlin.metadata.store.changes import Change, ConfigsChanged
 from drumlin.ready_threads import ready_threads
 from drumlin.wire.error_codes import KafkaError
 
@@ -155,12 +155,8 @@ class Cleaning:
 
     async def on_change(self, change: Change) -> None:
         """Apply a change of the metadata; called after the configuration has taken it over."""
-        match change:
-            case TopicDeleted(topic):
-                for state in topic.partitions:
-                    self.pool.forget(topic.name, state.index)
-            case ConfigsChanged(resource) if resource.type is ResourceType.BROKER:
-                self._follow_settings()
+        if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
+            self._follow_settings()
 
     def _follow_settings(self) -> None:
         settings = cleaner_settings(self._config)
@@ -251,10 +247,9 @@ class Cleaning:
         return await self.run_now(log)
 
     def _run_now(self, log: PartitionLog) -> dict[str, Any]:
-        key = log.topic, log.partition
-        before = self.pool.totals.by_log.get(key)
+        before = self.pool.last(log)
         was_done = self.pool.run(log, _RUN_S)
-        done = self.pool.totals.by_log.get(key)
+        done = self.pool.last(log)
         if done is not None and done is not before:
             return describe_result(log.topic, log.partition, done)
         if log.is_deleted or not was_done:

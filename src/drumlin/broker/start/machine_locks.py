@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from drumlin.broker.start.startup import StartFailed
@@ -45,12 +44,7 @@ class Locks:
             raise
         return self
 
-    def __exit__(
-        self,
-        _: type[BaseException] | None,
-        __: BaseException | None,
-        ___: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._release()
 
     def of(self, node_id: int) -> dict[str, int]:

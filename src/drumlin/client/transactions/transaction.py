@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import threading
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from drumlin.client import arguments
@@ -251,12 +250,7 @@ class Transaction(WritesRecords):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is None and self._is_abandoned:
             self._check_open()  # raises: the program does not know of the abort yet
         if self._state != _OPEN:

@@ -85,8 +85,4 @@ def describe_result(
 
 def describe_totals(totals: Totals) -> Fields:
     """The totals since the broker started."""
-    return {
-        field.name: getattr(totals, field.name)
-        for field in dataclasses.fields(totals)
-        if field.name != "by_log"
-    }
+    return dataclasses.asdict(totals)

@@ -219,7 +219,7 @@ class LogMove:
             (directory.delete_horizons, horizon_ms or 0),  # 0, if unknown: cleaned at once
             (directory.cleaner_offsets, clean_up_to or 0),
         ):
-            checkpoint.set(key, offset, only_if=lambda: True)
+            checkpoint.set(key, offset, only_if=lambda: not log.is_deleted)
 
     def _open_copies(self) -> list[Segment]:
         copies = []

@@ -17,7 +17,6 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Self
 
 from drumlin.storage.files.doomed_files import DELETED_SUFFIX, name_for_deleted
@@ -94,9 +93,7 @@ class SegmentSwap:
             raise
         return self
 
-    def __exit__(
-        self, _type: object, error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         """Call `finish`, or `abandon` after an error. Raises like `__enter__`."""
         if error is None:
             self.finish()
