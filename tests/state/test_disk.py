@@ -31,14 +31,15 @@ class Counting:
         self.wanted: Counter[bytes] = Counter()
         client.create_topic(self.output, 1)
 
-    def run(self, keys: str, *, on_disk: bool = True) -> None:
-        """Count these letters, all in partition 0."""
+    def run(self, keys: str, *, on_disk: bool = True, expected: int | None = None) -> None:
+        """Count these letters, all in partition 0, and what is left of earlier ones."""
+        expected = expected or len(keys)
         rows = [{"key": each, "value": "x", "partition": 0} for each in keys]
         self.client.append(rows, self.topic, partition="partition")
         self.wanted.update(each.encode() for each in keys)
         folder = self.folder if on_disk else None
         with self.made(folder=folder, idle_timeout_ms=30_000) as processor:
-            assert count(processor, self.output, until=len(keys)) == len(keys)
+            assert count(processor, self.output, until=expected) == expected
         check(self.client, self.topic, self.output, self.group, self.wanted)
         if on_disk:
             assert dict(self.store().scan(b"")) == {
@@ -85,6 +86,25 @@ def test_a_store_that_lacks_a_commit_gets_it(
     loaded.clear()
     counting.run("c")
     assert loaded == []
+
+
+def test_a_load_that_is_killed_begins_anew(
+    counting: Counting, loaded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a state of several batches, when the first is on disk."""
+    counting.run("abc", on_disk=False)
+    apply = DiskStore.apply
+
+    def killed(store: DiskStore, *args: Any) -> None:
+        apply(store, *args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(DiskStore, "apply", killed)
+        counting.run("a")
+    loaded.clear()
+    counting.run("b", expected=2)
+    assert sorted(loaded) == [0, 1]
 
 
 def spoiled(file: Path, change: str) -> None:
