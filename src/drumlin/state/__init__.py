@@ -15,5 +15,15 @@ with needing_arrow():
     from drumlin.state.keyed_state import KeyedState
     from drumlin.state.processor import Processor
     from drumlin.state.refused import StateRefused
+    from drumlin.state.times import Timers, Window, Windows
 
-__all__ = ["KeyedState", "Processor", "StateRefused", "StoreFailed", "processor"]
+__all__ = [
+    "KeyedState",
+    "Processor",
+    "StateRefused",
+    "StoreFailed",
+    "Timers",
+    "Window",
+    "Windows",
+    "processor",
+]
