@@ -134,6 +134,14 @@ class Work:
             write()
         except ABORTED as error:
             self._abort_reason = error
+        except ClientError as error:
+            # A writer is closed by the error that has ended its transaction in the background.
+            if type(error) is not ClientError or self._transaction is None:
+                raise
+            fate = lowlevel.fate(self._transaction, error)
+            if not isinstance(fate, ABORTED):
+                raise
+            self._abort_reason = fate
 
     def _begun(self) -> Transaction:
         if self._transaction is None:
