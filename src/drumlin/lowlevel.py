@@ -17,6 +17,7 @@ from uuid import UUID
 from drumlin.client import arguments
 from drumlin.client.admin import admin
 from drumlin.client.admin.admin import TopicDescription, TopicLookup
+from drumlin.client.consumer.assignors import OwnAssignor
 from drumlin.client.errors import ClientError, translated, translating
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.read import log_at_time, log_samples, log_sizes, reader
@@ -67,6 +68,7 @@ __all__ = [
     "LogSample",
     "OffsetRange",
     "OpenTransaction",
+    "OwnAssignor",
     "ReadOptions",
     "RestoreTarget",
     "RowSum",

@@ -143,9 +143,12 @@ def read_assigned(data: bytes) -> NamedPartitions:
     return by_name(_after_version(_Assigned, data).partitions) if data else {}
 
 
-def write_assignment(version: int, partitions: NamedPartitions) -> bytes:
-    """The assignment's bytes, in the version of the member's subscription, without user data."""
-    return _written(version, _Assignment(partitions=named_partitions(partitions), user_data=None))
+def write_assignment(
+    version: int, partitions: NamedPartitions, user_data: bytes | None = None
+) -> bytes:
+    """The assignment's bytes, in the version of the member's subscription."""
+    fields = _Assignment(partitions=named_partitions(partitions), user_data=user_data)
+    return _written(version, fields)
 
 
 def _version(data: bytes) -> int:

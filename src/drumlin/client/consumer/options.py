@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Decode
-from drumlin.client.consumer.assignors import ASSIGNORS
+from drumlin.client.consumer.assignors import ASSIGNORS, OwnAssignor
 from drumlin.client.places import Time, is_time, timestamp_of
 from drumlin.client.read.reader import ReadOptions, schema_of
 from drumlin.client.topic_partition import TopicPartition
@@ -48,7 +48,7 @@ class ConsumerOptions:
     """
 
     protocol: GroupProtocol
-    assignors: Sequence[str]
+    assignors: Sequence[str | OwnAssignor]
     server_assignor: str | None
     group_instance_id: str | None
     rack: str | None
@@ -81,7 +81,8 @@ class ConsumerOptions:
     def __post_init__(self) -> None:
         if self.protocol not in ("classic", "consumer"):
             raise ValueError(f"protocol {self.protocol!r}: expected 'classic' or 'consumer'")
-        unknown = [each for each in self.assignors if each not in ASSIGNORS]
+        named = [each for each in self.assignors if not isinstance(each, OwnAssignor)]
+        unknown = [each for each in named if each not in ASSIGNORS]
         if unknown or not self.assignors:
             raise ValueError(f"assignors {unknown}: expected some of {sorted(ASSIGNORS)}")
         if self.delivery not in ("at_least_once", "at_most_once"):

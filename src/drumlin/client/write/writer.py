@@ -79,6 +79,7 @@ class Writer:
         self._acknowledged = 0  # records
         self._failure: BaseException | None = None
         self._is_closed = False
+        self._closed_by: Exception | None = None
         thread.call_soon(producer.attach, self._give_up)
 
     def send(
@@ -215,7 +216,7 @@ class Writer:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ClientError("this writer is closed")
+            raise ClientError("this writer is closed") from self._closed_by
 
     def _next_batch(self, partition: int) -> OpenBatch:
         full = self._open.get(partition)
@@ -294,9 +295,10 @@ class Writer:
                 self._close_batch(batch)
 
     def _give_up(self, error: Exception) -> None:
-        """Fail the open batches, and accept no more records: the client is closed."""
+        """Fail the open batches, and accept no more records: the producer has ended."""
         with self._lock:
             self._is_closed = True
+            self._closed_by = error
             batches = list(self._open.values())
             self._open.clear()
         for batch in batches:

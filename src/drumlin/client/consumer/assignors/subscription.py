@@ -13,6 +13,7 @@ from drumlin.wire.embedded_protocol import (
     ConsumerSubscription,
     NamedPartitions,
     read_assigned,
+    read_assignment,
     read_subscription,
     write_assignment,
     write_subscription,
@@ -55,8 +56,10 @@ def decode_subscription(data: bytes) -> MemberSubscription:
     )
 
 
-def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    return write_assignment(_ASSIGNMENT_VERSION, by_topic(partitions))
+def encode_assignment(
+    partitions: Iterable[TopicPartition], user_data: bytes | None = None
+) -> bytes:
+    return write_assignment(_ASSIGNMENT_VERSION, by_topic(partitions), user_data)
 
 
 def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
@@ -66,6 +69,15 @@ def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
         ValueError: the bytes are not an assignment.
     """
     return one_by_one(read_assigned(data))
+
+
+def assigned_user_data(data: bytes) -> bytes:
+    """What the leader tells the member besides; empty if it tells nothing.
+
+    Raises:
+        ValueError: the bytes are no assignment.
+    """
+    return read_assignment(data).user_data
 
 
 def one_by_one(partitions: NamedPartitions) -> frozenset[TopicPartition]:

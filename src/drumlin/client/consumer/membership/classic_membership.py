@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from drumlin.client.admin.committed_offsets import GroupMetadata
-from drumlin.client.consumer.assignors import is_cooperative
+from drumlin.client.consumer.assignors import OwnAssignor, is_cooperative
 from drumlin.client.consumer.assignors.sticky import (
     Claim,
     cooperative_user_data,
@@ -93,7 +93,7 @@ Step = Join | Sync | Beat | Leave | Wait
 class ClassicOptions:
     group_id: str
     group_instance_id: str | None
-    assignors: tuple[str, ...]
+    assignors: tuple[str | OwnAssignor, ...]
     heartbeat_interval_s: float
     max_poll_interval_s: float
     rack: str | None = None
@@ -153,17 +153,23 @@ class ClassicMembership(UsersSide):
         topics = tuple(sorted(self._topics))
         return Join(
             self._member_id,
-            tuple((name, self._subscription(name, topics)) for name in self._options.assignors),
+            tuple(self._subscription(each, topics) for each in self._options.assignors),
         )
 
-    def _subscription(self, assignor: str, topics: tuple[str, ...]) -> MemberSubscription:
-        data = None
-        if assignor == "sticky":
+    def _subscription(
+        self, assignor: str | OwnAssignor, topics: tuple[str, ...]
+    ) -> tuple[str, MemberSubscription]:
+        """The assignor's name, and the subscription for it."""
+        data, name = None, assignor if isinstance(assignor, str) else assignor.name
+        if isinstance(assignor, OwnAssignor):
+            data = assignor.user_data()
+        elif assignor == "sticky":
             data = sticky_user_data(self._claim)
         elif assignor == "cooperative-sticky":
             data = cooperative_user_data(self._generation_id)
         rack = self._options.rack
-        return MemberSubscription(topics, data, self._owned, self._generation_id, rack)
+        said = MemberSubscription(topics, data, self._owned, self._generation_id, rack)
+        return name, said
 
     def _sync(self) -> Sync:
         joined = self._joined
