@@ -1,8 +1,8 @@
 """Keeps a topic in a store: the members of a group share its partitions, and the store decides.
 
 An assigned partition is claimed in the store, and read from the store's position on. It is loaded
-from the beginning if the store has no position, or one of another topic, or if deletions may have
-been missed. All state is in the store: a killed process loses nothing.
+from the beginning if the store has no position, or one of another topic, or if records are missing
+behind it that may have been tombstones. All state is in the store: a killed process loses nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.arguments import Decode
-from drumlin.client.errors import (
-    BrokerUnreachable,
-    OffsetOutOfRange,
-    RequestTimedOut,
-    StateNotExact,
-    translated,
-)
-from drumlin.client.table.loading import Loader
+from drumlin.client.consumer.consumer import Consumer
+from drumlin.client.consumer.options import ConsumerOptions, Subscription
+from drumlin.client.errors import OffsetOutOfRange, translated
+from drumlin.client.table.loading import ISOLATION, OVERTAKEN, PASSES, PAUSE_S, Loader
 from drumlin.client.tables import decoded
 from drumlin.client.topic_partition import TopicPartition
+from drumlin.serving.moments import Moment
 from drumlin.serving.owned import Owned
 from drumlin.serving.target import Fenced, Position, Replacement, Target
 
@@ -31,19 +28,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from drumlin.client.client import Client
-    from drumlin.client.consumer import Consumer
 
 _COLUMNS: Final = ("partition", "key", "value")
 _POLL_MS: Final = 500
+#: While the end is looked for.
+_POLL_UNTIL_END_MS: Final = 50
 _LOOK_S: Final = 5.0
 _PROGRESS_S: Final = 1.0
 _STAY_MEMBER_S: Final = 5.0
 #: The time until others take over the partitions of a killed process.
 _SESSION_MS: Final = 10_000
-_WRITE_IDLE_MS: Final = 60_000
-_PAUSE_S: Final = 0.5
-_LOADS_MAX: Final = 5
-_PASSES: Final = (BrokerUnreachable, RequestTimedOut)
+_WRITE_IDLE_S: Final = 60.0
 
 
 class Progress(NamedTuple):
@@ -80,7 +75,7 @@ class Materializing:
         self._memory_bytes = memory_bytes
         self._loader = Loader(client._thread, client._connections, topic)
         self._topic_id: str | None = None
-        self._delete_retention_ms: int | None = None  # None: nothing is compacted
+        self._delete_retention_ms = 0
         self._owned: dict[int, Owned] = {}
         self._to_claim: set[int] = set()
         self._to_load: set[int] = set()
@@ -88,21 +83,29 @@ class Materializing:
         self._rate = 0.0
         self._told = (time.monotonic(), 0)
         self._looked_s = time.monotonic()
+        self._poll_ms = _POLL_MS
         self._describe()
-        self._consumer: Consumer = client.consumer(
-            topic,
-            group=group,
+        options = ConsumerOptions(
             columns=_COLUMNS,
             decode=self._decode,
             max_records=target.rows_at_a_time,
-            isolation="read_committed",
-            out_of_range="raise",
+            isolation=ISOLATION,
             group_instance_id=instance,
             session_timeout_ms=_SESSION_MS,
             on_assigned=self._assigned,
             on_revoked=self._given_up,
             on_lost=self._given_up,
         )
+        with translated():
+            self._consumer = Consumer(
+                client._thread,
+                client._connections,
+                group,
+                Subscription.of(topic),
+                (),
+                options,
+                on_gap=self._met_gap,
+            )
 
     def run(
         self,
@@ -113,6 +116,7 @@ class Materializing:
     ) -> Progress:
         """Run until `stop` is set, or until the store has all that the log has now."""
         ends = self._ends() if until_end else None
+        self._poll_ms = _POLL_UNTIL_END_MS if until_end else _POLL_MS
         with self._consumer:
             while not stop.is_set():
                 self._step()
@@ -143,7 +147,7 @@ class Materializing:
 
     def _step(self) -> None:
         try:
-            batch = self._consumer.poll(0 if self._to_claim or self._to_load else _POLL_MS)
+            batch = self._consumer.poll(0 if self._to_claim or self._to_load else self._poll_ms)
         except OffsetOutOfRange as error:
             # The next records were deleted, or the log was truncated.
             self._load_later(error.partition)
@@ -177,7 +181,7 @@ class Materializing:
             self._claim_later(owned.partition)
             return False
         owned.position = position
-        owned.written_ms = _now_ms()
+        owned.written_s = time.monotonic()
         owned.settle()
         return True
 
@@ -208,7 +212,7 @@ class Materializing:
         self._to_claim.discard(partition)
         term, position = self._target.claim(partition)
         owned = self._owned[partition] = Owned(partition, term, position)
-        if position is None or position.topic_id != self._topic_id or self._is_late(owned):
+        if position is None or position.topic_id != self._topic_id:
             self._load_later(partition)
         else:
             self._continue(owned)
@@ -220,9 +224,11 @@ class Materializing:
         self._consumer.seek(*place, at)
         self._consumer.resume([place])
 
-    def _is_late(self, owned: Owned) -> bool:
-        retention_ms = self._delete_retention_ms
-        return retention_ms is not None and owned.may_lack_deletions(retention_ms, _now_ms())
+    def _met_gap(self, place: TopicPartition) -> None:
+        """Load the partition if tombstones may be among the records that are missing."""
+        owned = self._owned.get(place.partition)
+        if owned and owned.may_lack_deletions(self._delete_retention_ms, Moment.now()):
+            self._load_later(place.partition)
 
     # -- loading ---------------------------------------------------------------------------
 
@@ -232,19 +238,15 @@ class Materializing:
         others = [each for each in self._consumer.assignment if each.partition != partition]
         self._consumer.pause(others)
         try:
-            for left in reversed(range(_LOADS_MAX)):
-                try:
-                    self._load_once(owned)
-                    break
-                except (StateNotExact, OffsetOutOfRange):
-                    if not left:
-                        raise
+            self._load_once(owned)
+            owned.in_vain.end()
             self._to_load.discard(partition)
             self._continue(owned)
         except _GivenUp:
             pass
-        except _PASSES:
-            time.sleep(_PAUSE_S)  # it is tried again
+        except (*OVERTAKEN, *PASSES) as error:
+            owned.in_vain.check(error)
+            time.sleep(PAUSE_S)  # it is tried again at the next step
         except Fenced:
             self._to_load.discard(partition)
             self._claim_later(partition)
@@ -256,7 +258,7 @@ class Materializing:
 
     def _load_once(self, owned: Owned) -> None:
         self._describe()
-        since_ms = _now_ms()
+        since = Moment.now()
         replacement = self._target.replace(owned.partition, owned.term)
         polled_s = time.monotonic()
 
@@ -277,7 +279,7 @@ class Materializing:
             states = self._loader.load([owned.partition], self._memory_bytes, take)
         (state,) = states.values()
         epoch = state.claim.leader_epoch
-        position = Position(self._topic_id, state.position, epoch, since_ms)
+        position = Position(self._topic_id, state.position, epoch, str(since))
         replacement.commit(position)
         owned.position = position
 
@@ -295,32 +297,23 @@ class Materializing:
         before = self._topic_id
         try:
             self._describe()
-            asked_ms = _now_ms()
+            asked = Moment.now()
             ends = self._ends()
-            late = [each for each in self._owned.values() if self._is_late(each)]
-        except _PASSES:
+        except PASSES:
             return
-        if self._topic_id != before:
-            late = list(self._owned.values())
         for owned in list(self._owned.values()):
-            if owned in late:
+            if self._topic_id != before:
                 self._load_later(owned.partition)
             elif owned.partition in ends:
-                owned.saw_end(ends[owned.partition], asked_ms)
-                if owned.position is not None and asked_ms - owned.written_ms >= _WRITE_IDLE_MS:
+                owned.saw_end(ends[owned.partition], asked)
+                if owned.position is not None and self._looked_s - owned.written_s >= _WRITE_IDLE_S:
                     self._write(owned, {}, owned.position)
 
     def _describe(self) -> None:
         configs = self._client.topic_configs(self._topic)
-        is_compacted = "compact" in (configs["cleanup.policy"].value or "")
-        retention_ms = int(configs["delete.retention.ms"].value or 0)
-        self._delete_retention_ms = retention_ms if is_compacted else None
+        self._delete_retention_ms = int(configs["delete.retention.ms"].value or 0)
         with translated():
             self._topic_id = self._loader.describe().topic_id
 
     def _ends(self) -> dict[int, int]:
         return self._client.offsets(self._topic, isolation="read_committed")
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -18,7 +18,7 @@ _BUSY_S: Final = 60.0
 _POSITIONS: Final = """
 CREATE TABLE IF NOT EXISTS drumlin_positions (
     name TEXT NOT NULL, partition INTEGER NOT NULL, kept TEXT NOT NULL, term INTEGER NOT NULL,
-    topic_id TEXT, offset INTEGER, leader_epoch INTEGER, ended_ms INTEGER,
+    topic_id TEXT, offset INTEGER, leader_epoch INTEGER, at_end TEXT,
     PRIMARY KEY (name, partition))
 """
 _COLUMNS: Final = ("key", "value", "partition")
@@ -73,7 +73,7 @@ class SqliteTarget:
 
     def positions(self) -> dict[int, Position]:
         found = self._database.execute(
-            "SELECT partition, topic_id, offset, leader_epoch, ended_ms FROM drumlin_positions"
+            "SELECT partition, topic_id, offset, leader_epoch, at_end FROM drumlin_positions"
             " WHERE name = ? AND offset IS NOT NULL",
             (self._name,),
         )
@@ -88,7 +88,7 @@ class SqliteTarget:
                 (*place, self._kept),
             )
             term, *found = run(
-                "SELECT term, topic_id, offset, leader_epoch, ended_ms FROM drumlin_positions"
+                "SELECT term, topic_id, offset, leader_epoch, at_end FROM drumlin_positions"
                 " WHERE name = ? AND partition = ?",
                 place,
             ).fetchone()
@@ -165,7 +165,7 @@ class SqliteTarget:
 
     def _move(self, partition: int, term: int, position: Position) -> None:
         done = self._database.execute(
-            "UPDATE drumlin_positions SET topic_id = ?, offset = ?, leader_epoch = ?, ended_ms = ?"
+            "UPDATE drumlin_positions SET topic_id = ?, offset = ?, leader_epoch = ?, at_end = ?"
             " WHERE name = ? AND partition = ? AND term = ?",
             (*position, self._name, partition, term),
         )

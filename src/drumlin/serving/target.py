@@ -31,8 +31,8 @@ class Position(NamedTuple):
     #: The offset of the next record.
     offset: int
     leader_epoch: int
-    #: By the wall clock: when the log was last known to end at `offset` or before.
-    ended_ms: int
+    #: A `Moment` as text: when the log was last known to end at `offset` or before.
+    at_end: str
 
 
 class Claim(NamedTuple):
