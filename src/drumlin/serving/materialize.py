@@ -39,7 +39,8 @@ def materialize(
         client: of the cluster that has the topic.
         topic: the topic's name.
         to: the store: "sqlite:///PATH" or "sqlite:////ABSOLUTE/PATH", with "?table=NAME" for a
-            table name other than the topic's; or "redis://HOST:PORT/NUMBER", with "?prefix=TEXT"
+            table name other than the topic's; "postgresql://USER@HOST/DATABASE", with
+            "?table=NAME&schema=NAME"; or "redis://HOST:PORT/NUMBER", with "?prefix=TEXT"
             for a key prefix other than the topic's name and a colon. The password may be in the
             environment variable DRUMLIN_STORE_PASSWORD.
         group: a consumer group. A table is kept by one group; another one is refused.

@@ -22,7 +22,7 @@ from drumlin.client.tables import decoded
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.serving.moments import Moment
 from drumlin.serving.owned import Owned
-from drumlin.serving.target import Fenced, Position, Replacement, Target
+from drumlin.serving.target import Fenced, Position, Replacement, ReplacementLost, Target
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -244,7 +244,7 @@ class Materializing:
             self._continue(owned)
         except _GivenUp:
             pass
-        except (*OVERTAKEN, *PASSES) as error:
+        except (*OVERTAKEN, *PASSES, ReplacementLost) as error:
             owned.in_vain.check(error)
             time.sleep(PAUSE_S)  # it is tried again at the next step
         except Fenced:

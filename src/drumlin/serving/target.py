@@ -20,6 +20,10 @@ class Fenced(ClientError):
     """Another process has claimed the partition meanwhile; nothing was written."""
 
 
+class ReplacementLost(ClientError):
+    """The store has lost what a replacement had collected; the old rows are there."""
+
+
 class TargetRefused(ClientError):
     """The table in the store is not one that this group keeps for this topic."""
 
@@ -50,6 +54,7 @@ class Replacement(Protocol):
 
         Raises:
             Fenced: the partition was claimed again.
+            ReplacementLost: begin again.
         """
 
     def commit(self, position: Position) -> None:
@@ -58,6 +63,7 @@ class Replacement(Protocol):
         Raises:
             Fenced: the partition was claimed again.
             EqualKeys: another partition has one of the keys.
+            ReplacementLost: begin again.
         """
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from drumlin.serving.target import Target
 
-_EXPECTED: Final = "expected sqlite:///PATH[?table=NAME] or redis://HOST:PORT/NUMBER[?prefix=TEXT]"
+_EXPECTED: Final = (
+    "expected sqlite:///PATH[?table=NAME], postgresql://USER@HOST/DATABASE[?table=NAME] or "
+    "redis://HOST:PORT/NUMBER[?prefix=TEXT]"
+)
 #: The environment variable for a password, which other users should not see in a URL.
 VARIABLE: Final = "DRUMLIN_STORE_PASSWORD"
 
@@ -40,6 +43,16 @@ def open_target(url: str, topic: str, group: str, decode: str | None) -> Target:
         from drumlin.serving.sqlite_target import SqliteTarget
 
         return SqliteTarget(unquote(path[1:]), name, topic, kept)
+    if scheme in ("postgresql", "postgres"):
+        name, schema = options.pop("table", topic), options.pop("schema", None)
+        if fragment or not name or schema == "":
+            raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
+        from drumlin.serving.postgres_target import PostgresTarget
+
+        where = urlunsplit((scheme, host, path, urlencode(options, quote_via=quote), ""))
+        return PostgresTarget(
+            where, os.environ.get(VARIABLE), schema, name, topic, kept, is_text=decode is not None
+        )
     if scheme in ("redis", "rediss"):
         prefix = options.pop("prefix", f"{topic}:")
         if not host or fragment or options:

@@ -26,6 +26,7 @@ EXAMPLES: Final = examples(
     "drumlin materialize users --to sqlite:///users.db --group users-db",
     "drumlin materialize users --to 'sqlite:////var/lib/app.db?table=people' -g app --utf8",
     "drumlin materialize users --to sqlite:///users.db -g users-db --until-end",
+    "drumlin materialize users --to postgresql://app@db.example/shop --group users-db",
     "drumlin materialize users --to redis://127.0.0.1:6379/0 --group users-cache",
 )
 
@@ -37,7 +38,8 @@ def materialize(
         Option(
             "--to",
             metavar="URL",
-            help="The store: sqlite:///PATH[?table=NAME] or redis://HOST:PORT/NUMBER[?prefix=TEXT].",
+            help="The store: sqlite:///PATH[?table=NAME], postgresql://USER@HOST/DATABASE"
+            "[?table=NAME] or redis://HOST:PORT/NUMBER[?prefix=TEXT].",
         ),
     ],
     group: Annotated[
