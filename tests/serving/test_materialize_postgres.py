@@ -15,9 +15,10 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from drumlin.serving import postgres_target, targets
+from drumlin.serving import postgres_connection, targets
+from drumlin.serving.postgres_connection import PostgresConnection
 from drumlin.serving.postgres_target import PostgresTarget
-from drumlin.serving.target import Fenced, Position, ReplacementLost, TargetRefused
+from drumlin.serving.target import Fenced, Position, ReplacementLost, Target, TargetRefused
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.servers.postgres import Postgres, running_postgres
 from rig.waiting import wait_until
@@ -44,6 +45,7 @@ class Store:
         self.server = server
         self.url = f"{server.url()}?table=users&schema={self.schema}"
         self.ask(f"CREATE SCHEMA {self.schema}")
+        self._opened: list[targets.Store] = []
 
     def ask(self, statement: str) -> list[Any]:
         with psycopg.connect(self.server.url()) as database:
@@ -60,14 +62,22 @@ class Store:
     def rows(self) -> dict[Any, Any]:
         return dict(self.ask("SELECT key, value FROM users"))
 
-    def target(self, kept: str = "t by g", *, is_text: bool = False) -> PostgresTarget:
-        url = self.server.url()
-        return PostgresTarget(url, None, self.schema, "users", "t", kept, is_text=is_text)
+    def open(self, url: str, group: str = "g", *, is_text: bool = False) -> Target:
+        """The target as another process has it."""
+        to = f"{url}?table=users&schema={self.schema}"
+        self._opened.append(targets.open_store(to, group, "utf8" if is_text else None))
+        return self._opened[-1].target("t")
+
+    def close(self) -> None:
+        for each in self._opened:
+            each.close()
 
 
 @pytest.fixture
-def store(server: Postgres) -> Store:
-    return Store(server)
+def store(server: Postgres) -> Iterator[Store]:
+    store = Store(server)
+    yield store
+    store.close()
 
 
 def test_it_has_the_last_value_of_every_key(client: Client, topic: str, store: Store) -> None:
@@ -131,8 +141,9 @@ def test_names_that_must_be_quoted(server: Postgres) -> None:
     name, schema = 'a "table" of; user.s', f'My "own" % {uuid.uuid4().hex[:8]}'
     with psycopg.connect(server.url()) as database:
         database.execute(psycopg.sql.SQL("CREATE SCHEMA {}").format(psycopg.sql.Identifier(schema)))
+    connection = PostgresConnection(server.url(), None)
     for kept in range(2):
-        target = PostgresTarget(server.url(), None, schema, name, "t", "t by g", is_text=True)
+        target = PostgresTarget(connection, schema, name, "t", "t by g", is_text=True)
         term, position = target.claim(7)
         assert (term, position) == (kept + 1, AT if kept else None)
         target.apply(7, term, {"a": "1", "b": None}, AT)
@@ -140,56 +151,56 @@ def test_names_that_must_be_quoted(server: Postgres) -> None:
         loading.add([("c", "%s")])
         loading.commit(AT)
         assert target.positions() == {7: AT}
-        target.close()
     with pytest.raises(TargetRefused, match="1 to 63 bytes; name another table"):
-        PostgresTarget(server.url(), None, schema, "ö" * 32, "t", "t by g", is_text=True)
+        PostgresTarget(connection, schema, "ö" * 32, "t", "t by g", is_text=True)
+    connection.close()
 
 
 def test_what_is_not_its_own_is_refused(store: Store, server: Postgres) -> None:
     store.ask("CREATE TABLE users (key bytea, value bytea, partition integer)")
     with pytest.raises(TargetRefused, match="no primary key or unique index on key alone"):
-        store.target()
+        store.open(store.server.url())
     store.ask("CREATE UNIQUE INDEX ON users (key, value)")
     with pytest.raises(TargetRefused, match="on key alone"):
-        store.target()
+        store.open(store.server.url())
     store.ask("CREATE UNIQUE INDEX ON users (key)")
-    target = store.target()
+    target = store.open(store.server.url())
     target.claim(0)
-    with pytest.raises(TargetRefused, match="users has t by g, not t by other"):
-        store.target("t by other")
-    store.ask("UPDATE drumlin_positions SET kept = 't by other'")
-    with pytest.raises(TargetRefused, match="kept otherwise than t by g"):
+    with pytest.raises(
+        TargetRefused, match="users has topic 't' by group 'g', not topic 't' by group 'other'"
+    ):
+        store.open(server.url(), "other")
+    store.ask("UPDATE drumlin_positions SET kept = 'topic ''t'' by group ''other'''")
+    with pytest.raises(TargetRefused, match="kept otherwise than topic 't' by group 'g'"):
         target.claim(0)
-    target.close()
     store.ask("ALTER TABLE users ALTER COLUMN partition TYPE bigint")
     with pytest.raises(TargetRefused, match="columns key bytea, value bytea, partition bigint"):
-        store.target("t by other")
+        store.open(server.url(), "other")
 
 
 def test_rights_that_are_missing(store: Store, server: Postgres) -> None:
     user = f"u{uuid.uuid4().hex[:12]}"
-    url = f"{server.url(user=user)}?table=users&schema={store.schema}"
+    url = server.url(user=user)
     store.ask(f"CREATE ROLE {user} LOGIN")
 
     def refused(match: str) -> None:
         with pytest.raises(TargetRefused, match=match):
-            targets.open_target(url, "t", "g", None)
+            store.open(url)
 
     refused(f"permission denied for schema {store.schema}")
     store.ask(f"GRANT USAGE ON SCHEMA {store.schema} TO {user}")
     refused(f"grant CREATE on the schema, or create {store.schema}.users .key bytea PRIMARY")
-    store.target().close()
+    store.open(store.server.url())
     refused("lacks SELECT, INSERT, UPDATE, DELETE on .*users")
     store.ask(f"GRANT SELECT, INSERT, UPDATE, DELETE ON users TO {user}")
     store.ask(f"GRANT SELECT, INSERT, UPDATE ON drumlin_positions TO {user}")
-    target = targets.open_target(url, "t", "g", None)
+    target = store.open(url)
     target.apply(0, target.claim(0).term, {b"a": b"1", b"b": None}, AT)
-    target.close()
     assert store.rows() == {b"a": b"1"}
 
 
 def test_an_old_owner_that_wakes_up_writes_nothing(store: Store) -> None:
-    old, new = store.target(), store.target()
+    old, new = store.open(store.server.url()), store.open(store.server.url())
     assert old.claim(0) == (1, None)
     loading = old.replace(0, 1)
     loading.add([(b"a", b"1")])
@@ -208,24 +219,22 @@ def test_an_old_owner_that_wakes_up_writes_nothing(store: Store) -> None:
     assert store.rows() == {b"a": b"1"}
     new.apply(0, 2, {b"a": None, b"b": b"2"}, AT._replace(offset=7))
     assert (store.rows(), new.positions()) == ({b"b": b"2"}, {0: AT._replace(offset=7)})
-    old.close()
     with pytest.raises(TargetRefused, match="too long for an index"):
         new.apply(0, 2, {random.Random(1).randbytes(9000): b""}, AT._replace(offset=8))
     store.ask("DROP TABLE users")
     with pytest.raises(OSError, match=r'relation ".*users" does not exist'):
         new.apply(0, 2, {b"c": b"3"}, AT._replace(offset=8))
     assert new.positions() == {0: AT._replace(offset=7)}
-    new.close()
 
 
-def test_connections_that_are_cut(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_that_are_cut(store: Store) -> None:
     def cut() -> None:
         store.ask(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
             " WHERE application_name = 'drumlin materialize'"
         )
 
-    target = store.target()
+    target = store.open(store.server.url())
     term = target.claim(0).term
     cut()
     target.apply(0, term, {b"a": b"1"}, AT)
@@ -234,6 +243,7 @@ def test_connections_that_are_cut(store: Store, monkeypatch: pytest.MonkeyPatch)
     cut()
     with pytest.raises(ReplacementLost):
         loading.add([(b"c", b"3")])
+    target.apply(0, term, {}, AT)  # on another connection
     with pytest.raises(ReplacementLost):
         loading.commit(AT)
     assert (store.rows(), target.positions()) == ({b"a": b"1"}, {0: AT})
@@ -241,7 +251,6 @@ def test_connections_that_are_cut(store: Store, monkeypatch: pytest.MonkeyPatch)
     loading.add([(b"b", b"2")])
     loading.commit(AT)
     assert store.rows() == {b"b": b"2"}
-    target.close()
 
 
 def test_postgresql_is_killed(client: Client, topic: str) -> None:
@@ -289,6 +298,47 @@ def write(
         del model[key]
 
 
+def test_several_share_several_topics(client: Client, topic: str, store: Store) -> None:
+    """One after the other comes and goes while records are written."""
+    topics = [topic, f"{topic}-2"]
+    client.create_topic(topics[1], 2)
+    to = f"{store.server.url()}?table=of {{topic}}&schema={store.schema}"
+    models: dict[str, dict[bytes, bytes]] = {each: {} for each in topics}
+    chance = random.Random(5)
+    failures: list[BaseException] = []
+
+    def keep(stop: threading.Event) -> None:
+        try:
+            drumlin.materialize(client, topics, to, group="several", stop=stop)
+        except BaseException as error:
+            failures.append(error)
+
+    def is_whole() -> bool:
+        return all(
+            dict(store.ask(f'SELECT key, value FROM "of {each}"')) == models[each]
+            for each in topics
+        )
+
+    running: list[tuple[threading.Thread, threading.Event]] = []
+    for number in range(4):
+        stop = threading.Event()
+        running.append((threading.Thread(target=keep, args=(stop,)), stop))
+        running[-1][0].start()
+        if number == 2:
+            running[0][1].set()
+        for _ in range(10):
+            for each in topics:
+                write(client, each, models[each], chance, b"%d" % number, 50)
+    wait_until(lambda: failures or is_whole(), "the store to have all")
+    for _, stop in running:
+        stop.set()
+    for thread, _ in running:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not failures
+    assert is_whole()
+
+
 @pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.deep)])
 def test_it_is_killed_at_any_moment(
     client: Client, topic: str, store: Store, serving_broker: DrumlinServer, kills: int
@@ -313,11 +363,11 @@ def test_it_is_killed_at_any_moment(
 
 
 def test_a_store_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_target, "_PAUSES_S", ())
+    monkeypatch.setattr(postgres_connection, "_PAUSES_S", ())
     with pytest.raises(OSError, match=r"PostgreSQL: .*refused") as caught:
-        targets.open_target("postgresql://me:hidden@127.0.0.1:1/db", "t", "g", None)
+        targets.open_store("postgresql://me:hidden@127.0.0.1:1/db", "g", None)
     assert "hidden" not in str(caught.value)
     with pytest.raises(ValueError, match="colour"):
-        targets.open_target("postgresql://me:hidden@127.0.0.1:1/db?colour=red", "t", "g", None)
+        targets.open_store("postgresql://me:hidden@127.0.0.1:1/db?colour=red", "g", None)
     with pytest.raises(ValueError, match=r"me:\.\.\.@h/db\?table="):
-        targets.open_target("postgresql://me:hidden@h/db?table=", "t", "g", None)
+        targets.open_store("postgresql://me:hidden@h/db?table=", "g", None)

@@ -156,7 +156,7 @@ def test_redis_is_killed(client: Client, topic: str, server: RedisServer, store:
 
 def test_a_store_that_cannot_be_reached(server: RedisServer) -> None:
     with pytest.raises(ValueError, match=r"redis://me:\.\.\.@h/0\?colour=red"):
-        targets.open_target("redis://me:hidden@h/0?colour=red", "t", "g", None)
+        targets.open_store("redis://me:hidden@h/0?colour=red", "g", None)
     server.close()
     with pytest.raises(OSError, match=r"Redis: .*refused"):
         RedisTarget(server.url, None, "u:", "t by g")

@@ -10,10 +10,6 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.sql import Composed
 
-#: SQLSTATE: a key does not fit into an index.
-PROGRAMS_LIMIT: Final = "54000"
-#: SQLSTATE: the user lacks a right.
-LACKS_RIGHTS: Final = "42501"
 _NAME_BYTES: Final = 63
 _POSITIONS: Final = "drumlin_positions"
 _POSITION: Final = 'topic_id, "offset", leader_epoch, at_end'
@@ -48,6 +44,46 @@ SELECT name, needed FROM (
 ) AS needs WHERE NOT has_table_privilege(name, needed)
 """
 _IS_KEPT: Final = "SELECT kept FROM {positions} WHERE name = {name} AND kept <> %(kept)s LIMIT 1"
+
+_READ_POSITIONS: Final = """
+SELECT partition, {position} FROM {positions} WHERE name = {name} AND "offset" IS NOT NULL
+"""
+_CLAIM: Final = """
+INSERT INTO {positions} AS at (name, partition, kept, term)
+VALUES ({name}, %(partition)s, %(kept)s, 1) ON CONFLICT (name, partition)
+DO UPDATE SET term = at.term + 1 WHERE at.kept = excluded.kept RETURNING term, {position}
+"""
+_CHECK: Final = """
+SELECT 1 FROM {positions} WHERE name = {name} AND partition = %(partition)s AND term = %(term)s
+"""
+_MOVE: Final = """
+UPDATE {positions} SET ({position}) = (%(topic_id)s, %(offset)s, %(leader_epoch)s, %(at_end)s)
+WHERE name = {name} AND partition = %(partition)s AND term = %(term)s
+"""
+_MAKE_CHANGES: Final = """
+CREATE TEMPORARY TABLE IF NOT EXISTS drumlin_changes (key {cell}, value {cell})
+ON COMMIT DELETE ROWS
+"""
+_PUT: Final = """
+INSERT INTO {table} AS kept (key, value, partition)
+SELECT key, value, %(partition)s FROM {changes} WHERE value IS NOT NULL
+ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE kept.partition = excluded.partition
+"""
+_DELETE: Final = """
+DELETE FROM {table} AS kept USING {changes} AS changes
+WHERE changes.value IS NULL AND kept.key = changes.key AND kept.partition = %(partition)s
+"""
+_KEYS_OF_OTHERS: Final = """
+SELECT kept.key FROM {table} AS kept JOIN {changes} AS new ON kept.key = new.key
+WHERE new.value IS NOT NULL AND kept.partition <> %(partition)s LIMIT 1
+"""
+_MAKE_ASIDE: Final = "CREATE TEMPORARY TABLE drumlin_replacement (key {cell}, value {cell})"
+_CLEAR: Final = "DELETE FROM {table} WHERE partition = %(partition)s"
+_TAKE: Final = """
+INSERT INTO {table} (key, value, partition)
+SELECT key, value, %(partition)s FROM {aside} ORDER BY key
+"""
+_COPY: Final = "COPY {changes} (key, value) FROM STDIN (FORMAT binary)"
 
 
 class Statements:
@@ -89,57 +125,21 @@ class Statements:
             return sql.SQL(text).format(**known)
 
         self._composed = composed
-        self.positions = composed(
-            "SELECT partition, {position} FROM {positions}"
-            """ WHERE name = {name} AND "offset" IS NOT NULL"""
-        )
-        self.claim = composed(
-            "INSERT INTO {positions} AS at (name, partition, kept, term)"
-            " VALUES ({name}, %(partition)s, %(kept)s, 1) ON CONFLICT (name, partition)"
-            " DO UPDATE SET term = at.term + 1 WHERE at.kept = excluded.kept"
-            " RETURNING term, {position}"
-        )
-        self.check = composed(
-            "SELECT 1 FROM {positions}"
-            " WHERE name = {name} AND partition = %(partition)s AND term = %(term)s"
-        )
-        self.move = composed(
-            "UPDATE {positions} SET ({position})"
-            " = (%(topic_id)s, %(offset)s, %(leader_epoch)s, %(at_end)s)"
-            " WHERE name = {name} AND partition = %(partition)s AND term = %(term)s"
-        )
-        self.make_changes = composed(
-            "CREATE TEMPORARY TABLE IF NOT EXISTS drumlin_changes (key {cell}, value {cell})"
-            " ON COMMIT DELETE ROWS"
-        )
-        self.copy_changes = composed("COPY {changes} (key, value) FROM STDIN (FORMAT binary)")
-        self.put = composed(
-            "INSERT INTO {table} AS kept (key, value, partition)"
-            " SELECT key, value, %(partition)s FROM {changes} WHERE value IS NOT NULL"
-            " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-            " WHERE kept.partition = excluded.partition"
-        )
-        self.delete = composed(
-            "DELETE FROM {table} AS kept USING {changes} AS changes WHERE changes.value IS NULL"
-            " AND kept.key = changes.key AND kept.partition = %(partition)s"
-        )
-        others = (
-            "SELECT kept.key FROM {table} AS kept JOIN %s AS new ON kept.key = new.key"
-            " WHERE new.value IS NOT NULL AND kept.partition <> %%(partition)s LIMIT 1"
-        )
-        self.keys_of_others = composed(others % "{changes}")
-        self.keys_of_others_aside = composed(others % "{aside}")
+        self.positions = composed(_READ_POSITIONS)
+        self.claim = composed(_CLAIM)
+        self.check = composed(_CHECK)
+        self.move = composed(_MOVE)
+        self.make_changes = composed(_MAKE_CHANGES)
+        self.copy_changes = composed(_COPY)
+        self.put = composed(_PUT)
+        self.delete = composed(_DELETE)
+        self.keys_of_others = composed(_KEYS_OF_OTHERS)
         self.drop_aside = composed("DROP TABLE IF EXISTS {aside}")
-        self.make_aside = composed(
-            "DROP TABLE IF EXISTS {aside};"
-            " CREATE TEMPORARY TABLE drumlin_replacement (key {cell}, value {cell})"
-        )
-        self.copy_aside = composed("COPY {aside} (key, value) FROM STDIN (FORMAT binary)")
-        self.clear = composed("DELETE FROM {table} WHERE partition = %(partition)s")
-        self.take = composed(
-            "INSERT INTO {table} (key, value, partition)"
-            " SELECT key, value, %(partition)s FROM {aside} ORDER BY key"
-        )
+        self.make_aside = composed(_MAKE_ASIDE)
+        self.copy_aside = composed(_COPY.replace("{changes}", "{aside}"))
+        self.keys_of_others_aside = composed(_KEYS_OF_OTHERS.replace("{changes}", "{aside}"))
+        self.clear = composed(_CLEAR)
+        self.take = composed(_TAKE)
 
     def prepare(self, cursor: psycopg.Cursor[Any], kept: str) -> None:
         """Create the tables unless they exist, and check that they can be kept.

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from redis import Redis
 
 NO_REDIS: Final = "a store in Redis needs redis: pip install redis"
-_ROWS_AT_A_TIME: Final = 5000
+#: The most records whose changes one script applies.
+ROWS_AT_A_TIME: Final = 5000
 _RETRIES: Final = 8
 _TIMEOUT_S: Final = 30.0
 
@@ -65,8 +66,6 @@ _NOT_MOVED: Final = ("", "", "", "")
 
 class RedisTarget:
     """`kept` describes topic, group and format of what is under the prefix."""
-
-    rows_at_a_time: int | None = _ROWS_AT_A_TIME
 
     def __init__(self, url: str, password: str | None, prefix: str, kept: str) -> None:
         """
@@ -147,7 +146,7 @@ class RedisTarget:
     def put_aside(self, partition: int, term: int, rows: Iterable[tuple[Cell, Cell]]) -> None:
         """Put rows of a replacement."""
         waiting = iter(rows)
-        while some := list(islice(waiting, _ROWS_AT_A_TIME)):
+        while some := list(islice(waiting, ROWS_AT_A_TIME)):
             puts = [cell for row in some for cell in row]
             self.run(partition, self._names(partition), term, puts, (), None)
 
@@ -156,7 +155,7 @@ class RedisTarget:
         names = hash_name, keys, new = self._names(partition)
         cursor = 0
         while True:
-            cursor, some = self._ask(self._redis.sscan, keys, cursor, count=_ROWS_AT_A_TIME)
+            cursor, some = self._ask(self._redis.sscan, keys, cursor, count=ROWS_AT_A_TIME)
             is_new = self._ask(self._redis.smismember, new, some) if some else []
             gone = [key for key, new_too in zip(some, is_new, strict=True) if not new_too]
             self.run(partition, names, term, [], gone, None)

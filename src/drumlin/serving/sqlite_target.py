@@ -27,8 +27,6 @@ _COLUMNS: Final = ("key", "value", "partition")
 class SqliteTarget:
     """`kept` describes topic, group and format of the table: only the same may continue it."""
 
-    rows_at_a_time: int | None = None
-
     def __init__(self, path: str, name: str, topic: str, kept: str) -> None:
         """
         Raises:

@@ -70,9 +70,6 @@ class Replacement(Protocol):
 class Target(Protocol):
     """A table in a store. Used by one thread."""
 
-    #: The most records whose changes are applied at once; None: as many as are fetched.
-    rows_at_a_time: int | None
-
     def positions(self) -> dict[int, Position]:
         """The positions of all partitions in the store, whoever owns them."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 import signal
 import sys
 import threading
@@ -15,6 +17,7 @@ from drumlin.cli.reach.command_config import CommandConfig, settings_of
 from drumlin.cli.reach.completion import complete_group, complete_topic
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Argument, Option, command
+from drumlin.cli.terminal.names import is_pattern
 from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
 
 if TYPE_CHECKING:
@@ -27,19 +30,24 @@ EXAMPLES: Final = examples(
     "drumlin materialize users --to 'sqlite:////var/lib/app.db?table=people' -g app --utf8",
     "drumlin materialize users --to sqlite:///users.db -g users-db --until-end",
     "drumlin materialize users --to postgresql://app@db.example/shop --group users-db",
+    "drumlin materialize 'shop.*' --to 'sqlite:///shop.db?table=of_{topic}' --group shop",
     "drumlin materialize users --to redis://127.0.0.1:6379/0 --group users-cache",
 )
 
 
 def materialize(
-    topic: Annotated[str, Argument("TOPIC", help="A topic with keys.", complete=complete_topic)],
+    topics: Annotated[
+        list[str],
+        Argument("TOPIC...", help="Topics with keys, or patterns.", complete=complete_topic),
+    ],
     to: Annotated[
         str,
         Option(
             "--to",
             metavar="URL",
             help="The store: sqlite:///PATH[?table=NAME], postgresql://USER@HOST/DATABASE"
-            "[?table=NAME] or redis://HOST:PORT/NUMBER[?prefix=TEXT].",
+            "[?table=NAME] or redis://HOST:PORT/NUMBER[?prefix=TEXT]; {topic} in NAME or TEXT "
+            "is the topic's name.",
         ),
     ],
     group: Annotated[
@@ -75,7 +83,10 @@ def materialize(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Keep the last value of every key in a store, up to date, until Ctrl-C."""
+    """Keep the last value of every key in a store, up to date, until Ctrl-C.
+
+    A pattern (with * and ?) takes topics that are created later, too.
+    """
     from drumlin.client.client import connect
     from drumlin.serving.materialize import materialize as keep
     from drumlin.serving.targets import VARIABLE
@@ -90,7 +101,8 @@ def materialize(
         connect(bootstrap, **settings_of(command_config)) as client,
         output.progress() as progress,
     ):
-        task = progress.add_task(topic, total=None, done="")
+        title = ", ".join(topics)
+        task = progress.add_task(title, total=None, done="")
 
         told_s = time.monotonic()
 
@@ -99,12 +111,12 @@ def materialize(
             progress.update(task, completed=now.records, done=_line(now))
             if not sys.stderr.isatty() and time.monotonic() - told_s >= _TELL_S:
                 told_s = time.monotonic()
-                output.note(f"{topic}: {_line(now)}")
+                output.note(f"{title}: {_line(now)}")
 
         try:
             done = keep(
                 client,
-                topic,
+                _subscribed(topics),
                 to,
                 group=group,
                 instance=instance,
@@ -118,7 +130,14 @@ def materialize(
             raise click.BadParameter(str(error)) from error
         except ModuleNotFoundError as error:
             raise output.Failure(str(error)) from error
-    output.note(f"{topic}: {_line(done)}")
+    output.note(f"{title}: {_line(done)}")
+
+
+def _subscribed(topics: list[str]) -> str | list[str] | re.Pattern[str]:
+    """Plain names, or one pattern for all if there is a pattern among them."""
+    if any(map(is_pattern, topics)):
+        return re.compile("|".join(map(fnmatch.translate, topics)))
+    return topics[0] if len(topics) == 1 else topics
 
 
 def _line(now: Progress) -> str:
