@@ -125,7 +125,6 @@ class Statements:
             return sql.SQL(text).format(**known)
 
         self._composed = composed
-        self.positions = composed(_READ_POSITIONS)
         self.claim = composed(_CLAIM)
         self.check = composed(_CHECK)
         self.move = composed(_MOVE)
@@ -140,6 +139,13 @@ class Statements:
         self.keys_of_others_aside = composed(_KEYS_OF_OTHERS.replace("{changes}", "{aside}"))
         self.clear = composed(_CLEAR)
         self.take = composed(_TAKE)
+
+    def read_positions(self, cursor: psycopg.Cursor[Any]) -> list[Any]:
+        """Partitions with their positions; none if the table of positions does not exist."""
+        positions, _ = cursor.execute(self._composed(_FIND), {}).fetchone() or (None, None)
+        if positions is None:
+            return []
+        return cursor.execute(self._composed(_READ_POSITIONS), {}).fetchall()
 
     def prepare(self, cursor: psycopg.Cursor[Any], kept: str) -> None:
         """Create the tables unless they exist, and check that they can be kept.

@@ -34,8 +34,10 @@ class PostgresTarget:
         kept: str,
         *,
         is_text: bool,
+        only_looks: bool = False,
     ) -> None:
-        """
+        """`only_looks`: for `positions` only; nothing is created.
+
         Raises:
             TargetRefused: the table has other columns, something else is kept in it, or rights are
                 missing.
@@ -48,10 +50,11 @@ class PostgresTarget:
         schema = schema or self._run(_first_schema)
         self._where = f"table {schema}.{name}"
         self._do = Statements(schema, name, is_text=is_text)
-        self._run(lambda cursor: self._do.prepare(cursor, kept))
+        if not only_looks:
+            self._run(lambda cursor: self._do.prepare(cursor, kept))
 
     def positions(self) -> dict[int, Position]:
-        found = self._run(lambda cursor: cursor.execute(self._do.positions, {}).fetchall())
+        found = self._run(self._do.read_positions)
         return {partition: Position(*each) for partition, *each in found}
 
     def claim(self, partition: int) -> Claim:

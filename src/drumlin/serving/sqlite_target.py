@@ -10,6 +10,7 @@ import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
+from urllib.parse import quote
 
 from drumlin.client.errors import EqualKeys
 from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
@@ -27,8 +28,11 @@ _COLUMNS: Final = ("key", "value", "partition")
 class SqliteTarget:
     """`kept` describes topic, group and format of the table: only the same may continue it."""
 
-    def __init__(self, path: str, name: str, topic: str, kept: str) -> None:
-        """
+    def __init__(
+        self, path: str, name: str, topic: str, kept: str, *, only_looks: bool = False
+    ) -> None:
+        """`only_looks`: for `positions` only; nothing is created.
+
         Raises:
             TargetRefused: the table has other columns, or something else is kept in it.
             OSError: the file cannot be opened.
@@ -39,6 +43,10 @@ class SqliteTarget:
         self._kept = kept
         self._table = _quoted(name)
         try:
+            if only_looks:
+                where = f"file:{quote(path)}?mode=ro"
+                self._database = sqlite3.connect(where, timeout=_BUSY_S, uri=True)
+                return
             self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
             self._prepare()
         except sqlite3.Error as error:
@@ -70,12 +78,18 @@ class SqliteTarget:
                     )
 
     def positions(self) -> dict[int, Position]:
-        found = self._database.execute(
-            "SELECT partition, topic_id, offset, leader_epoch, at_end FROM drumlin_positions"
-            " WHERE name = ? AND offset IS NOT NULL",
-            (self._name,),
-        )
-        return {partition: Position(*each) for partition, *each in found}
+        run = self._database.execute
+        try:
+            if not run("SELECT 1 FROM sqlite_master WHERE name = 'drumlin_positions'").fetchall():
+                return {}
+            found = run(
+                "SELECT partition, topic_id, offset, leader_epoch, at_end FROM drumlin_positions"
+                " WHERE name = ? AND offset IS NOT NULL",
+                (self._name,),
+            )
+            return {partition: Position(*each) for partition, *each in found}
+        except sqlite3.Error as error:
+            raise OSError(f"{self._path}: {error}") from error
 
     def claim(self, partition: int) -> Claim:
         run, place = self._database.execute, (self._name, partition)

@@ -70,8 +70,8 @@ def without_password(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:...@{host}"))
 
 
-def open_store(url: str, group: str, decode: str | None) -> Store:
-    """The store that a URL names.
+def open_store(url: str, group: str, decode: str | None, *, only_looks: bool = False) -> Store:
+    """The store that a URL names. With `only_looks` its targets have positions, and create nothing.
 
     Raises:
         ValueError: the URL names no store, or has an unknown option.
@@ -84,15 +84,18 @@ def open_store(url: str, group: str, decode: str | None) -> Store:
     if parts.fragment:
         raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
     if parts.scheme == "sqlite":
-        return _sqlite(parts, options, kept_as)
+        return _sqlite(parts, options, kept_as, only_looks=only_looks)
     if parts.scheme in ("postgresql", "postgres"):
-        return _postgres(parts, options, kept_as, is_text=decode is not None)
+        is_text = decode is not None
+        return _postgres(parts, options, kept_as, is_text=is_text, only_looks=only_looks)
     if parts.scheme in ("redis", "rediss"):
         return _redis(parts, options, kept_as)
     raise ValueError(f"a store of kind {parts.scheme!r}: {_EXPECTED}")
 
 
-def _sqlite(parts: SplitResult, options: dict[str, str], kept_as: str) -> Store:
+def _sqlite(
+    parts: SplitResult, options: dict[str, str], kept_as: str, *, only_looks: bool
+) -> Store:
     from drumlin.serving.sqlite_target import SqliteTarget
 
     names = options.pop("table", TOPIC)
@@ -100,12 +103,19 @@ def _sqlite(parts: SplitResult, options: dict[str, str], kept_as: str) -> Store:
     path = unquote(parts.path[1:])
 
     def open_target(name: str, topic: str, kept: str) -> Target:
-        return SqliteTarget(path, name, topic, kept)
+        return SqliteTarget(path, name, topic, kept, only_looks=only_looks)
 
     return Store(names, kept_as, open_target)
 
 
-def _postgres(parts: SplitResult, options: dict[str, str], kept_as: str, *, is_text: bool) -> Store:
+def _postgres(
+    parts: SplitResult,
+    options: dict[str, str],
+    kept_as: str,
+    *,
+    is_text: bool,
+    only_looks: bool,
+) -> Store:
     from drumlin.serving.postgres_connection import PostgresConnection
     from drumlin.serving.postgres_target import PostgresTarget
 
@@ -115,7 +125,9 @@ def _postgres(parts: SplitResult, options: dict[str, str], kept_as: str, *, is_t
     connection = PostgresConnection(urlunsplit(where), os.environ.get(VARIABLE))
 
     def open_target(name: str, topic: str, kept: str) -> Target:
-        return PostgresTarget(connection, schema, name, topic, kept, is_text=is_text)
+        return PostgresTarget(
+            connection, schema, name, topic, kept, is_text=is_text, only_looks=only_looks
+        )
 
     return Store(names, kept_as, open_target, connection.close)
 
