@@ -24,6 +24,7 @@ from drumlin.client.topic_partition import (
 )
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.retry import Deadline
+from drumlin.records.batch.gaps import stretch_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +35,7 @@ T = TypeVar("T")
 
 #: Offsets to commit: plain, or with metadata.
 Offsets = Mapping[AnyPartition, int | OffsetAndMetadata]
+OnGap = Callable[[TopicPartition], object]
 #: A place to seek to.
 SeekTo = Place | OffsetAndMetadata
 
@@ -56,8 +58,11 @@ class Consumer:
         subscription: Subscription | None,
         assigned: Collection[TopicPartition],
         options: ConsumerOptions,
+        on_gap: OnGap | None = None,
     ) -> None:
+        """`on_gap`: called before records are returned that a cleaner has removed others from."""
         self._thread = thread
+        self._on_gap = on_gap
         self._options = options
         self._group = group
         self._is_closed = False
@@ -122,6 +127,8 @@ class Consumer:
         reading, self._reading = self._reading, None  # dropped if an exception interrupts this
         if reading is None or reading[0] is not piece:
             reading = (piece, decode(piece, position, self._options))
+            if self._on_gap is not None and _has_gap(found):
+                self._on_gap(piece.place)
         decoded = next(reading[1])
         if decoded.batch is not None and self._options.delivery == "at_most_once":
             self._commit_first(piece, decoded)
@@ -344,6 +351,11 @@ class Consumer:
 
         with translated():
             return self._thread.run(call())
+
+
+def _has_gap(found: Readable) -> bool:
+    piece, position = found
+    return stretch_of(piece.records, position, piece.end_offset).gap_offset is not None
 
 
 def topic_of(batch: pa.RecordBatch) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
@@ -11,6 +10,7 @@ from drumlin.client.admin.admin import ConfigEntry, topic_configs
 from drumlin.client.read.offsets import list_offsets, look_up
 from drumlin.client.state.state_claims import Claim, Claims, LogFacts, check, claim
 from drumlin.client.topic_partition import TopicPartition
+from drumlin.clock import SystemClock
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -18,6 +18,10 @@ from drumlin.wire.exact_from import EXACT_FROM
 
 #: The errors of a broker that does not support this request.
 _NOT_KNOWN: Final = (ErrorCode.unsupported_version, ErrorCode.invalid_request)
+
+
+#: The wall clock, as claims and checks may be made on different machines.
+_CLOCK: Final = SystemClock()
 
 
 class Told(NamedTuple):
@@ -40,7 +44,7 @@ async def claim_states(
     Raises:
         StateNotExact: one of the states cannot be exact.
     """
-    now_ms = _now_ms()
+    now_ms = _CLOCK.wall_ms()
     facts = await log_facts(connections, end_offsets.keys())
     return {
         place: claim(
@@ -60,7 +64,7 @@ async def confirm_states(connections: BrokerConnections, claims: Claims) -> None
     if not doubtful:
         return
     facts = await log_facts(connections, doubtful.keys(), doubtful)
-    now_ms = _now_ms()
+    now_ms = _CLOCK.wall_ms()
     for place, claimed in doubtful.items():
         check(place, claimed, facts[place], now_ms)
 
@@ -150,7 +154,3 @@ def _with_configs(facts: LogFacts, configs: Mapping[str, ConfigEntry]) -> LogFac
 
 def _may_change(claimed: Claim) -> bool:
     return claimed.basis in ("told", "now")
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -134,6 +134,8 @@ def _why_not_told(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
 def why_deletions_may_lack(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
     """The reason why tombstones may be missing; None if delete.retention.ms is long enough."""
     read_ms = now_ms - claimed.since_ms + _CLOCKS_DIFFER_MS
+    if read_ms < 0:
+        return "the clock was set back while the log was read; try again"
     if facts.delete_retention_ms >= read_ms:
         return None
     return (
