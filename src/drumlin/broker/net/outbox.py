@@ -68,7 +68,7 @@ class Outbox:
         self._is_brought = False
         self._is_closed = False
         self.sent_bytes = 0
-        """Since the connection began."""
+        """Bytes sent since the connection began."""
 
     @property
     def is_full(self) -> bool:

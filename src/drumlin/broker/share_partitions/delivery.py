@@ -41,7 +41,7 @@ class ShareDelivery:
         self._broker = broker
         self._settings: dict[str, GroupSettings] = {}
         self._partitions: dict[str, dict[SharePartitionKey, SharePartitionLeader]] = {}
-        """Share partitions by group, for groups that have any."""
+        """Share partitions by group, without empty groups."""
         self._holding: dict[Member, set[SharePartitionKey]] = {}
         """The partitions in which members have acquired records, in this session or before."""
         self._watched: set[int] = set()
