@@ -171,9 +171,11 @@ class Router:
         self, api: str, handler: Handler, context: RequestContext, frame: memoryview
     ) -> Handled:
         """Parse a large request in a thread, so that the loop serves others meanwhile; then handle
-        it. A parsed request takes many times the memory of its frame. So only a few very large
-        requests are parsed and handled at a time; while one waits for anything but its turn,
-        another may begin.
+        it.
+
+        A parsed request takes many times the memory of its frame. So only a few very large requests
+        are parsed and handled at a time; while one waits for anything but its turn, another may
+        begin.
         """
         header, is_very_large = context.header, len(frame) > _LARGE_BYTES
         holder: list[Any] = []

@@ -227,8 +227,9 @@ class Fetch:
     # -- running ------------------------------------------------------------------------
 
     def start(self, later: LaterParts | None = None) -> Parts | LaterParts:
-        """Read and answer; returns a `Later` if a task has to continue or the fetch waits. If a
-        `Later` was given, that one is returned.
+        """Read and answer; returns a `Later` if a task has to continue or the fetch waits.
+
+        If a `Later` was given, that one is returned.
         """
         self._was_woken = False
         request = self.request

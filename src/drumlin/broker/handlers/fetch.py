@@ -66,8 +66,9 @@ def _fetch(context: RequestContext, request: FetchRequest, size: tuple[int, int]
 
 
 class _LargeFetch:
-    """A request that is parsed in a thread, so that the loop can serve others meanwhile. A parsed
-    request takes many times the memory of its frame, so only a few are parsed at a time.
+    """A request that is parsed in a thread, so that the loop can serve others meanwhile.
+
+    A parsed request takes many times the memory of its frame, so only a few are parsed at a time.
     """
 
     def __init__(self, context: RequestContext, frame: memoryview) -> None:

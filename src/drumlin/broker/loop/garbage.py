@@ -78,6 +78,7 @@ def making_many() -> Iterator[None]:
 
 def settled(made: Made) -> Made:
     """Freeze and return `made`, very many new objects, so that no collection examines them.
+
     Otherwise the next three collections would, at 10 to 30 ns for each object.
     """
     if len(made) > _NEW_MAX and _has_begun.is_set():

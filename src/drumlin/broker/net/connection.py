@@ -351,8 +351,10 @@ class Connection:
         self._writing = waits
 
     async def _bring(self, cold: Wanted) -> None:
-        """Read bytes of a file in a thread. Either they have left the page cache while they waited,
-        or sending them has failed: then reading shows whether their device has failed.
+        """Read bytes of a file in a thread.
+
+        Either they have left the page cache while they waited, or sending them has failed: then
+        reading shows whether their device has failed.
         """
         try:
             await self._router.reading(cold.bring)

@@ -128,8 +128,9 @@ class Outbox:
         return not self._has_waited
 
     def lend_cold(self) -> Wanted | None:
-        """The bytes that a thread must read before more can be sent, if any. Nothing is sent until
-        `take_back`.
+        """The bytes that a thread must read before more can be sent, if any.
+
+        Nothing is sent until `take_back`.
         """
         if self._lent or not self._has_waited or not self._parts:
             return None
@@ -141,7 +142,9 @@ class Outbox:
 
     def lend_suspect(self) -> Wanted | None:
         """The bytes to read after an error of `flush`, to find out whether the file caused it; None
-        if that is impossible. Nothing more is sent, and the slice is kept until `take_back`.
+        if that is impossible.
+
+        Nothing more is sent, and the slice is kept until `take_back`.
         """
         if not self._parts or not hasattr(self._parts[0], "fileno"):
             return None

@@ -35,6 +35,7 @@ class Wakeups:
 
     def finish(self) -> None:
         """Call all added functions. They may append, and so add others, which are called as well.
+
         If there are very many, those that do not fit into this turn of the loop are called in the
         next. An error of one function affects neither the caller nor the other functions.
         """

@@ -180,8 +180,10 @@ class ProduceAppends:
         return self._confirmed_answer()
 
     def _append_at_once(self, part: Part, now_ms: int) -> Outcome | None:
-        """Append one batch. If this has to wait, return None without doing anything: the check may
-        need a thread, or the log may be changing over to another log dir.
+        """Append one batch.
+
+        If this has to wait, return None without doing anything: the check may need a thread, or the
+        log may be changing over to another log dir.
         """
         partition = None
         try:

@@ -277,8 +277,10 @@ class ShareFetch:
 
     async def _has_more_to_try(self) -> bool:
         """Whether another attempt is worthwhile, as other work has run meanwhile: records may have
-        been appended or released. And the next fetch offset moves without an acquisition if records
-        were aborted or cleaned away.
+        been appended or released.
+
+        And the next fetch offset moves without an acquisition if records were aborted or cleaned
+        away.
         """
         for shared, live in self._live.items():
             if not live.is_current:

@@ -218,8 +218,10 @@ class ShareDelivery:
         partitions: dict[SessionPartition, None],
     ) -> None:
         """Release the records of a member, first in other partitions, then where the member may be
-        waiting. If the member joins again meanwhile, this stops: its other records stay locked
-        until the timeout.
+        waiting.
+
+        If the member joins again meanwhile, this stops: its other records stay locked until the
+        timeout.
         """
         group_id = member.group_id
         while (held or partitions) and not self.sessions.has(member):

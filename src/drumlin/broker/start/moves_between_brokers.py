@@ -300,7 +300,9 @@ class _Move:
         self,
     ) -> tuple[dict[PartitionId, Placement], dict[PartitionId, dict[int, str]], bool]:
         """The new placements, the folders of these partitions, and whether other partitions have no
-        folder. Such folders may be unreachable, so these partitions stay as they are.
+        folder.
+
+        Such folders may be unreachable, so these partitions stay as they are.
         """
         found = {
             PartitionId(topic.topic_id, state.index): self._folders.of(topic, state.index)

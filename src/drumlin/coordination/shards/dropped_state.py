@@ -1,5 +1,6 @@
-"""Frees state whose coordinator has moved, piece by piece, as it may be large. The state gets no
-more requests, so there is no hurry.
+"""Frees state whose coordinator has moved, piece by piece, as it may be large.
+
+The state gets no more requests, so there is no hurry.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@
 
 A shard decides in plain synchronous code, and returns the decision as records. They are appended
 here, and the shard applies them in the turn of the append. The answer is given once all in-sync
-replicas have them. All appends are made by `write_batches_at_once`. This file owns the order of
-these steps. It never decides what to write, and never yields between a check and the append that
-relies on it.
+replicas have them. All appends are made by `write_batches_at_once`.
+
+This file owns the order of these steps. It never decides what to write, and never yields between a
+check and the append that relies on it.
 """
 
 from __future__ import annotations
@@ -63,9 +64,10 @@ class ShardWriter(Generic[Shard, StateRecord]):
     # -- at once ---------------------------------------------------------------------------
 
     def write(self, shard: Shard, records: Sequence[StateRecord]) -> Confirmation | None:
-        """Append and apply records; returns the confirmation of the last one, if needed. Only a
-        single batch is atomic, so the records are one batch if they fit. Of several batches, the
-        first take effect even if a later one fails.
+        """Append and apply records; returns the confirmation of the last one, if needed.
+
+        Only a single batch is atomic, so the records are one batch if they fit. Of several batches,
+        the first take effect even if a later one fails.
 
         Raises:
             KafkaError: the records are not in the log.
@@ -190,9 +192,10 @@ class ShardWriter(Generic[Shard, StateRecord]):
         last: Callable[[], tuple[Sequence[StateRecord], T]],
         take_over: Callable[[T], None],
     ) -> Confirmation | None:
-        """Like `write`, for very many records that take effect together. When they are appended,
-        `last()` is called: it returns the last records, and the value that is passed to `take_over`
-        for all records.
+        """Like `write`, for very many records that take effect together.
+
+        When they are appended, `last()` is called: it returns the last records, and the value that
+        is passed to `take_over` for all records.
 
         Raises:
             KafkaError: as `write`, or as `last`.

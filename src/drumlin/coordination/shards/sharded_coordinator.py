@@ -140,6 +140,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         find: Callable[[Shard], Iterable[Found[StateRecord]]],
     ) -> None:
         """Write the records that `find` yields for a shard, piece by piece, as there may be many.
+
         After a start, very many partitions need this, and are handled one after the other. Records
         that cannot be written are skipped.
         """

@@ -27,8 +27,9 @@ class LedPartition(Protocol):
         """Whether appended records need a confirmation before they are safe."""
 
     def confirm(self) -> Confirmation:
-        """Done when all in-sync replicas have all records so far, on disk if so configured. Called
-        after an append that needs a confirmation.
+        """Done when all in-sync replicas have all records so far, on disk if so configured.
+
+        Called after an append that needs a confirmation.
         """
 
     def append_internal(

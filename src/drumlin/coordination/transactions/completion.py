@@ -1,8 +1,10 @@
 """Completes prepared transactions: writes markers to all partitions, then the final state.
 
 A prepared transaction is always completed: a marker that cannot be written now is tried again, also
-by the next coordinator and after a restart. The client does not wait. This gives way, as there may
-be very many partitions. Nothing else changes a prepared transaction until it is complete.
+by the next coordinator and after a restart. The client does not wait.
+
+This gives way, as there may be very many partitions. Nothing else changes a prepared transaction
+until it is complete.
 """
 
 from __future__ import annotations
@@ -127,9 +129,11 @@ class Completion:
             raise Superseded from None
 
     async def _drop_deleted(self, transaction: Transaction) -> None:
-        """Remove deleted partitions, which need no marker. A partition that is unknown here may
-        exist nevertheless: this broker may have been isolated, or may be behind another
-        coordinator. Without a marker the partition's readers would wait for ever.
+        """Remove deleted partitions, which need no marker.
+
+        A partition that is unknown here may exist nevertheless: this broker may have been isolated,
+        or may be behind another coordinator. Without a marker the partition's readers would wait
+        for ever.
         """
         unknown = list[TopicPartition]()
         for each in transaction.metadata.partitions:

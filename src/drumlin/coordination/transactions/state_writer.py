@@ -38,7 +38,7 @@ class StateWriter:
         """Write the pending state; it is applied, or dropped after a failure.
 
         Raises:
-            KafkaError: the record may not be in the log; the code is the one for clients.
+            KafkaError: the record is perhaps not in the log; the code is the one for clients.
         """
         try:
             await self.append_again(shard, transaction)

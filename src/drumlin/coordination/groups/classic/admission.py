@@ -1,5 +1,6 @@
-"""Checks of the requests to a group, without side effects. `group.py` carries out accepted
-requests.
+"""Checks of the requests to a group, without side effects.
+
+`group.py` carries out accepted requests.
 """
 
 from __future__ import annotations

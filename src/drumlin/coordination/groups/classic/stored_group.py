@@ -1,5 +1,6 @@
-"""The record of a group: its content, its members, and whether it must still be written. Reads the
-group, and never changes it.
+"""The record of a group: its content, its members, and whether it must still be written.
+
+Reads the group, and never changes it.
 """
 
 from __future__ import annotations

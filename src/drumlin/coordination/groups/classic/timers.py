@@ -1,5 +1,7 @@
-"""The deadlines of one group, set by their time from now. When one has passed, `Group.expire` is
-called. Decides on no deadline's time, and never reads the queue.
+"""The deadlines of one group, set by their time from now.
+
+When one has passed, `Group.expire` is called. Decides on no deadline's time, and never reads the
+queue.
 """
 
 from __future__ import annotations

@@ -165,8 +165,9 @@ def stays_classic(group: Group) -> None:
 
 
 def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int = 0) -> bool:
-    """Whether the members that stay, with `coming` new classic ones, can be a classic group. Only
-    counts are compared, as a large group may lose its members one by one.
+    """Whether the members that stay, with `coming` new classic ones, can be a classic group.
+
+    Only counts are compared, as a large group may lose its members one by one.
     """
     size = len(group.members) - len(gone) + coming
     classic = group.classic_count - sum(member.is_classic for member in gone) + coming

@@ -2,8 +2,10 @@
 
 State that is in the log is changed by `replay` only, and by `follow` when a whole target assignment
 is in the log, as its records take effect together. State that is not in the log, such as
-`is_resolving` and `knows_metadata`, is set by other files. Counts (subscribers of topics, owners of
-partitions) are derived from the members, but kept because groups can be large.
+`is_resolving` and `knows_metadata`, is set by other files.
+
+Counts (subscribers of topics, owners of partitions) are derived from the members, but kept because
+groups can be large.
 """
 
 from __future__ import annotations
@@ -316,8 +318,10 @@ class ConsumerGroup:
             self._limit_revocation(former, member)
 
     def _limit_revocation(self, former: Member | None, member: Member) -> None:
-        """Set or cancel the deadline of a revocation. Classic members have a deadline for their
-        next join instead, which is set when they must join again.
+        """Set or cancel the deadline of a revocation.
+
+        Classic members have a deadline for their next join instead, which is set when they must
+        join again.
         """
         is_late = member.progress.state is MemberState.UNREVOKED_PARTITIONS
         if is_late and not member.is_classic:

@@ -177,8 +177,10 @@ class MemberChange:
 
     def assign(self, member: Member) -> tuple[int, Partitions]:
         """The epoch of the target assignment and the member's part in it; computes a new assignment
-        if one is due. An assignment that takes more than a turn is left to `assigning`; until it is
-        complete, no other is due.
+        if one is due.
+
+        An assignment that takes more than a turn is left to `assigning`; until it is complete, no
+        other is due.
         """
         group = self.group
         former_id = _former_id(group, member)

@@ -17,7 +17,10 @@ def check_regex(pattern: str) -> None:
 
 
 def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
-    """The names that match as a whole. Takes long with very many topics, so call it in a thread."""
+    """The names that match as a whole.
+
+    Takes long with very many topics, so call it in a thread.
+    """
     try:
         compiled = compile_regex(pattern)
     except KafkaError:

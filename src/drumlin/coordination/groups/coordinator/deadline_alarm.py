@@ -1,5 +1,6 @@
-"""A timer for the deadlines of groups; many passed deadlines take several turns of the loop. Owns
-the time of the next check, and does not know the meaning of a deadline.
+"""A timer for the deadlines of groups; many passed deadlines take several turns of the loop.
+
+Owns the time of the next check, and does not know the meaning of a deadline.
 """
 
 from __future__ import annotations

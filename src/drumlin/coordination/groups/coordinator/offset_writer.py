@@ -1,4 +1,5 @@
 """Writes and deletes committed offsets: a few at once, very many over several turns of the loop.
+
 Owns the conversion of a request to batches, and the timing of a check before each batch. The shard
 decides whether the group allows the change.
 """

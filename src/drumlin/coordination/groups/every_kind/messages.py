@@ -95,9 +95,10 @@ class Answer(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """Answer many requests, giving way if there are very many. The answers are final, and nothing
-    else answers the requests, so all answers must be given. None among them only marks a point for
-    giving way.
+    """Answer many requests, giving way if there are very many.
+
+    The answers are final, and nothing else answers the requests, so all answers must be given. None
+    among them only marks a point for giving way.
     """
 
     number: int

@@ -77,9 +77,10 @@ async def sorted_out(
 
 
 def counts_partly(commit: Commit, count: int, error: KafkaError) -> bool:
-    """Whether the first `count` offsets stay committed if the next ones are refused. Offsets of a
-    transaction take effect only with its marker, and a client that gets an error sends all offsets
-    again before it ends the transaction. If the group was deleted, so were its offsets.
+    """Whether the first `count` offsets stay committed if the next ones are refused.
+
+    Offsets of a transaction take effect only with its marker, and a client that gets an error sends
+    all offsets again before it ends the transaction. If the group was deleted, so were its offsets.
     """
     is_gone = error.code is ErrorCode.group_id_not_found
     return count > 0 and commit.producer is None and not is_gone

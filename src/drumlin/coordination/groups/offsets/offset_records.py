@@ -173,8 +173,9 @@ def decode_offset(data: bytes) -> CommittedOffset:
 
 
 def usual_offsets(values: Sequence[bytes | None], topic_id: UUID) -> Sequence[bytes] | None:
-    """Offset and leader epoch of each value, packed; None unless all values are usual. A usual
-    value is readable, has no metadata, and belongs to this topic.
+    """Offset and leader epoch of each value, packed; None unless all values are usual.
+
+    A usual value is readable, has no metadata, and belongs to this topic.
     """
     if None in values or set(map(len, values)) != {_USUAL.size}:  # type: ignore[arg-type]
         return None

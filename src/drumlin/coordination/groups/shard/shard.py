@@ -109,8 +109,9 @@ class GroupShard:
     # -- records to write ------------------------------------------------------------------
 
     def admit_commit(self, group_id: str, committer: Committer) -> OffsetCheck | None:
-        """Check that the committer may commit, and note the commit in its group. Returns a check
-        for each partition, if there is one: see `AnyGroup.check_offset_commit`.
+        """Check that the committer may commit, and note the commit in its group.
+
+        Returns a check for each partition, if there is one: see `AnyGroup.check_offset_commit`.
 
         Raises:
             KafkaError: the committer may not commit.
@@ -163,9 +164,10 @@ class GroupShard:
         )
 
     def expired(self, group_id: str, retention_ms: int) -> Iterator[list[GroupRecord]]:
-        """Tombstones for expired offsets, and for the group if no offset is left. Yields a few at a
-        time, chosen from the current state: the previous ones have been written, and other tasks
-        may have run. Offsets in a deleted topic are removed at any age.
+        """Tombstones for expired offsets, and for the group if no offset is left.
+
+        Yields a few at a time, chosen from the current state: the previous ones have been written,
+        and other tasks may have run. Offsets in a deleted topic are removed at any age.
         """
         now_ms = self._context.clock.expiry.now_ms()
         for step in self._in_steps(group_id):
@@ -225,6 +227,7 @@ class GroupShard:
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> Iterator[list[GroupRecord]]:
         """Tombstones for the offsets of a deleted topic, but not of a new one of the same name.
+
         Yields a few at a time, chosen from the current state. A tombstone removes all offsets of a
         key, committed and pending. So a key that the new topic also uses stays: `fetch` tells the
         topics apart.
@@ -261,8 +264,9 @@ class GroupShard:
     # -- records that were written ---------------------------------------------------------
 
     def apply(self, records: Iterable[GroupRecord]) -> list[Answer | Answers]:
-        """Apply records that have been appended to the log. Returns the answers to the waiting
-        requests of removed groups.
+        """Apply records that have been appended to the log.
+
+        Returns the answers to the waiting requests of removed groups.
         """
         answers: list[Answer | Answers] = []
         for key, value in records:

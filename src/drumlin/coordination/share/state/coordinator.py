@@ -322,8 +322,10 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
     # -- the log -------------------------------------------------------------------------------
 
     async def prune(self) -> None:
-        """Delete records at the start of the logs that later snapshots have made redundant. States
-        in deleted topics are deleted first, as that may have failed when the topic was deleted.
+        """Delete records at the start of the logs that later snapshots have made redundant.
+
+        States in deleted topics are deleted first, as that may have failed when the topic was
+        deleted.
         """
         await self._delete_orphans()
         for partition in self._partitions.partitions():

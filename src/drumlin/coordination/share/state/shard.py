@@ -195,6 +195,7 @@ class ShareShard:
 
     def cold_snapshots(self, older_than_ms: int, now_ms: int) -> Iterator[list[ShareRecord]]:
         """New snapshots of states that have not changed for long, so that the log can be shortened.
+
         Yields a few at a time, like `orphans`, and none if the last record of every state is such a
         snapshot already: rewriting them would free nothing.
         """
