@@ -13,7 +13,7 @@ def parse_properties(text: str) -> dict[str, str]:
     """The keys and values of a properties file; of a key given twice, the last value counts.
 
     Raises:
-        ValueError: a broken `\\uXXXX` escape; the message names the line, and shows no value.
+        ValueError: a broken `\\uXXXX` escape; the message names the line, but shows no value.
     """
     properties = {}
     for number, line in _logical_lines(text):

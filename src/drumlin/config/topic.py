@@ -90,7 +90,7 @@ def log_config(overrides: Mapping[str, str], defaults: Mapping[str, Value]) -> L
     """The configuration of a topic: its own values, or else `defaults` (by topic key).
 
     Raises:
-        KafkaError: INVALID_CONFIG, when a value does not parse.
+        KafkaError: INVALID_CONFIG, a value is malformed.
     """
     values = {key: value for key, value in defaults.items() if key in _FIELDS}
     parsed = parse_overrides(overrides)
@@ -108,7 +108,7 @@ def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
     """The values of a topic's own configuration, by key; unknown keys are skipped.
 
     Raises:
-        KafkaError: INVALID_CONFIG, when a value does not parse.
+        KafkaError: INVALID_CONFIG, a value is malformed.
     """
     keys = topic_keys()
     try:

@@ -97,7 +97,7 @@ class LastKnown(NamedTuple):
     """A replica that may have lost records in an unclean stop, and its present log end.
 
     was_complete: whether it had all committed records when it stopped, so that it lacks at most
-    those not yet on its disk. False for a log that is lost or was restored from a copy.
+        those not yet on its disk. False for a log that is lost or was restored from a copy.
     """
 
     node_id: int

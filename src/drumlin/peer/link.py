@@ -23,8 +23,10 @@ class Link:
     """A connection to one broker, for one purpose.
 
     Args:
-        name: the broker's name, for messages. open_: opens a connection. pauses: the pauses in
-        seconds before another attempt, after one, two ... consecutive failures.
+        name: the broker's name, for messages.
+        open_: opens a connection.
+        pauses: the pauses in seconds before another attempt, after one, two ... consecutive
+            failures.
     """
 
     def __init__(

@@ -37,12 +37,13 @@ ACKS_ALL = -1
 class LeaderContext(NamedTuple):
     """A leader's dependencies on its broker.
 
-    is_alive: see `isr.IsAlive`. rack_of: returns the rack of a broker that is alive. lag_max_ms:
-    the time for which a follower may lack records before it is out of sync. ask_for: requests a
-    change of the ISR from the controller, whose answer is passed to `agreed` or `refused`.
-    is_certain: whether this broker would know if another one led the partition. throttle: the
-    throttle for followers that lack records (KIP-73). confirm: see `Partition.confirm`; also
-    flushes, if the topic requires that.
+    is_alive: see `isr.IsAlive`. rack_of: returns the rack of a broker that is alive.
+    lag_max_ms: the time for which a follower may lack records before it is out of sync.
+    ask_for: requests a change of the ISR from the controller, whose answer is passed to `agreed` or
+        `refused`.
+    is_certain: whether this broker would know if another one led the partition.
+    throttle: the throttle for followers that lack records (KIP-73).
+    confirm: see `Partition.confirm`; also flushes, if the topic requires that.
     """
 
     node_id: int

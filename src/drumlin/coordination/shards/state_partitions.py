@@ -101,11 +101,13 @@ class _Led(Generic[Shard]):
 class StatePartitions(Generic[Shard, Loaded]):
     """The shards of the led partitions.
 
-    Handed in: topic: the topic's name, for messages. new_shard(partition): creates an empty shard.
-    read(partition, is_cancelled): reads the state of the partition; called in a thread, so it may
-    block. Raises `LoadCancelled` when `is_cancelled()` returns True. take_over(shard, loaded):
-    fills the shard, giving way in between. on_loaded(partition): called when the shard is loaded,
-    or loading has failed.
+    Handed in:
+        topic: the topic's name, for messages.
+        new_shard(partition): creates an empty shard.
+        read(partition, is_cancelled): reads the state of the partition; called in a thread, so it
+            may block. Raises `LoadCancelled` when `is_cancelled()` returns True.
+        take_over(shard, loaded): fills the shard, giving way in between.
+        on_loaded(partition): called when the shard is loaded, or loading has failed.
     """
 
     def __init__(

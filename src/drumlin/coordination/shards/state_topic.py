@@ -54,11 +54,13 @@ class LedPartition(Protocol):
 class StateTopic:
     """One of the broker's internal topics.
 
-    name: the topic's name. find(partition): the current partition; raises `KafkaError` if it is not
-    led here. read_batches(partition): the partition from its log start to its end, as buffers of
-    whole batches; blocks, so it is called and iterated in a thread. partition_count(): None if the
-    topic does not exist yet. create(): awaited if the topic is needed but does not exist. When it
-    is done, `become_leader` has been called for the partitions that are led here.
+    name: the topic's name.
+    find(partition): the current partition; raises `KafkaError` if it is not led here.
+    read_batches(partition): the partition from its log start to its end, as buffers of whole
+        batches; blocks, so it is called and iterated in a thread.
+    partition_count(): None if the topic does not exist yet.
+    create(): awaited if the topic is needed but does not exist. When it is done, `become_leader`
+        has been called for the partitions that are led here.
     """
 
     name: str

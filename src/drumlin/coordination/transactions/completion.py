@@ -44,12 +44,16 @@ class Superseded(Exception):
 class Completion:
     """Completes transactions in the background.
 
-    Handed in: writer: writes states. clock: wall time. write_markers: writes markers to partitions.
-    has_partition(topic, partition): whether this broker knows the partition.
-    partition_count(topic): the number of a topic's partitions, 0 if it was deleted, from a source
-    that is up to date. Raises `KafkaError` if the number cannot be determined. leader_epoch(shard):
-    the leader epoch of the shard's partition: the coordinator's epoch. Raises `KafkaError` if
-    another broker leads it. spawn: runs a coroutine in the background.
+    Handed in:
+        writer: writes states.
+        clock: wall time.
+        write_markers: writes markers to partitions.
+        has_partition(topic, partition): whether this broker knows the partition.
+        partition_count(topic): the number of a topic's partitions, 0 if it was deleted, from a
+            source that is up to date. Raises `KafkaError` if the number cannot be determined.
+        leader_epoch(shard): the leader epoch of the shard's partition: the coordinator's epoch.
+            Raises `KafkaError` if another broker leads it.
+        spawn: runs a coroutine in the background.
     """
 
     def __init__(

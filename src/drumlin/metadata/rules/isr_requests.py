@@ -14,7 +14,7 @@ class IsrRequest(NamedTuple):
     """The ISR that a leader requests, by compare-and-set on its known state (KIP-497).
 
     isr: broker ids, each with the broker epoch in its fetch requests (KIP-903); -1 if the leader
-    does not know the epoch, which is allowed for brokers that are in the ISR already.
+        does not know the epoch, which is allowed for brokers that are in the ISR already.
     """
 
     leader_epoch: int

@@ -87,8 +87,8 @@ class MetadataStore(Protocol):
         Must precede any mutation.
 
         lacking: partitions with other replicas in which this broker may have lost records, with the
-        rest of the log. This is stored before the broker counts as alive: see
-        `leadership.returned`.
+            rest of the log. This is stored before the broker counts as alive: see
+            `leadership.returned`.
 
         Raises:
             UnusableMetadata: the broker must not register.

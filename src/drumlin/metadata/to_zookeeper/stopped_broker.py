@@ -43,7 +43,7 @@ class EmbeddedStore(NamedTuple):
     """The contents of an embedded store.
 
     deleted: deleted topics, each with the log dirs that may still have its folders; None means any
-    log dir.
+        log dir.
     """
 
     image: ClusterImage

@@ -121,10 +121,11 @@ class Assign(NamedTuple):
     """The making of a target assignment of very many members, while the group continues.
 
     make(): computes the target from copies of the group's state: its `epoch`, and the `records` of
-    its changes. complete(group, target): returns the last records, which correct the target for the
-    current members, and the value from which the group's own `follow` applies all records.
+        its changes.
+    complete(group, target): returns the last records, which correct the target for the current
+        members, and the value from which the group's own `follow` applies all records.
     follow(group, answer): returns the decision on the same request when the assignment is complete,
-    given the request's first answer.
+        given the request's first answer.
     """
 
     make: Callable[[], Coroutine[Any, Any, NextTarget]]

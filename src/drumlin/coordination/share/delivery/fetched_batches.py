@@ -65,8 +65,8 @@ class Limits(NamedTuple):
     """The limits of one request.
 
     max_records: the limit of records; with BATCH_OPTIMIZED, the last batch is acquired as a whole
-    nevertheless. batch_size: the approximate number of records acquired, and later acknowledged,
-    together.
+        nevertheless.
+    batch_size: the approximate number of records acquired, and later acknowledged, together.
     """
 
     max_records: int

@@ -58,9 +58,10 @@ class ChangedState(NamedTuple):
 class AdoptionNode(NamedTuple):
     """The progress of adopting a broker's embedded store.
 
-    fingerprint: the fingerprint of the store's contents. began_empty: whether the chroot was empty
-    before, so that everything in it comes from the adoption. is_complete: whether brokers may
-    start; until then they refuse.
+    fingerprint: the fingerprint of the store's contents.
+    began_empty: whether the chroot was empty before, so that everything in it comes from the
+        adoption.
+    is_complete: whether brokers may start; until then they refuse.
     """
 
     node_id: int
