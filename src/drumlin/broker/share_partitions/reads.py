@@ -29,7 +29,7 @@ _BATCHES_MAX: Final = 500
 class ReadBatches(NamedTuple):
     """A slice with at least one batch, and the positions and offsets of its batches.
 
-    is_cut: more batches could be read, but would be too many.
+    is_cut: whether there are more batches, which would be too many.
     """
 
     slice: FileSlice
