@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 _WAIT_S: Final = 0.25
 _WAIT_READING_S: Final = 0.01
 _SILENT_S: Final = 1.0
-#: How often the catalog is checked for new tables, and for captured ones that were replaced.
+#: How often catalog and log are checked for what the stream does not show.
 LOOK_S: Final = 10.0
 
 
 class TablesToAdd(Exception):
-    """There are new tables that match."""
+    """There are new tables that match, or tables that are to be read again."""
 
 
 class Following:
@@ -167,7 +167,10 @@ class Following:
         self._look()
 
     def _look(self) -> None:
-        """Check for what the stream does not show: new tables, and captured ones replaced."""
+        """Check for what the stream does not show: new tables, captured ones replaced, `reread`.
+
+        While the database is quiet, nothing is committed that would be fenced.
+        """
         now_s = time.monotonic()
         if now_s < self._look_at_s:
             return
@@ -176,5 +179,8 @@ class Following:
         known = {each.oid for each in self._definition.tables}
         matching = checks.chosen(every, self._options.tables)
         if any(each.oid not in known | self._left_out for each in matching):
+            raise TablesToAdd
+        in_log = self._output.read_definition()
+        if in_log is None or in_log.encode() != self._definition.encode():
             raise TablesToAdd
         plan.refuse(plan.made_anew(self._definition, every))
