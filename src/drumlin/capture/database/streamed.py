@@ -129,23 +129,14 @@ class _Spool:
         place, is_known = self._place(subxid)
         if not is_known:
             return
+        # Past the end is one whose changes were cut with those of one within it, just before.
         end = min(self._starts[place], self._end)
         self._file.seek(end)
         self._file.truncate()
         self._end = end
-        self._forget(place)
-
-    def _forget(self, place: int) -> None:
-        """Forget this subtransaction, and others that began to change something after it.
-
-        One around it may be among them: it is aborted by one of the next messages.
-        """
-        first = place
-        while first > 0 and self._starts[first - 1] >= self._end:
-            first -= 1
-        kept = first
-        for each in range(first, len(self._starts)):
-            if each != place and self._starts[each] < self._end:
+        kept = place
+        for each in range(place + 1, len(self._starts)):
+            if self._starts[each] < end:
                 self._numbers[kept], self._starts[kept] = self._numbers[each], self._starts[each]
                 kept += 1
         del self._numbers[kept:], self._starts[kept:]
