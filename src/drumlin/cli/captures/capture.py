@@ -92,7 +92,7 @@ def postgres(
 ) -> None:
     """Capture a PostgreSQL: its tables first, then every change, until Ctrl-C.
 
-    Started again it goes on where it was: nothing is written twice, nothing is left out.
+    Started again, it continues where it stopped: nothing is written twice, nothing is left out.
     """
     from drumlin import capture
 
@@ -126,7 +126,7 @@ def status(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far a capture is, and how much WAL the server keeps for it."""
+    """Show the progress of a capture, and how much WAL the server keeps for it."""
     from drumlin import capture
 
     _check_no_password(url)
@@ -177,7 +177,7 @@ def remove(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop slot and publication, and forget the position; the tables' topics stay."""
+    """Drop the slot and the publication, and forget the position; the tables' topics stay."""
     from drumlin import capture
 
     _check_no_password(url)
@@ -229,7 +229,7 @@ def _told() -> Iterator[None]:
 
 
 def _stop_by_signal() -> threading.Event:
-    """An event set by Ctrl-C or SIGTERM, to end between transactions; a second one interrupts."""
+    """An event set by Ctrl-C or SIGTERM, to end between transactions; the second interrupts."""
     stop = threading.Event()
 
     def told(number: int, _: object) -> None:
