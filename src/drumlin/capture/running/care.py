@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from drumlin.capture.database import catalog, connections
+from drumlin.capture.database import catalog, checks, connections
 from drumlin.capture.database.catalog import quoted
 from drumlin.capture.errors import CaptureRefused
 from drumlin.capture.log import output as outputs
@@ -125,11 +124,7 @@ def _mark_unread(client: Client, names: Names, tables: Sequence[str]) -> list[st
         definition = outputs.read_definition(client, names)
         if position is None or definition is None or position.lsn is None:
             raise CaptureRefused(f"the first snapshot of capture {name} is not complete")
-        chosen = [
-            each
-            for each in definition.tables
-            if any(fnmatch.fnmatchcase(each.full_name, pattern) for pattern in tables)
-        ]
+        chosen = [each for each in definition.tables if checks.matches(each.full_name, tables)]
         if not chosen:
             there = ", ".join(each.full_name for each in definition.tables)
             patterns = ", ".join(tables)
