@@ -1,0 +1,106 @@
+"""An Iceberg table has the topic's records or its last state, whatever is killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+from drumlin.client.client import Client
+from drumlin.spark import Landing, land
+from drumlin.spark.landing import iceberg
+from drumlin.spark.landing.iceberg import IcebergTable
+from drumlin.spark.landing.target import LandingRefused, Mode, OtherRun, OtherTopic
+from examples.conftest import NewTopic
+from examples.killing import killed_once
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = ("key", "value", "partition", "offset")
+State = dict[str, str | None]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """One on SQLite. pyiceberg reads its configuration once, when it is imported."""
+    where = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    monkeypatch.setattr(iceberg, "load_catalog", lambda name: load_catalog(name, **where))
+    return load_catalog("lake", **where)
+
+
+class Load:
+    """A topic of three partitions and its table."""
+
+    def __init__(
+        self, spark: SparkSession, client: Client, address: str, topic: str, catalog: Catalog
+    ) -> None:
+        self.spark, self.client, self.address, self.topic = spark, client, address, topic
+        self.catalog = catalog
+
+    def write(self, values: State) -> None:
+        rows = {"key": list(values), "value": pa.array(values.values(), pa.string())}
+        self.client.append(pa.table(rows), self.topic)
+
+    def run(self, mode: Mode = "upsert", batch_offsets: int = 1000, buckets: int = 4) -> Landing:
+        (done,) = land(
+            self.spark,
+            self.topic,
+            f"iceberg:lake/kept.users?buckets={buckets}",
+            bootstrap=self.address,
+            mode=mode,
+            batch_offsets=batch_offsets,
+        )
+        return done
+
+    def iceberg(self) -> Table:
+        return self.catalog.load_table(("kept", "users"))
+
+    def rows(self) -> list[dict[str, Any]]:
+        return _sorted(self.iceberg().scan(selected_fields=COLUMNS).to_arrow().to_pylist())
+
+    def state(self) -> list[dict[str, Any]]:
+        """The judge: what the topic is as a table."""
+        return _sorted(self.client.snapshot(self.topic).select(COLUMNS).to_pylist())
+
+    def records(self) -> list[dict[str, Any]]:
+        return _sorted(self.client.read(self.topic).select(COLUMNS).to_pylist())
+
+
+def _sorted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+
+
+@pytest.fixture
+def load(
+    spark: SparkSession,
+    client: Client,
+    new_topic: NewTopic,
+    drumlin_address: str,
+    catalog: Catalog,
+) -> Load:
+    return Load(spark, client, drumlin_address, new_topic(3, cleanup_policy="compact"), catalog)
+
+
+def test_upserts_and_deletes_are_applied_once(
+    load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    load.write({f"key-{number}": "first" for number in range(20)})
+    with monkeypatch.context() as patched:
+        dying = killed_once(iceberg.bucketed, tmp_path / "killed")
+        patched.setattr(iceberg, "bucketed", dying)
+        load.run(batch_offsets=12)
+    assert (tmp_path / "killed").exists()
+    assert load.rows() == load.state()
+    load.write({"key-1": "second", "key-2": None, "never-there": None, "new": "first"})
+    load.write({"new": "last"})
+    load.run()
+    assert load.rows() == load.state()
+    assert len(load.rows()) == 20
+    history = load.iceberg().history()
+    assert load.run().batches == 0
+    assert load.iceberg().history() == history
