@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 from drumlin.client.client import Client
 from drumlin.spark import Landing, land
 from drumlin.spark.landing import iceberg
-from drumlin.spark.landing.iceberg import IcebergTable
-from drumlin.spark.landing.target import LandingRefused, Mode, OtherRun, OtherTopic
+from drumlin.spark.landing.target import Mode
 from examples.conftest import NewTopic
 from examples.killing import killed_once
 
@@ -104,3 +103,20 @@ def test_upserts_and_deletes_are_applied_once(
     history = load.iceberg().history()
     assert load.run().batches == 0
     assert load.iceberg().history() == history
+
+
+def test_duckdb_reads_it(load: Load) -> None:
+    load.write({f"key-{number}": "first" for number in range(20)})
+    load.run()
+    load.write({"key-1": "second", "key-2": None})
+    load.run()
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    for name in ("avro", "iceberg"):
+        package = pytest.importorskip(f"duckdb_extension_{name}")
+        (path,) = Path(package.__path__[0]).glob("extensions/*/*.duckdb_extension")
+        connection.execute(f"LOAD '{path}'")
+    columns = ", ".join(f'"{name}"' for name in COLUMNS)
+    statement = f"SELECT {columns} FROM iceberg_scan(?)"
+    found = connection.execute(statement, [load.iceberg().metadata_location]).to_arrow_table()
+    assert _sorted(found.to_pylist()) == load.state()

@@ -33,7 +33,9 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import (
     BinaryType,
@@ -61,7 +63,7 @@ from drumlin.spark.landing.target import Batch, LandingRefused, Mode, OtherRun, 
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyiceberg.manifest import DataFile
+    from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame
 
@@ -134,7 +136,7 @@ class IcebergTable:
         return told(self._table.metadata).position
 
     def add(self, batch: Batch, position: Position) -> None:
-        table = self._opened(position)
+        table = self.opened(position)
         if self._mode == "append":
             self._append(table, batch, position)
         else:
@@ -148,10 +150,10 @@ class IcebergTable:
         write = partial(append_files, Writing.of(table))
         found = batch.map(COLUMNS, write, WRITTEN).collect()
         added = [pickle.loads(each.file) for each in found]  # noqa: S301 - our own tasks made it
-        self._commit(table, batch, position, [], added)
+        self.show(batch, position, added)
 
     def _upsert(self, table: Table, batch: Batch, position: Position) -> None:
-        held = self._files_by_bucket(table)
+        held = self.files_by_bucket()
         buckets = _bucket_count(table)
         changes = batch.map(READ, partial(bucketed, buckets), CHANGED)
         # Spark would join the partitions of a small shuffle, and one task would write all buckets.
@@ -165,13 +167,15 @@ class IcebergTable:
         found = grouped.applyInArrow(rewrite, REWRITTEN).collect()
         removed = [task.file for each in found for task in held.get(each.bucket, ())]
         added = [pickle.loads(each.file) for each in found if each.file]  # noqa: S301 - likewise
-        self._commit(table, batch, position, removed, added)
+        self.show(batch, position, added, removed)
 
-    def _files_by_bucket(self, table: Table) -> dict[int, list[FileScanTask]]:
+    def files_by_bucket(self) -> dict[int, list[FileScanTask]]:
         """
         Raises:
             LandingRefused: some are of another division of the table.
         """
+        assert self._table is not None
+        table = self._table
         found: dict[int, list[FileScanTask]] = {}
         for task in table.scan().plan_files():
             if task.file.spec_id != table.metadata.default_spec_id:
@@ -179,14 +183,20 @@ class IcebergTable:
             found.setdefault(task.file.partition[0], []).append(task)
         return found
 
-    def _commit(
+    def show(
         self,
-        table: Table,
         batch: Batch,
         position: Position,
-        removed: list[DataFile],
-        added: list[DataFile],
+        added: Collection[DataFile],
+        removed: Collection[DataFile] = (),
     ) -> None:
+        """Make a snapshot with these files and this position.
+
+        Raises:
+            OtherRun: another run has landed since the position was asked for.
+        """
+        assert self._table is not None
+        table = self._table
         before, commit = told(table.metadata), uuid.uuid4().hex
         summary = {
             _TOPIC: position.topic,
@@ -199,10 +209,9 @@ class IcebergTable:
         try:
             transaction = checked.transaction()
             transaction.set_properties({_OFFSETS: summary[_OFFSETS], _COMMIT: commit})
-            update = transaction.update_snapshot(snapshot_properties=summary)
-            # A snapshot of its own, even if it has no record: a commit that was overtaken is known
-            # by that.
-            with update.overwrite() if removed else update.fast_append() as snapshot:
+            # A snapshot of its own, even if it has no record: of two commits one is known by that
+            # to have been overtaken.
+            with self._snapshot(transaction, summary, is_rewrite=bool(removed)) as snapshot:
                 for each in removed:
                     snapshot.delete_data_file(each)
                 for each in added:
@@ -212,7 +221,17 @@ class IcebergTable:
         except (CommitFailedException, ValidationException) as error:
             raise OtherRun(f"{self._shown} was changed meanwhile: {error}") from error
 
-    def _opened(self, position: Position) -> Table:
+    @staticmethod
+    def _snapshot(
+        transaction: Transaction, summary: dict[str, str], *, is_rewrite: bool
+    ) -> _Rewrite | _MergeAppendFiles:
+        if not is_rewrite:
+            return transaction.update_snapshot(snapshot_properties=summary).merge_append()
+        return _Rewrite(
+            Operation.OVERWRITE, transaction, transaction._table.io, snapshot_properties=summary
+        )
+
+    def opened(self, position: Position) -> Table:
         """The table, which is made if it is not there.
 
         Raises:
@@ -226,6 +245,7 @@ class IcebergTable:
             _MODE: self._mode,
             # Nobody looks for a value by its first bytes.
             "write.metadata.metrics.column.value": "counts",
+            "commit.manifest-merge.enabled": "true",
             "write.metadata.delete-after-commit.enabled": "true",
         }
         spec = UNPARTITIONED_PARTITION_SPEC
@@ -279,6 +299,17 @@ class IcebergTable:
             raise LandingRefused(f"catalog {self._catalog_name!r}: {error}") from error
 
 
+class _Rewrite(_OverwriteFiles):
+    """A snapshot that replaces files.
+
+    pyiceberg's own carries the manifests on whose files are all gone, one more with each snapshot.
+    """
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        found = super()._existing_manifests()
+        return [each for each in found if each.has_added_files() or each.has_existing_files()]
+
+
 class _Checked(Table):
     """A table that is not read anew once another run has landed in it.
 
@@ -324,17 +355,34 @@ def _bucket_count(table: Table) -> int:
 
 
 def told(metadata: TableMetadata) -> Told:
-    """How far the table is by the newest snapshot that says so, else by its properties."""
+    """How far the table is by the newest snapshot that says so, else by its properties.
+
+    Raises:
+        LandingRefused: it was rolled back, and none of the snapshots that it still has says so.
+    """
     snapshot = metadata.current_snapshot()
     while snapshot is not None:
-        found = snapshot.summary.additional_properties if snapshot.summary else {}
+        found = _summary(snapshot)
         if _OFFSETS in found:
             return _told(found)
-        parent = snapshot.parent_snapshot_id
-        if parent is None:  # nothing landed in this history
+        if snapshot.sequence_number == 1:  # the first one: nothing landed in this history
             return Told(_told(metadata.properties).position._replace(offsets={}), "")
-        snapshot = metadata.snapshot_by_id(parent)
-    return _told(metadata.properties)
+        # Of one whose parent has expired the number of the parent may be gone as well.
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else metadata.snapshot_by_id(parent)
+    newest = _told(metadata.properties)
+    if newest.commit and any(
+        _summary(each).get(_COMMIT) == newest.commit for each in metadata.snapshots
+    ):
+        raise LandingRefused(
+            f"{metadata.location} was rolled back to a snapshot that does not tell its offsets: "
+            f"roll it back to one with {_OFFSETS!r} in its summary"
+        )
+    return newest
+
+
+def _summary(snapshot: Snapshot) -> dict[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
 def _told(found: dict[str, str]) -> Told:

@@ -41,6 +41,8 @@ WRITTEN: Final = "file binary"
 #: ... and of which bucket it has all rows now; null where the bucket is empty.
 REWRITTEN: Final = "bucket int, file binary"
 _REWRITTEN: Final = pa.schema([("bucket", pa.int32()), ("file", pa.binary())])
+#: How much of a task's records is held in memory, and sent on without what is superseded.
+_REDUCED_BYTES: Final = 64 << 20
 #: A row group, which a reader takes or leaves by its first and its last key.
 _ROWS_IN_GROUP: Final = 100_000
 
@@ -81,15 +83,25 @@ def append_files(writing: Writing, batches: Iterator[pa.RecordBatch]) -> Iterato
 
 
 def bucketed(buckets: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Of each key the last record that a task has read, with its bucket."""
-    kept = [batch.filter(pc.is_valid(batch["key"])) for batch in batches]
-    if not kept:
-        return
-    last = last_of_partitions(pa.Table.from_batches(kept))
+    """The last record of each key, with its bucket; of a key that is read far apart, several."""
+    kept: list[pa.RecordBatch] = []
+    for batch in batches:
+        kept.append(batch.filter(pc.is_valid(batch["key"])))
+        if sum(each.nbytes for each in kept) > _REDUCED_BYTES:
+            yield _bucketed(buckets, pa.Table.from_batches(kept))
+            kept.clear()
+    if kept:
+        yield _bucketed(buckets, pa.Table.from_batches(kept))
+
+
+def _bucketed(buckets: int, records: pa.Table) -> pa.Table:
+    last = last_of_partitions(records)
+    # As Iceberg's transform has it.
     found = [(mmh3.hash(key) & 0x7FFFFFFF) % buckets for key in last["key"].to_pylist()]
+    # A number is the same in Spark, whatever its time zone.
     time_us = last["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     last = last.set_column(last.schema.get_field_index("timestamp"), "timestamp", time_us)
-    yield last.add_column(0, "bucket", pa.array(found, pa.int32()))
+    return last.add_column(0, "bucket", pa.array(found, pa.int32()))
 
 
 def rewrite_bucket(
