@@ -10,12 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import EqualTo
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import IntegerType, NestedField
 
 from drumlin.spark.landing import iceberg
@@ -39,6 +40,17 @@ SCHEMA = pa.schema(
         "key": pa.binary(),
         "value": pa.binary(),
         "headers": pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()})),
+    }
+)
+#: What Spark groups by bucket.
+CHANGES = pa.schema(
+    {
+        "bucket": pa.int32(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.int64(),
+        "key": pa.binary(),
+        "value": pa.binary(),
     }
 )
 #: partition -> key -> value, in this order.
@@ -258,9 +270,25 @@ def test_a_bucket_that_others_have_changed_meanwhile(upserted: Lake) -> None:
     assert not upserted.rows()
 
 
+def _keys(files: list[FileScanTask]) -> list[bytes]:
+    paths = [each.file.file_path.removeprefix("file://") for each in files]
+    return pq.read_table(paths)["key"].to_pylist()
+
+
 def test_rows_that_others_delete_stay_deleted(upserted: Lake) -> None:
     upserted.land({0: [(b"%d" % number, b"1") for number in range(20)]})
-    upserted.table().delete(EqualTo("key", b"7"))
+    table, others = upserted.table(), upserted.run()
+    others.position()
+    ((bucket, (task,)),) = (
+        each for each in others.files_by_bucket().items() if b"7" in _keys(each[1])
+    )
+    deletion = {"bucket": bucket, "partition": 0, "offset": 100, "timestamp": 0, "key": b"7"}
+    row = pa.Table.from_pylist([deletion | {"value": None}], CHANGES)
+    (found,) = rewrite_bucket(Writing.of(table), {bucket: [task]}, row).to_pylist()
+    with table.transaction() as transaction, transaction.update_snapshot().overwrite() as snapshot:
+        snapshot.delete_data_file(task.file)
+        snapshot.append_data_file(pickle.loads(found["file"]))
+    assert b"7" not in upserted.rows()
     upserted.land({0: [(b"%d" % number, b"2") for number in range(20) if number != 7]})
     assert upserted.rows() == {b"%d" % number: b"2" for number in range(20) if number != 7}
 
