@@ -100,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader has closed the pipe: exit as click does when it notices this first.
+        # The reader has closed the pipe: exit as click does if click notices it first.
         standard_output.discard()
         return 1
     except output.Failure as error:
