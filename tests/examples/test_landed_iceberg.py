@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import duckdb_extension_avro
+import duckdb_extension_iceberg
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
@@ -14,7 +17,8 @@ from pyspark.sql import SparkSession
 from drumlin.client.client import Client
 from drumlin.spark import Landing, land
 from drumlin.spark.landing import iceberg
-from drumlin.spark.landing.target import Mode
+from drumlin.spark.landing.iceberg import IcebergTable
+from drumlin.spark.landing.target import Mode, OtherTopic
 from examples.conftest import NewTopic
 from examples.killing import killed_once
 
@@ -105,15 +109,58 @@ def test_upserts_and_deletes_are_applied_once(
     assert load.iceberg().history() == history
 
 
+@pytest.mark.deep
+def test_records_are_appended_once(
+    load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    load.write({f"key-{number}": None if number % 3 else "first" for number in range(20)})
+    dying = killed_once(iceberg.append_files, tmp_path / "killed")
+    monkeypatch.setattr(iceberg, "append_files", dying)
+    assert load.run("append", batch_offsets=12).batches == 2
+    assert (tmp_path / "killed").exists()
+    load.write({"key-1": "second"})
+    load.run("append")
+    assert load.run("append").batches == 0
+    assert load.rows() == load.records()
+
+
+@pytest.mark.parametrize("is_committed", [pytest.param(False, marks=pytest.mark.deep), True])
+def test_a_driver_that_dies_beside_its_commit(
+    load: Load, monkeypatch: pytest.MonkeyPatch, *, is_committed: bool
+) -> None:
+    load.write({"a": "1", "b": "1"})
+    show = IcebergTable.show
+
+    def dying(*arguments: Any, **named: Any) -> None:
+        if is_committed:
+            show(*arguments, **named)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(IcebergTable, "show", dying)
+        with pytest.raises(KeyboardInterrupt):
+            load.run()
+    load.write({"a": "2"})
+    assert load.run().offsets == 3 - 2 * is_committed
+    assert load.rows() == load.state()
+
+
+def test_a_table_is_of_one_topic(load: Load) -> None:
+    load.write({"a": "1"})
+    load.run()
+    load.client.delete_topic(load.topic)
+    load.client.create_topic(load.topic, 3)
+    with pytest.raises(OtherTopic, match="created again"):
+        load.run()
+
+
 def test_duckdb_reads_it(load: Load) -> None:
     load.write({f"key-{number}": "first" for number in range(20)})
     load.run()
     load.write({"key-1": "second", "key-2": None})
     load.run()
-    duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
-    for name in ("avro", "iceberg"):
-        package = pytest.importorskip(f"duckdb_extension_{name}")
+    for package in (duckdb_extension_avro, duckdb_extension_iceberg):
         (path,) = Path(package.__path__[0]).glob("extensions/*/*.duckdb_extension")
         connection.execute(f"LOAD '{path}'")
     columns = ", ".join(f'"{name}"' for name in COLUMNS)
