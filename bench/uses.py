@@ -4,7 +4,7 @@ A broker of Drumlin has the topic. `table_load`: until a topic of a million keys
 can be looked up; theirs is confluent-kafka, record by record. `table_lookup`: keys in random order;
 theirs is the dictionary itself. `materialize_sqlite`: the same topic into a table of SQLite; theirs
 is confluent-kafka with a transaction for each 10,000 records. `state_takeover`: a million keys of
-state, whose owner is killed; theirs has no standby.
+state, whose owner is killed; theirs has no standby. `captures.py` has rows of a database.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
+from bench import captures
 from bench.brokers import Broker, drumlin
 from bench.harness import Comparison, Metric, Metrics, Options, compare
 from bench.state_takeover import takeover
@@ -51,7 +52,8 @@ def run(options: Options) -> list[Comparison]:
         broker.topic(1, **{"cleanup.policy": "compact"}) as topic,
         connect(broker.address) as client,
     ):
-        _fill(client, topic, keys)
+        if not options.rows or set(options.rows) - set(captures.ROWS):
+            _fill(client, topic, keys)
         sides: dict[str, Any]
         if not options.rows or "table_load" in options.rows:
             sides = {
@@ -77,6 +79,8 @@ def run(options: Options) -> list[Comparison]:
                 ),
             }
             results += compare("uses", "materialize_sqlite", [_KEEP, _CPU], sides, options)
+        if not options.rows or set(options.rows) & set(captures.ROWS):
+            results += captures.run(options, broker)
         if not options.rows or "state_takeover" in options.rows:
             sides = {
                 "a standby": lambda: takeover(broker, client, keys, 1),

@@ -109,7 +109,7 @@ class ReadingCalls(Calls):
         undecoded = dataclasses.replace(options, decode=None)
         batches = list(self._read(topic, partitions, start, end, undecoded))
         table = pa.Table.from_batches(batches, reader.schema_of(options))
-        # All values at once, as they make one column.
+        # All values are decoded at once, as they form one column.
         return tables.decoded(table, decode, topic)
 
     @knows_kafkas_names

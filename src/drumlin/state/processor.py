@@ -15,7 +15,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
 
 from drumlin.client.errors import ClientError, Undecodable
@@ -368,12 +367,7 @@ class Processor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is not None:
             self._explain(error)
         if error is None:

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class Assignor(NamedTuple):
-    """One rule. With `is_cooperative`, members keep what they have during a rebalance."""
+    """One rule. With `is_cooperative`, members keep their partitions during a rebalance."""
 
     assign: Callable[[Mapping[str, int], list[Member]], Assignment]
     is_cooperative: bool = False

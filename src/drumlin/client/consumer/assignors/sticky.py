@@ -1,8 +1,8 @@
 """Kafka's `sticky` and `cooperative-sticky`: balanced, with as few moves as possible.
 
 Members report their previous partitions: in their user data (`sticky`, whose members have revoked
-all when they join) or as owned partitions (`cooperative-sticky`). If two claim a partition, the
-later generation wins; in the same generation, neither does.
+all partitions when they join) or as owned partitions (`cooperative-sticky`). If two members claim a
+partition, the one of the later generation wins; in the same generation, neither does.
 
 `cooperative-sticky` moves a partition in two rebalances: the first revokes it from its owner, the
 second assigns it to the next member.
@@ -69,7 +69,7 @@ def sticky_user_data(claim: Claim) -> bytes | None:
 
 
 def cooperative_user_data(generation_id: int) -> bytes:
-    """The user data of a member of a `cooperative-sticky` group, besides what it owns."""
+    """The user data of a member of a `cooperative-sticky` group, without its owned partitions."""
     return _INT32.pack(generation_id)
 
 
@@ -110,7 +110,7 @@ def _claim_in_data(member: Member) -> Claim:
     data = member.subscription.user_data
     if not data:
         return Claim(frozenset(), NO_GENERATION)
-    for version in (1, 0):  # the data does not carry it
+    for version in (1, 0):  # the data does not contain its version
         try:
             read = decode(_UserData, version, data, flexible=False)
         except MalformedMessage:
@@ -175,7 +175,7 @@ def _level(
     share, rest = divmod(total, len(members))
     wished = Counter(suited[each][0] for each in free if suited.get(each))
     # The members with most partitions get the remainder, so that the fewest partitions move; among
-    # equals those which are suited for free ones.
+    # equals those that are suited for free ones.
     order = sorted(
         in_order(members),
         key=lambda each: (-len(assignment[each.member_id]), -wished[each.member_id]),
@@ -205,7 +205,7 @@ def _level(
 def _deal(
     assignment: Assignment, free: list[TopicPartition], wanting: Mapping[str, list[Member]]
 ) -> None:
-    """Assign each free partition to its subscriber with fewest; fewest subscribers first."""
+    """Assign free partitions, fewest subscribers first, each to the subscriber that has fewest."""
     for topic, partition in sorted(free, key=lambda each: (len(wanting[each[0]]), each)):
         least = min(wanting[topic], key=lambda each: len(assignment[each.member_id]))
         assignment[least.member_id].add(TopicPartition(topic, partition))
@@ -214,7 +214,7 @@ def _deal(
 def _balance(assignment: Assignment, wanting: Mapping[str, list[Member]]) -> None:
     """Move partitions to members with at least two fewer, until no move is left.
 
-    Each move makes the sum of the squared counts smaller, so this ends.
+    Each move makes the sum of the squared counts smaller, so the loop ends.
     """
     moved = True
     while moved:

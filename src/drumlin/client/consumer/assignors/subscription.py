@@ -48,7 +48,7 @@ def encode_subscription(subscription: MemberSubscription) -> bytes:
 def decode_subscription(data: bytes) -> MemberSubscription:
     """
     Raises:
-        ValueError: the bytes are no subscription.
+        ValueError: the bytes are not a subscription.
     """
     sent = read_subscription(data)
     return MemberSubscription(
@@ -63,10 +63,10 @@ def encode_assignment(
 
 
 def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """The partitions; none for empty bytes, which a member that the leader left out gets.
+    """The partitions. Empty bytes mean none, as for a member that the leader left out.
 
     Raises:
-        ValueError: the bytes are no assignment.
+        ValueError: the bytes are not an assignment.
     """
     return one_by_one(read_assigned(data))
 

@@ -1,9 +1,9 @@
-"""A member of a classic group: when it joins, syncs, heartbeats and leaves, and its partitions.
+"""A member of a classic group: its joins, syncs, heartbeats and leave, and its partitions.
 
     UNJOINED -> PREPARING -> JOINING -> SYNCING -> STABLE -> PREPARING ...
 
 In PREPARING the user's thread gives up partitions before a join: all in an eager group, in a
-cooperative one only those of topics no longer subscribed to. That waits for the user to poll;
+cooperative one only those of topics no longer subscribed to. The join waits for the user to poll;
 heartbeats continue meanwhile. In STABLE the user's thread takes over the assignment.
 """
 
@@ -48,7 +48,7 @@ class Phase(Enum):
     JOINING = auto()
     SYNCING = auto()
     STABLE = auto()
-    LEAVING = auto()  # max_poll_interval_ms is exceeded; LeaveGroup is to be sent
+    LEAVING = auto()  # max_poll_interval_ms is exceeded; LeaveGroup is sent next
     AWAY = auto()  # left after that; the next poll joins again
     CLOSED = auto()
     FAILED = auto()
@@ -62,7 +62,7 @@ class Join(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """SyncGroup; the leader's carries the assignment."""
+    """SyncGroup; the leader's request carries the assignment."""
 
     generation_id: int
     member_id: str
@@ -109,7 +109,7 @@ class ClassicMembership(UsersSide):
         self._topics: frozenset[str] | None = None
         self._joined_topics: frozenset[str] = frozenset()
         self._led_counts: Mapping[str, int] | None = (
-            None  # the partition counts with which this member assigned as the leader
+            None  # the partition counts on which this leader's assignment is based
         )
         self.phase = Phase.UNJOINED
         self.failure: ErrorCode | None = None

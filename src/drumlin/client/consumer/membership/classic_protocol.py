@@ -34,7 +34,7 @@ from drumlin.wire.protocol.sync_group import SyncGroupRequest, SyncGroupRequestA
 _PROTOCOL_TYPE: Final = "consumer"
 _JOIN_EXTRA_MS: Final = 5_000  # how much longer to wait than the rebalance timeout
 
-#: Given topics, the partition counts of those that exist.
+#: Returns the partition counts of those topics that exist.
 PartitionCounts = Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
 
 
@@ -59,8 +59,8 @@ class ClassicProtocol:
         """Send the request, and report the response to the membership.
 
         Raises:
-            KafkaError: refused.
-            PeerError: not answered.
+            KafkaError: the request was refused.
+            PeerError: no answer.
         """
         match step:
             case Join():
