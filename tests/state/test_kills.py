@@ -11,11 +11,12 @@ import signal
 import sys
 import time
 import uuid
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 import drumlin
 from drumlin.client.client import Client
@@ -111,6 +112,33 @@ class Service:
         for each in self.programs:
             each.kill()
         counting.check(client, self.topic, self.output, self.group, self.wanted)
+        # Beside our own client, an unmodified one.
+        numbers: dict[bytes, list[int]] = defaultdict(list)
+        for key, value in self.output_by_librdkafka():
+            numbers[key].append(int(value))
+        assert numbers == {key: [*range(1, times + 1)] for key, times in self.wanted.items()}
+
+    def output_by_librdkafka(self) -> Iterator[tuple[bytes, bytes]]:
+        options = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": "nobody",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+        consumer = Consumer(options)
+        consumer.assign([TopicPartition(self.output, 0, 0)])
+        try:
+            while True:
+                (record,) = consumer.consume(1, 60) or [None]
+                assert record is not None
+                error = record.error()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    return
+                yield record.key() or b"", record.value() or b""
+        finally:
+            consumer.close()
 
     def close(self) -> None:
         for each in self.programs:
