@@ -31,8 +31,8 @@ def dump(
 ) -> None:
     """Print the committed keys and values as lines of JSON.
 
-    What is no text is {"base64": …}. Standard error tells of each partition up to which offset of
-    the input its state goes.
+    Bytes that are not text are {"base64": …}. Standard error names the offset of the input up to
+    which each partition's state goes.
     """
     from drumlin.client.client import connect
     from drumlin.state.changelog import Changelog

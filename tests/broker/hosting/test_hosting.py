@@ -417,6 +417,21 @@ def test_with_a_topic_only_its_own_folders_go(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_the_log_dir_asked_for_is_not_that_of_a_later_topic(tmp_path: Path) -> None:
+    """It was asked for before this broker had a replica, and the topic is deleted first."""
+    one, other = tmp_path / "one", tmp_path / "other"
+
+    async def run() -> None:
+        async with running(one, other) as broker:
+            topic = await create(broker, "t")
+            broker.logs.wanted_places["t", 0] = broker.logs.directories[1]
+            await broker.metadata.delete_topic(topic.topic_id)
+            await create(broker, "t")
+            assert folders(other) == []
+
+    asyncio.run(run())
+
+
 def test_what_is_of_no_known_topic_does_not_grow_too_old(tmp_path: Path) -> None:
     """The metadata was lost: nobody knows for how long its records are to be kept."""
 

@@ -204,7 +204,6 @@ class Scene:
 
     def delete_topic(self) -> None:
         self.logs.delete("other", 0)
-        self.pool.forget("other", 0)
         log = create(self.logs, CONFIG, topic="other")
         self.other = RandomLog(self.logs, log, self.world.random.randrange(1 << 30))
         self.logs.remove_doomed()

@@ -24,6 +24,7 @@ from drumlin.compaction.settings import CleanerSettings
 from drumlin.records.kernels import compaction_kernels, loader
 from drumlin.storage.files.files import Files
 from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.replacement.cleaned_segment import NoRoom
 from rig.waiting import wait_until
 from storage.doors import FailingFiles
 from storage.samples import NOW_MS, create, open_sole_logs
@@ -58,7 +59,7 @@ def test_an_uncleanable_log(folder: Path, pools: list[CleanerPool]) -> None:
     pool = started(world, pools)
     assert pool.run(world.log, 60)
     (reason,) = pool.uncleanable.values()
-    assert list(pool.uncleanable) == [("t", 0)]
+    assert list(pool.uncleanable) == ["t-0"]
     assert str(broken) in reason
     assert "position" in reason
     assert "CRC" in reason
@@ -324,9 +325,47 @@ def test_a_thread_outlives_what_nobody_has_thought_of(
     world.logs.swap_segments = fail_once  # type: ignore[method-assign]
     pool = started(world, pools)
     assert pool.run(world.log, 60)
-    assert "a mistake of ours" in pool.uncleanable["t", 0]  # given up until an operator asks
+    assert "a mistake of ours" in pool.uncleanable["t-0"]  # given up until an operator asks
     assert pool.run(world.log, 60)
     assert pool.uncleanable == {}
     assert len(offsets(world.log)) == 8
     assert "failed unexpectedly" in caplog.text
+    world.logs.abandon()
+
+
+@pytest.mark.parametrize("when", ["while it is cleaned", "later"])
+@pytest.mark.parametrize("ending", [RuntimeError("a mistake of ours"), NoRoom("t-0", 9, 8, 7)])
+def test_the_troubles_of_a_deleted_log_are_not_those_of_its_successor(
+    folder: Path, pools: list[CleanerPool], ending: Exception, when: str
+) -> None:
+    """A log of the same name is created when it is deleted here, its topic with it or not."""
+    world = new_world(folder, dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0))
+    six_segments(world)
+    swap_segments = world.logs.swap_segments
+
+    def replace_log() -> None:
+        world.logs.delete("t", 0)
+        create(world.logs, CONFIG)
+
+    def fail(*_: Any) -> None:
+        if when == "while it is cleaned":
+            replace_log()
+        raise ending
+
+    world.logs.swap_segments = fail  # type: ignore[method-assign]
+    pool = started(world, pools)
+    assert pool.run(world.log, 60)
+    pool.stop()
+    if when == "later":
+        replace_log()
+    again = RandomLog(world.logs, next(iter(world.logs)), 3)
+    status = pool.status(again.log)
+    assert (status.uncleanable_because, status.waits_because) == (None, None)
+    world.logs.swap_segments = swap_segments  # type: ignore[method-assign]
+    six_segments(again)
+    world.clock.advance_ms(1000)  # past the pause after a ranking
+    pool.start()
+    wait_until(lambda: pool.totals.cleanings == 1, "the new log to be cleaned unasked")
+    assert len(offsets(again.log)) == 8
+    assert pool.uncleanable == {}
     world.logs.abandon()

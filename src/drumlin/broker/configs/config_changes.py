@@ -47,7 +47,7 @@ NO_CLIENT_METRICS: Final = "this broker collects no metrics of clients: nothing 
 
 
 class Operation(enum.IntEnum):
-    """What to do with a key; the numbers are the protocol's."""
+    """An operation on a key; the numbers are the protocol's."""
 
     SET = 0
     DELETE = 1
@@ -57,7 +57,7 @@ class Operation(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
-    """One key of a request."""
+    """A change of one key."""
 
     operation: Operation
     key: str
@@ -65,7 +65,7 @@ class KeyChange:
 
 
 def check_changes(changes: Sequence[KeyChange]) -> None:
-    """Check what must hold for a change of any resource.
+    """Check the rules that apply to every resource.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -112,7 +112,7 @@ def check_resource(broker: BrokerData, type_number: int, name: str) -> Resource:
 
 
 def parse_node_id(name: str) -> int:
-    """The number of a broker, as the name of a resource.
+    """The broker id in the name of a resource.
 
     Raises:
         KafkaError: INVALID_REQUEST, if it is not a number.
@@ -161,11 +161,11 @@ def increment(broker: BrokerData, resource: Resource, changes: Sequence[KeyChang
 
 
 def tell_without_effect(resource: Resource, keys: Iterable[str]) -> None:
-    """Log which of these keys have no effect here, as is done at start."""
+    """Log which of these keys have no effect here, as at start."""
     found = {name: _key(resource, name) for name in keys}
     idle = sorted(name for name, key in found.items() if key is not None and not key.has_effect)
     unknown = sum(key is None for key in found.values())
-    if unknown:  # a client may call them anything, at any length
+    if unknown:  # a client may send any name, of any length
         idle.append(f"{unknown} that Kafka does not know")
     if idle:
         kind, name = resource.type.name.lower(), resource.name[:_NAME_LOGGED_MAX]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _PROTOCOL: Final = "consumer"
 _CLASSIC: Final = 0
 _CONSUMER: Final = 1
-#: Attempts for a group that changes meanwhile; after the last one members may be inconsistent.
+#: Attempts for a group that changes meanwhile; after the last attempt members may be inconsistent.
 _TRIES: Final = 3
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from drumlin.replication.partition import Partition
 
 
-#: The part of `request.timeout.ms` for which replicas are awaited.
+#: The share of `request.timeout.ms` that is spent waiting for replicas.
 _PATIENCE: Final = 0.8
 
 
@@ -33,8 +33,8 @@ async def write_markers(
     already.
 
     Gives way in between, as a transaction may have thousands of partitions. At the end it waits for
-    in-sync replicas, and for the disk if a topic has `flush.messages`, but less long than a broker
-    that sent the request waits for its response.
+    in-sync replicas, and for the disk if a topic has `flush.messages`, but not as long as the
+    requesting broker waits for the response.
     """
     codes: dict[TopicPartition, ErrorCode] = {}
     confirming: dict[TopicPartition, asyncio.Future[None]] = {}

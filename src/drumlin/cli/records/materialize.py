@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from drumlin.client.client import Client
     from drumlin.serving.materializing import Progress
 
-#: How often a log gets a line; a terminal has one that changes.
+#: The interval of progress lines in a log; a terminal has a single line that changes.
 _TELL_S: Final = 60.0
 #: For how long the rate is measured.
 _RATE_S: Final = 1.0

@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata, to_commit
@@ -37,16 +36,16 @@ T = TypeVar("T")
 #: Offsets to commit: plain, or with metadata.
 Offsets = Mapping[AnyPartition, int | OffsetAndMetadata]
 OnGap = Callable[[TopicPartition], object]
-#: Where to seek to.
+#: A place to seek to.
 SeekTo = Place | OffsetAndMetadata
 
 _LEAVE_TIMEOUT_MS: Final = 5_000
 
 
 class Consumer:
-    """Made by `Client.consumer`. Use it as a context manager, or `close` it before its client.
+    """A consumer. Use it as a context manager, or `close` it before its client.
 
-    One thread at a time may poll or iterate; anything else may be called from any thread, also
+    One thread at a time may poll or iterate; anything else may be called from any thread, even
     `close`, which ends a poll. Callbacks run in the thread that polls, and may use the
     consumer but not poll.
     """
@@ -80,7 +79,7 @@ class Consumer:
     def poll(self, timeout_ms: float | None = None) -> pa.RecordBatch | None:
         """The next records of some partition; None if there are none within `timeout_ms`.
 
-        A further poll marks all records returned before as processed.
+        The next poll marks all records returned so far as processed.
 
         Returns:
             A batch with the columns of `Client.read`; `topic_of` returns its topic.
@@ -184,12 +183,12 @@ class Consumer:
     def commit(self, offsets: Offsets[AnyPartition] | None = None) -> None:
         """Commit synchronously, by default everything returned by `poll` so far.
 
-        Offsets passed in are committed as they are. Without them no committed offset of this
-        consumer moves back, unless its position was moved (`seek`) since.
+        Offsets that are passed in are committed unchanged. By default no committed offset of this
+        consumer moves back, unless `seek` has moved the position since.
 
         Raises:
             CommitFailed: this consumer has lost its partitions, or is about to.
-            TypeError, ValueError: a key is no partition, or a value no offset.
+            TypeError, ValueError: a key is not a partition, or a value not an offset.
         """
         with translated():
             self._thread.run(self._engine.commit(_to_commit(offsets)))
@@ -215,7 +214,7 @@ class Consumer:
             are left out.
 
         Raises:
-            ClientError: there is no group.
+            ClientError: the consumer has no group.
         """
         with translated():
             places = self.assignment if partitions is None else as_partitions(partitions)
@@ -225,7 +224,7 @@ class Consumer:
         """The offset of the next record that `poll` returns; waits until it is known.
 
         Raises:
-            RequestTimedOut: it is not known within `timeout_ms`.
+            RequestTimedOut: the position is not known within `timeout_ms`.
             OffsetOutOfRange, LogTruncated, NoCommittedOffset: as from `poll`.
             ClientError: the partition is not assigned.
         """
@@ -247,7 +246,7 @@ class Consumer:
     def group_metadata(self) -> GroupMetadata:
         """This member's id and generation, which a transaction needs to commit `positions`.
 
-        A transaction accepts them only from a consumer with `commit_interval_ms=None`.
+        A transaction accepts positions only from a consumer with `commit_interval_ms=None`.
         """
         return self._call(self._engine.group_metadata)
 
@@ -256,7 +255,7 @@ class Consumer:
         `positions` or `committed`.
 
         Raises:
-            TypeError, ValueError: `to` is none of these.
+            TypeError, ValueError: `to` has another form.
         """
         if not isinstance(to, OffsetAndMetadata):
             check_place("to", to)
@@ -271,22 +270,22 @@ class Consumer:
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions: `poll` returns no records of them."""
+        """The paused partitions: `poll` returns no records from them."""
         states = self._engine.positions
         return self._call(lambda: frozenset(each.place for each in states if each.is_paused))
 
     def pause(self, partitions: Collection[tuple[str, int]] | None = None) -> None:
-        """Return no records of these (by default: of any) until `resume`; polling must go on."""
+        """Pause these partitions (by default all) until `resume`. Keep polling meanwhile."""
         places = self.assignment if partitions is None else as_partitions(partitions)
         self._call(lambda: self._engine.pause(places))
 
     def resume(self, partitions: Collection[tuple[str, int]] | None = None) -> None:
-        """Undo `pause` for these, for all by default."""
+        """Undo `pause` for these partitions, by default for all."""
         places = self.paused if partitions is None else as_partitions(partitions)
         self._call(lambda: self._engine.resume(places))
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How far this consumer is behind.
+        """The lag of this consumer.
 
         Returns:
             By (topic, partition): the number of offsets between the position and the end offset
@@ -304,7 +303,7 @@ class Consumer:
     # -- the end -------------------------------------------------------------------------
 
     def close(self, *, leave: bool | None = None) -> None:
-        """Commit what was returned, give up the partitions, leave the group.
+        """Commit the returned records' offsets, give up the partitions, and leave the group.
 
         Args:
             leave: whether the member leaves for good. By default a static member does not: it may
@@ -335,12 +334,7 @@ class Consumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         # After an exception the last batch counts as not processed, and is read again.
         self._close(is_done=kind is None)
 

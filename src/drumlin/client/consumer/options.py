@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Decode
-from drumlin.client.consumer.assignors import ASSIGNORS
+from drumlin.client.consumer.assignors import ASSIGNORS, OwnAssignor
 from drumlin.client.places import Time, is_time, timestamp_of
 from drumlin.client.read.reader import FETCH_BYTES, ReadOptions, schema_of
 from drumlin.client.topic_partition import TopicPartition
@@ -48,7 +48,7 @@ class ConsumerOptions:
     """
 
     protocol: GroupProtocol = "classic"
-    assignors: Sequence[str] = ("range", "cooperative-sticky")
+    assignors: Sequence[str | OwnAssignor] = ("range", "cooperative-sticky")
     server_assignor: str | None = None
     group_instance_id: str | None = None
     rack: str | None = None
@@ -81,7 +81,8 @@ class ConsumerOptions:
     def __post_init__(self) -> None:
         if self.protocol not in ("classic", "consumer"):
             raise ValueError(f"protocol {self.protocol!r}: expected 'classic' or 'consumer'")
-        unknown = [each for each in self.assignors if each not in ASSIGNORS]
+        named = [each for each in self.assignors if not isinstance(each, OwnAssignor)]
+        unknown = [each for each in named if each not in ASSIGNORS]
         if unknown or not self.assignors:
             raise ValueError(f"assignors {unknown}: expected some of {sorted(ASSIGNORS)}")
         if self.delivery not in ("at_least_once", "at_most_once"):
@@ -120,7 +121,7 @@ class ConsumerOptions:
     def check_group(self, group: str | None) -> None:
         """
         Raises:
-            ValueError: ZooKeeper is to store offsets, and `group` is no valid node name there.
+            ValueError: ZooKeeper stores the offsets, and `group` is not a valid node name there.
         """
         if not self.uses_zookeeper:
             return
@@ -142,9 +143,10 @@ class Subscription:
 
     @classmethod
     def of(cls, topics: str | Sequence[str] | re.Pattern[str]) -> Subscription:
-        """
+        """The subscription to one or more topic names, or to a pattern.
+
         Raises:
-            ValueError: no topic at all.
+            ValueError: no topic was given.
         """
         if isinstance(topics, re.Pattern):
             return cls(pattern=topics)

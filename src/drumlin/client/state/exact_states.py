@@ -42,7 +42,7 @@ async def claim_states(
     """Claim, before reading, that the states at these offsets will be exact.
 
     Raises:
-        StateNotExact: one of them cannot be.
+        StateNotExact: one of the states cannot be exact.
     """
     now_ms = _CLOCK.wall_ms()
     facts = await log_facts(connections, end_offsets.keys())
@@ -58,7 +58,7 @@ async def confirm_states(connections: BrokerConnections, claims: Claims) -> None
     """Check, after reading, that the states were exact.
 
     Raises:
-        StateNotExact: one of them may not have been.
+        StateNotExact: one of the states may not have been exact.
     """
     doubtful = {key: each for key, each in claims.items() if _may_change(each)}
     if not doubtful:
@@ -100,9 +100,9 @@ async def log_facts(
     places: Collection[TopicPartition],
     claims: Claims | None = None,
 ) -> dict[TopicPartition, LogFacts]:
-    """The facts about these logs: before reading all, afterwards those that `claims` need.
+    """The facts about these logs: before reading all facts, afterwards those that `claims` need.
 
-    After reading, this usually takes one request to each leader, as every reducer of a query asks.
+    Each reducer of a query calls this after reading, so it usually sends one request per leader.
     """
     isolation: Isolation = "read_uncommitted"
     starts_of = places if claims is None else ()

@@ -4,6 +4,9 @@ Owns the assignment of logs to threads, retries, and the list of uncleanable log
 log: that is up to `round/cleaner.py`. A thread that finds nothing to do, or fails, waits
 `log.cleaner.backoff.ms`.
 
+What is known of a log is kept by the log itself, never by its name: a thread may learn it when the
+log was deleted already, and another log has the name.
+
 What happens to a log whose cleaning fails:
 
 - its disk is full: after a backoff the same group of segments is tried again, as soon as there is
@@ -21,8 +24,8 @@ import logging
 import math
 import threading
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from drumlin.clock import Clock
 from drumlin.compaction.dirty.cleanable import Cleanable
@@ -48,12 +51,11 @@ from drumlin.wire.error_codes import KafkaError
 
 _log = logging.getLogger(__name__)
 
-Key = tuple[str, int]
 _JOIN_S: Final = 30.0
-#: The pause after ranking all logs, or ten times as long as the ranking took, if that is more: it
-#: takes a second for 5,000 logs.
+#: The pause after ranking all logs, unless ten times the ranking's duration is longer. Ranking
+#: 5,000 logs takes a second.
 _LOOK_PAUSE_S: Final = 0.1
-#: After this time a cleaning is tried even without more space: it may need less by then.
+#: After this time a cleaning is tried even without more space, as it may need less then.
 _ROOM_AWAITED_S: Final = 600.0
 
 
@@ -64,7 +66,7 @@ class LogStatus(NamedTuple):
     last: CleaningStatistics | None
     is_being_cleaned: bool
     uncleanable_because: str | None
-    #: Why the last attempt did not complete; it will be retried.
+    #: The reason why the last attempt did not complete; it will be retried.
     waits_because: str | None = None
 
 
@@ -80,7 +82,6 @@ class Totals:
     records_written: int = 0
     seconds: float = 0.0
     map_utilisation_max: float = 0.0
-    by_log: dict[Key, CleaningStatistics] = field(default_factory=dict)
 
     def add(self, done: CleaningStatistics) -> None:
         self.cleanings += 1
@@ -90,7 +91,6 @@ class Totals:
         self.records_written += done.records_written
         self.seconds += done.seconds
         self.map_utilisation_max = max(self.map_utilisation_max, done.map_utilisation)
-        self.by_log[done.topic, done.partition] = done
 
 
 class _Worker(NamedTuple):
@@ -117,9 +117,11 @@ class CleanerPool:
         self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
-        self._in_progress: set[Key] = set()
-        self._uncleanable: dict[Key, str] = {}
-        self._unfinished: dict[Key, Unfinished] = {}
+        #: By name: two threads never write into one folder, which a log and its successor share.
+        self._in_progress: set[tuple[str, int]] = set()
+        self._last: dict[PartitionLog, CleaningStatistics] = {}
+        self._uncleanable: dict[PartitionLog, str] = {}
+        self._unfinished: dict[PartitionLog, Unfinished] = {}
         self._ranking_lock = threading.Lock()
         self._ranking: deque[PartitionLog] = deque()
         self._rank_again_at = -math.inf
@@ -255,11 +257,11 @@ class CleanerPool:
         return deque(in_order(candidates.items()))
 
     def _forget_deleted(self) -> None:
-        """Forget logs that were deleted here although their topic still exists."""
         with self._lock:
-            for key, unfinished in list(self._unfinished.items()):
-                if unfinished.progress is not None and unfinished.progress.log.is_deleted:
-                    del self._unfinished[key]
+            known: dict[PartitionLog, Any]
+            for known in (self._last, self._uncleanable, self._unfinished):
+                for log in [each for each in known if each.is_deleted]:
+                    del known[log]
 
     def _candidate(self, log: PartitionLog) -> Candidate | None:
         try:
@@ -279,10 +281,9 @@ class CleanerPool:
         return candidate is not None and candidate.is_worth_it
 
     def _is_free(self, log: PartitionLog) -> bool:
-        key = _key(log)
         with self._lock:
-            is_known = key in self._in_progress or key in self._uncleanable
-            unfinished = self._unfinished.get(key, NOT_BEGUN)
+            is_known = _key(log) in self._in_progress or log in self._uncleanable
+            unfinished = self._unfinished.get(log, NOT_BEGUN)
         is_resting = unfinished.resting_until > self._clock.monotonic()
         return not (is_known or is_resting) and log.log_directory.is_online and not log.is_deleted
 
@@ -291,7 +292,7 @@ class CleanerPool:
     def _clean(self, log: PartitionLog, worker: _Worker, *, is_requested: bool) -> bool:
         """Clean a log; False if the thread should back off."""
         cleaner = Cleaner(self._settings, worker.throttle, self._call, self._clock, worker.stopping)
-        before = self._unfinished.get(_key(log), NOT_BEGUN)
+        before = self._unfinished.get(log, NOT_BEGUN)
         try:
             is_due = is_requested or self._clock.monotonic() >= before.due_at
             if not is_due and before.needed_bytes > log.log_directory.files.free_bytes(log.path):
@@ -319,18 +320,19 @@ class CleanerPool:
             return self._back_off(log, None, None)
         with self._lock:
             self.totals.add(done)
-            self._uncleanable.pop(_key(log), None)
-            self._unfinished.pop(_key(log), None)
+            self._last[log] = done
+            self._uncleanable.pop(log, None)
+            self._unfinished.pop(log, None)
         _log_done(done)
         return True
 
     def _back_off(
         self, log: PartitionLog, error: Exception | None, progress: RoundProgress | None
     ) -> bool:
-        """Leave a log alone for the backoff, so that other logs are cleaned; always True."""
+        """Skip a log until its backoff is over, so that other logs are cleaned; returns True."""
         if log.is_deleted:
             return True
-        is_news = str(error) != self._unfinished.get(_key(log), NOT_BEGUN).reason
+        is_news = str(error) != self._unfinished.get(log, NOT_BEGUN).reason
         if isinstance(error, OSError) and error.errno in DEVICE_FULL:
             so_far = "" if progress is None else f", from offset {progress.next_offset} on"
             if is_news:
@@ -350,16 +352,16 @@ class CleanerPool:
 
     def _note_unfinished(self, log: PartitionLog, unfinished: Unfinished) -> None:
         with self._lock:
-            if not log.is_deleted:
-                self._unfinished[_key(log)] = unfinished
+            self._unfinished[log] = unfinished
 
     def _give_up(self, log: PartitionLog, reason: str) -> None:
-        with self._lock:  # two threads may have found the same reason
-            is_known = (
-                reason in self._uncleanable.values()
-            )  # one reason may concern all logs: log it once
+        if log.is_deleted:
+            return
+        with self._lock:  # two threads may find the same reason
+            # One reason may concern all logs: it is logged once.
+            is_known = reason in self._uncleanable.values()
             self.totals.failures += 1
-            self._uncleanable[_key(log)] = reason
+            self._uncleanable[log] = reason
         if not is_known:
             _log.error("%s is uncleanable, and will only grow: %s", log.name, reason)
 
@@ -375,7 +377,7 @@ class CleanerPool:
         """Request a cleaning of a log, whatever its dirty ratio; True once it was tried. Blocks."""
         before = self._clock.monotonic()
         with self._wake:
-            self._uncleanable.pop(_key(log), None)
+            self._uncleanable.pop(log, None)
             self._requested.append(log)
             self._wake.notify_all()
             while log in self._requested or _key(log) in self._in_progress:
@@ -392,31 +394,27 @@ class CleanerPool:
             KafkaError: the files can't be read.
         """
         found = self._find_cleanable(log, self._clock.expiry.now_ms())
-        key = _key(log)
         with self._lock:
             return LogStatus(
                 found,
-                self.totals.by_log.get(key),
-                key in self._in_progress,
-                self._uncleanable.get(key),
-                self._unfinished.get(key, NOT_BEGUN).reason,
+                self._last.get(log),
+                _key(log) in self._in_progress,
+                self._uncleanable.get(log),
+                self._unfinished.get(log, NOT_BEGUN).reason,
             )
 
+    def last(self, log: PartitionLog) -> CleaningStatistics | None:
+        """The last complete cleaning of a log."""
+        return self._last.get(log)
+
     @property
-    def uncleanable(self) -> dict[Key, str]:
-        """The uncleanable logs, with the reasons."""
+    def uncleanable(self) -> dict[str, str]:
+        """The names of the uncleanable logs, with the reasons."""
         with self._lock:
-            return dict(self._uncleanable)
-
-    def forget(self, topic: str, partition: int) -> None:
-        """Forget a deleted log."""
-        with self._lock:
-            self._uncleanable.pop((topic, partition), None)
-            self._unfinished.pop((topic, partition), None)
-            self.totals.by_log.pop((topic, partition), None)
+            return {log.name: reason for log, reason in self._uncleanable.items()}
 
 
-def _key(log: PartitionLog) -> Key:
+def _key(log: PartitionLog) -> tuple[str, int]:
     return log.topic, log.partition
 
 

@@ -17,7 +17,7 @@ Fields = dict[str, Any]
 
 
 def describe_cleaning(done: CleaningStatistics) -> Fields:
-    """A cleaning that was made or simulated."""
+    """A cleaning that was carried out or simulated."""
     fields = dataclasses.asdict(done)
     fields |= {
         "delete_horizon_ms": _known_horizon(done.delete_horizon_ms),
@@ -85,8 +85,4 @@ def describe_result(
 
 def describe_totals(totals: Totals) -> Fields:
     """The totals since the broker started."""
-    return {
-        field.name: getattr(totals, field.name)
-        for field in dataclasses.fields(totals)
-        if field.name != "by_log"
-    }
+    return dataclasses.asdict(totals)

@@ -1,8 +1,8 @@
-"""The syntax of `sasl.jaas.config`: one login module with its options, as Java reads it.
+"""The syntax of `sasl.jaas.config`, as in Java: one login module with its options.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";
 
-No error message shows any of the text, as it contains passwords.
+No error message shows any part of the text, as it contains passwords.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 
 
 class LoginModule(NamedTuple):
-    """A login module; `name` is its class without the package, which differs in shaded jars."""
+    """A login module; `name` is the class without its package, which differs in shaded jars."""
 
     name: str
     options: dict[str, str]
@@ -62,7 +62,9 @@ def parse_jaas(text: str) -> LoginModule:
     at = 2
     while at < len(parts) and parts[at] != _Part("mark", ";"):
         key, equals, value = (*parts[at : at + 3], *[_Part("", "")] * 3)[:3]
-        number = f"{name}: option {len(options) + 1}"  # its name may be a part of a password
+        number = (
+            f"{name}: option {len(options) + 1}"  # the option's name may be a part of a password
+        )
         if key.kind != "word" or equals != _Part("mark", "=") or value.kind in {"", "mark"}:
             raise SecurityOptionError(f'{number} is not written as name="value"')
         if key.text in options:

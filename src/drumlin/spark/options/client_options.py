@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # pulls in pyarrow
     from drumlin.peer.security.security import Security
 
 ClientOption: TypeAlias = "str | int | Security"
-#: The arguments of `drumlin.connect`, by name; a tuple, as clients are kept by it.
+#: The arguments of `drumlin.connect`, by name; a tuple, as it is a key of the process's clients.
 ClientOptions: TypeAlias = tuple[tuple[str, ClientOption], ...]
 
 #: How long the driver and tasks keep trying by default. In a rolling restart, partitions have no

@@ -1,4 +1,4 @@
-"""Brokers that come and go, and the controller: applied to the image, and reported."""
+"""Changes of live brokers and of the controller: applied to the image and reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BrokerChanges:
         self._parts = parts
 
     async def look(self) -> bool:
-        """Read the brokers; returns whether any has come, gone, or begun another epoch."""
+        """Read the brokers; returns whether any broker has come, gone, or begun another epoch."""
         parts = self._parts
         seen = await parts.commits.run(_read)
         for problem in seen.problems:

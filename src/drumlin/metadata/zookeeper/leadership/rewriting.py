@@ -1,4 +1,4 @@
-"""Writing partition states from the event loop, some at a time."""
+"""Writing of partition states from the event loop, some at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.parts import Parts
     from drumlin.metadata.zookeeper.states.states import Writer
 
-#: The number of partitions after which other requests have their turn.
+#: The number of partitions after which other requests get a turn.
 _TOGETHER: Final = 1000
 
 
@@ -31,7 +31,7 @@ async def rewrite_in_parts(
 ) -> Rewritten:
     """See `rewrite_states`; `writer` may raise a `KafkaError`.
 
-    since, why: of elections, see `ElectionCounts.begin`.
+    since, why: for elections, see `ElectionCounts.begin`.
     """
     whole, left, elections = Rewritten(), iter(places), parts.elections.begin(since, why)
     noted = elections.noting(decide)

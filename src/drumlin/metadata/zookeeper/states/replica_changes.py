@@ -1,7 +1,7 @@
-"""Writing the replicas of partitions together with their states. Blocking.
+"""Writing of the replicas of partitions together with their states. Blocking.
 
-Replicas are in the topic's node, leader and ISR in a node for each partition. Both are replaced in
-one transaction, by compare-and-set. So a broker with the current state has the current replicas.
+The topic's node has the replicas; each partition has a node for leader and ISR. Both are replaced
+in one transaction, by compare-and-set. So a broker with the current state has the current replicas.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.znodes.operations import Operation
 
 _ATTEMPTS: Final = 7
-#: A transaction includes the topic's node, and stays below ZooKeeper's limit of 1 MiB.
+#: The number of partitions in a transaction, which includes the topic's node and must stay below
+#: ZooKeeper's limit of 1 MiB.
 _TRANSACTION_BYTES: Final = 900_000
 _PARTITION_BYTES: Final = 600
 _TOGETHER_MAX: Final = 500
@@ -58,9 +59,10 @@ class Moves(NamedTuple):
 
 
 def rewrite_replicas(session: Session, moves: Moves, writer: Writer) -> Rewritten:
-    """Write the replicas and states that are decided.
+    """Write the decided replicas and states.
 
-    The transaction checks that a new leader is still in the broker epoch that was relied on.
+    The transaction checks that a new leader still has the broker epoch on which the decision
+    relied.
     """
     moving = _Moving(session, moves, writer)
     moving.run()
@@ -68,7 +70,7 @@ def rewrite_replicas(session: Session, moves: Moves, writer: Writer) -> Rewritte
 
 
 class _Moving:
-    """Attempts to write the partitions of one decision, until all are done."""
+    """Attempts to write the partitions of one decision, until all are written."""
 
     def __init__(self, session: Session, moves: Moves, writer: Writer) -> None:
         self.done = Rewritten()
@@ -96,8 +98,8 @@ class _Moving:
         self._refuse(list(self._left), refusal)
 
     def _try(self) -> Exception | None:
-        """One attempt; the failure, if there was one."""
-        # States are read first, so that the replicas are never older.
+        """Make one attempt; returns the failure, if any."""
+        # States are read first, so that replicas are never older.
         indexes = sorted(self._left)
         paths = [layout.state_path(self._moves.topic, each) for each in indexes]
         *states, topic = self._session.read([*paths, self._path])
