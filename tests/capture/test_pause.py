@@ -72,6 +72,21 @@ def test_a_capture_that_is_paused(captured: Captured) -> None:
         drumlin.capture.pause(captured.broker, name="nobody")
 
 
+def test_a_paused_capture_that_is_removed(captured: Captured) -> None:
+    """It does not begin from the start by itself."""
+    _item(captured)
+    captured.start_here()
+    captured.await_all()
+    captured.stop()
+    drumlin.capture.pause(captured.broker, name=captured.name)
+    captured.start_here()
+    _await_pause(captured)
+    assert len(drumlin.capture.remove(captured.url, captured.broker, name=captured.name)) == 3
+    assert captured.ended() == 1
+    assert "was removed meanwhile" in captured.said()
+    assert not _has_slot(captured)
+
+
 @pytest.mark.parametrize("choice", ["stop", "drop"])
 def test_too_much_wal_while_it_is_paused(captured: Captured, choice: str) -> None:
     _item(captured)

@@ -110,7 +110,9 @@ class Session:
                 look_at_s = time.monotonic() + following.LOOK_S
                 _, known = self._look_into_log(connection)
                 wal_limit.check(connection, self.options)
-                if known is None or not known.is_paused:
+                if known is None:
+                    raise CaptureReplaced("this capture was removed meanwhile")
+                if not known.is_paused:
                     self._is_paused_told = False
                     return
 
