@@ -3,6 +3,7 @@
 PySpark imports this package in every session that looks for data sources, so it stays light.
 """
 
+from drumlin.spark.frames.capture_query import QueryChanges, capture_query
 from drumlin.spark.frames.changes import changes, read_changes
 from drumlin.spark.frames.restore import restore
 from drumlin.spark.frames.snapshot import snapshot
@@ -17,6 +18,8 @@ from drumlin.spark.writing.foreach_batch import sink
 
 __all__ = [
     "Landing",
+    "QueryChanges",
+    "capture_query",
     "changes",
     "configure",
     "dead_letters",
