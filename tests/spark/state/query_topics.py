@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import uuid
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
+from drumlin.spark import QueryChanges, capture_query
 from spark.topics import Topic
 
 #: By key: number, text.
@@ -17,6 +20,21 @@ def frame_of(spark: SparkSession, table: Table) -> DataFrame:
     """The table as a query's result."""
     rows = [(key, number, text) for key, (number, text) in table.items()]
     return spark.createDataFrame(rows, "id int, number int, text string")
+
+
+def captured(spark: SparkSession, table: Table, topic: Topic, **more: Any) -> QueryChanges:
+    """A run of the query."""
+    frame = frame_of(spark, table)
+    return capture_query(frame, topic.name, bootstrap=topic.address, key=["id"], **more)
+
+
+def random_table(chance: random.Random) -> Table:
+    """Some of 30 keys, with values that often come back."""
+    return {
+        key: (chance.choice([None, 0, 1]), chance.choice(["x", "y"]))
+        for key in range(30)
+        if chance.random() < 0.6
+    }
 
 
 def records_of(table: Table) -> dict[bytes, bytes]:

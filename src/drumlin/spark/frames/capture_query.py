@@ -26,6 +26,7 @@ _DECIDED: Final = {
     "transactionalGroup": "a query has no offsets",
 }
 
+
 class QueryChanges(NamedTuple):
     """The number of records that a run has written, by what they change."""
 

@@ -1,10 +1,11 @@
-"""The differences between a query and a topic's last values, as rows of the sink; by Spark's joins."""
+"""The differences between a query and the last values of a topic, as rows for the sink."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from drumlin.spark.frames.query_errors import QueryRefused
 from drumlin.spark.options.option_values import OptionError
 
 if TYPE_CHECKING:
@@ -20,10 +21,6 @@ _NULL_KEY: Final = "a row of the query has null in its key"
 _TWICE: Final = "several rows of the query have one key"
 _NULL_VALUE: Final = "a row of the query has no value"
 _SHOWN: Final = 200
-
-
-class QueryRefused(ValueError):
-    """The query's rows are no table of keys and values; nothing was written."""
 
 
 def rows_of(frame: DataFrame, key: Sequence[str] | None) -> DataFrame:

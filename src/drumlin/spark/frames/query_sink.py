@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from drumlin.spark.frames.query_errors import QueryOvertaken
 from drumlin.spark.options.option_names import kept_for
 from drumlin.spark.writing.foreach_batch import save
 from drumlin.spark.writing.options import SinkOptions
@@ -31,10 +32,6 @@ _QUERY: Final = "capture-query"
 #: Settled transactions take moments to become visible; anyone else's may take much longer.
 _STABLE_WITHIN_S: Final = 60
 _PAUSE_S: Final = 0.02
-
-
-class QueryOvertaken(RuntimeError):
-    """Another run of `capture_query` writes to the topic at the same time. This one has stopped."""
 
 
 class QuerySink:
