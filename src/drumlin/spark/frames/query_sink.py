@@ -99,10 +99,12 @@ class QuerySink:
         if state is None:
             return None
         who = f"another run of the query of topic {self._topic!r}"
+        if state.batch is not None and state.batch >= batch:
+            if state.batch > batch or state.run == names.run_name(run):
+                return None  # this run's changes may be there
+            return f"{who} has written changes of its own; this one has changed nothing"
         if any(each.endswith(refusals.of_run("", run)) for each in state.refused):
             return f"{who} has begun, and has ended this one, which has changed nothing"
-        if state.batch == batch and state.run != names.run_name(run):
-            return f"{who} has written changes of its own; this one has changed nothing"
         return None
 
     def _state(self) -> SinkState | None:
