@@ -107,8 +107,9 @@ class ShareSessions:
         added: Collection[SessionPartition] = (),
         forgotten: Collection[SessionPartition] = (),
     ) -> ShareSession:
-        """Continue the session with its next epoch, which begins in the last step, without an
-        await.
+        """Advance the session to its next epoch.
+
+        The epoch changes after all checks, in one step without an await.
 
         Raises:
             KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
@@ -136,7 +137,8 @@ class ShareSessions:
         session = self.get(member)
         if session.epoch != epoch:
             raise KafkaError(
-                ErrorCode.invalid_share_session_epoch, f"{epoch} where {session.epoch} is due"
+                ErrorCode.invalid_share_session_epoch,
+                f"session epoch {epoch}, expected {session.epoch}",
             )
         return session
 

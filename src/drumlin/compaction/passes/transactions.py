@@ -98,8 +98,8 @@ class TransactionFilter:
         aborted = self._aborted.pop(producer_id, None)
         if aborted is None or producer_id not in self._with_data:
             return True
-        # This cleaning removes its records; a later one the marker, so that a consumer
-        # in the middle of the transaction learns that it was aborted.
+        # This pass removes the transaction's records and keeps its marker; a later pass removes the
+        # marker. So a consumer in the middle of the transaction learns that it was aborted.
         self._with_data.discard(producer_id)
         self._kept.append(aborted)
         return False
