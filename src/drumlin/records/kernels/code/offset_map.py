@@ -79,7 +79,7 @@ def put(offset_map: Pointer, position: int, first: int, second: int, offset: int
 
 @helper
 def _rest_of_hash(first: int, second: int) -> int:
-    """The part of the hash in a slot's second word: the rest of its first half, and 16 more bits."""
+    """The hash bits in a slot's second word: the rest of the first half, and 16 of the second."""
     rest: int = shift_right(first, 48) | ((second & 0xFFFF) << 16)
     return rest
 
