@@ -37,7 +37,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 class ShardWriter(Generic[Shard, StateRecord]):
     """Writes to the partitions of a coordinator's topic that are led here.
 
-    Handed in:
+    Args:
         topic: the topic that keeps the state.
         log: the appended records, until replicas have them.
         partitions: the partitions that are led here, and their shards.

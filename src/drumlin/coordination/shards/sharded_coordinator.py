@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
     """The base class of coordinators: the shards, their start and end.
 
-    Handed in:
+    Args:
         topic: the topic that keeps the state.
         form: the form of the shards.
         limits: the part of the configuration that all coordinators have.

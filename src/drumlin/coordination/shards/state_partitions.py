@@ -101,7 +101,7 @@ class _Led(Generic[Shard]):
 class StatePartitions(Generic[Shard, Loaded]):
     """The shards of the led partitions.
 
-    Handed in:
+    Args:
         topic: the topic's name, for messages.
         new_shard(partition): creates an empty shard.
         read(partition, is_cancelled): reads the state of the partition; called in a thread, so it

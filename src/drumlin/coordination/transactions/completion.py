@@ -44,7 +44,7 @@ class Superseded(Exception):
 class Completion:
     """Completes transactions in the background.
 
-    Handed in:
+    Args:
         writer: writes states.
         clock: wall time.
         write_markers: writes markers to partitions.

@@ -68,7 +68,7 @@ class TransactionConfig(Protocol):
 class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartition, StateRecord]):
     """All transactional ids that this broker coordinates.
 
-    Handed in:
+    Args:
         config: the broker's configuration.
         clock: wall time, also for timeouts and expiry, as these continue after a restart.
         topic: `__transaction_state`.

@@ -42,9 +42,9 @@ _PROTOCOLS_BYTES_MAX: Final = 4 << 20
 class ClassicProtocol:
     """Members of the classic protocol in the groups of the partitions that are led here.
 
-    Handed in:
+    Args:
         config: the limits of session timeouts.
-        writer, effects, alarm: the coordinator's.
+        writer, effects, alarm: those of the coordinator.
     """
 
     def __init__(

@@ -40,8 +40,8 @@ _BYTES_AT_ONCE: Final = 64 * 1024
 class ClassicStore:
     """The records of classic groups in the partitions that are led here.
 
-    Handed in:
-        writer, log, effects, background: the coordinator's.
+    Args:
+        writer, log, effects, background: those of the coordinator.
         clock: wall time, for records.
         codec(): the compression of batches, as a number of `CODECS`.
     """

@@ -68,7 +68,7 @@ _DELETED_WITH_GROUP: Final = 200
 class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord]):
     """All groups that this broker coordinates.
 
-    Handed in:
+    Args:
         config: the broker's configuration.
         clock: wall time for records, monotonic time for deadlines.
         topic: `__consumer_offsets`.

@@ -18,7 +18,7 @@ from drumlin.turns import end_of_new_turn
 class DeadlineAlarm:
     """An alarm that goes off when the next deadline passes, from `start` to `stop`.
 
-    Handed in:
+    Args:
         deadlines: the deadlines of all groups.
         clock: monotonic time.
         tell(deadline): called when the deadline has passed.

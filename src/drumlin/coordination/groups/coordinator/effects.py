@@ -33,8 +33,8 @@ _log: Final = logging.getLogger(__name__)
 class Effects:
     """Carries out effects for the groups of the partitions that are led here.
 
-    Handed in:
-        writer, log, work, answers: the coordinator's.
+    Args:
+        writer, log, work, answers: those of the coordinator.
         alarm: set after each effect, as groups may have set deadlines.
         store(shard, group, store): stores a classic group's decision.
     """

@@ -35,8 +35,8 @@ _REMOVED_AT_ONCE: Final = 1000
 class OffsetWriter:
     """Writes the offsets in the partitions of `__consumer_offsets` that are led here.
 
-    Handed in:
-        writer, log: the coordinator's.
+    Args:
+        writer, log: those of the coordinator.
         clock: wall time, for records.
         config: the length limit of metadata, the compression of batches.
     """

@@ -39,8 +39,8 @@ class WriteFound(Protocol):
 class Removals:
     """Removes offsets in the partitions of `__consumer_offsets` that are led here.
 
-    Handed in:
-        writer, partitions, write_found: the coordinator's.
+    Args:
+        writer, partitions, write_found: those of the coordinator.
         config: the retention time of offsets, and the interval of checks.
     """
 

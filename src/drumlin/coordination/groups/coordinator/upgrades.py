@@ -41,9 +41,9 @@ _log: Final = logging.getLogger(__name__)
 class Upgrades:
     """Conversions of groups in the partitions that are led here.
 
-    Handed in:
+    Args:
         context: the context of all groups.
-        writer, effects: the coordinator's.
+        writer, effects: those of the coordinator.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ class StateLogEnds(Protocol):
 class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]):
     """The states of all share partitions that this broker coordinates.
 
-    Handed in:
+    Args:
         config: the broker's configuration.
         clock: wall time.
         topic: `__share_group_state`.
