@@ -359,7 +359,7 @@ class Group:
         return self._stored_group.metadata(purpose)
 
     def in_log(self, metadata: GroupMetadata) -> None:
-        """Handle that the record was appended; `stored` is called with the outcome later."""
+        """React to the append of the record; `stored` is called with the outcome later."""
         self.records_in_log += 1
         self._static_members.in_log(metadata)
 

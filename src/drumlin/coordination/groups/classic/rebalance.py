@@ -144,7 +144,7 @@ class Rebalance:
     # -- members sync ------------------------------------------------------------------------
 
     def synced(self, member: Member) -> None:
-        """Handle that a member has sent SyncGroup."""
+        """Remember that a member has sent SyncGroup."""
         self._membership.pending_sync.discard(member.member_id)
         if not self._membership.pending_sync:
             self._timers.cancel(DeadlineKind.SYNC)

@@ -93,7 +93,7 @@ def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
     group.
 
     Raises:
-        KafkaError: GROUP_ID_NOT_FOUND, the metadata of a member cannot be decoded.
+        KafkaError: GROUP_ID_NOT_FOUND, a member's metadata cannot be decoded.
     """
     epoch = group.generation_id
     group_id = group.group_id
@@ -128,7 +128,7 @@ def _upgraded(
     assignment = read_assignment(member.assignment)
     if assignment.user_data:
         raise ValueError("it has user data of a custom assignor, which would be lost")
-    # The protocol in use comes first, as the next answer to the member names it again.
+    # The protocol in use comes first, so that the next answer to the member names it.
     protocols = sorted(member.protocols, key=lambda each: each[0] != protocol_name)
     subscription = Subscription(
         member.group_instance_id,
