@@ -19,7 +19,7 @@ from drumlin.coordination.share.delivery.settings import Settings
 #: The most runs that one request reacquires; processing them takes about 1 ms.
 _RUNS_MAX = 500
 
-#: Below this limit, throttling is useless.
+#: The least delivery count limit for which throttling is useful.
 _LEAST_LIMIT_THAT_ISOLATES = 3
 
 
@@ -134,7 +134,7 @@ def _keep(runs: Runs, run: Run, record_count: int) -> None:
 def take_new(
     fetched: Fetched, first_offset: int, last_offset: int, limits: Limits
 ) -> Iterator[Run]:
-    """Take records that were never in flight, as available runs, in their batches.
+    """Take records that were never in flight, as available runs, batch by batch.
 
     With a strict limit, the rest of the last batch is left as a separate run.
     """
