@@ -218,8 +218,8 @@ class ShareDelivery:
         held: set[SharePartitionKey],
         partitions: dict[SessionPartition, None],
     ) -> None:
-        """Release a member's records: first in the partitions where it holds some, then in the other
-        partitions of its session, where its fetch may be waiting.
+        """Release a member's records: first in partitions where it holds some, then in the rest of
+        its session's partitions, where a fetch of the member may be waiting.
 
         Stops if the member joins again meanwhile. The rest of the member's records then stays
         locked until the timeout.

@@ -1,5 +1,4 @@
-"""`SharedMetadata`: the metadata store of one broker, if several brokers of a machine share a
-store.
+"""`SharedMetadata`: a broker's view of the store that several brokers of a machine share.
 
 The process that owns the store (`authority.py`) carries out mutations. It sends each change to all
 brokers, which apply the changes to their images in the same order. A broker gets the response to
