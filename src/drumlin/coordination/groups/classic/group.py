@@ -86,11 +86,11 @@ class Group:
         self.records_in_log = 0
         """The number of records written since the group was created or loaded here."""
         self.stores_under_way = 0
-        """The number of records that are being made over several turns."""
+        """The number of records that are being created over several turns."""
         self.replacements: list[Store] = []
-        """Static members that have come back, for the next record, which is not begun yet."""
+        """Static members that have come back, whose new ids go into the next record."""
         self.stays_classic_from: float = math.inf
-        """From this many members on, the records of an upgrade do not fit into one batch."""
+        """With this many members or more, the records of an upgrade do not fit into one batch."""
         self._rules = rules
         self._new_id = new_id
         self._timers = Timers(group_id, clock, deadlines)

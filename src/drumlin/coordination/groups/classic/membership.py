@@ -33,7 +33,7 @@ class Member:
     join_waiter: Any = None
     sync_waiter: Any = None
     is_new: bool = False
-    """True until the member's first join is answered: without its id, it cannot send heartbeats."""
+    """True until the member's first join is answered: before, the client cannot send heartbeats."""
     answers_under_way: int = 0
     """The number of answers that are decided but not given yet."""
 
@@ -62,7 +62,7 @@ class Membership:
         self.pending_join: set[str] = set()
         """New member ids with which no member has joined yet (KIP-394)."""
         self.pending_sync: set[str] = set()
-        """Members of the current generation that have not asked for their assignment."""
+        """Members of the current generation that have not sent SyncGroup."""
         self.awaiting_join = 0
         """The number of members whose join waits, kept because groups can be large."""
         self._static_ids: dict[str, str] = {}

@@ -22,7 +22,7 @@ class Preferences:
 
     def __init__(self) -> None:
         self._lists: dict[tuple[str, ...], int] = {}
-        """List of protocols -> the number of members that name it, in this order."""
+        """List of protocols, in a member's order -> the number of members that name this list."""
         self._supporters: dict[str, int] = {}
         self._names = 0
 

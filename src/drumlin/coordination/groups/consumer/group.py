@@ -81,7 +81,7 @@ class ConsumerGroup:
         self.classic_count = 0
         self.has_partition_metadata = False
         self.stays_consumer_from: float = math.inf
-        """From this many members on, the records of a downgrade do not fit into one batch."""
+        """With this many members or more, the records of a downgrade do not fit into one batch."""
         # Not in the log: whether the metadata has been checked since its last change.
         self.knows_metadata = False
         self.knows_new_topics = False

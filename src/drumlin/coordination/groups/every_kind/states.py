@@ -46,7 +46,7 @@ EMPTIED_AGAIN_MS: Final = 5_000
 class DeadlineKind(Enum):
     SESSION = "session"  # a member has not sent a heartbeat
     JOIN = "join"  # members have not rejoined
-    SYNC = "sync"  # members have not asked for their assignment
+    SYNC = "sync"  # members have not sent SyncGroup
     REVOCATION = "revocation"  # a member of the consumer protocol has not given up partitions
 
     # Every heartbeat looks up a deadline, and Enum's own hash is slow. Members are singletons.

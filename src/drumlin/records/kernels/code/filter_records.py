@@ -30,7 +30,7 @@ _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
 
 # The state of a record before the lookup in the offset map.
-_UNTOUCHED = 0  # after the last offset in the map
+_UNTOUCHED = 0  # after the last offset that pass 1 has processed
 _KEYLESS = 1
 _SUPERSEDED = 2
 _LAST = 3  # the last record of its key
@@ -105,8 +105,8 @@ def _is_horizon_due(body_size: int, offset_map: Pointer, state: Pointer) -> bool
     """Whether the filtered batch gets a delete horizon.
 
     It does not if a timestamp's delta to the horizon would not fit, or if the batch is too large;
-    its tombstones then stay forever. It does not either if the batch ends after the last offset in
-    the map, since a later cleaning must process its last tombstones first.
+    its tombstones then stay forever. It does not either if the batch ends after the last offset
+    that pass 1 has processed, as a later cleaning must process the batch's last tombstones first.
     """
     last_offset = state[at.HEAD_BASE_OFFSET] + state[at.HEAD_LAST_DELTA]
     lowest = _INT64_MIN + state[at.FILTER_NEW_HORIZON_MS]
