@@ -1,4 +1,4 @@
-"""The settings of a share group's delivery, from its configuration or the broker's."""
+"""The delivery settings of a share group, from the group's or the broker's configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Known(NamedTuple):
-    """The last computed settings, and the configuration from which they were computed."""
+    """The settings computed last, and the configuration from which they were computed."""
 
     source: Mapping[str, str]
     settings: Settings

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Clients of one kind use one or two variants.
 _VARIANTS_MAX: Final = 6
-#: Partitions that are encoded between two chances to give way.
+#: Partitions that are encoded before yielding to the event loop.
 _PARTITIONS_PER_STEP: Final = 16
 
 

@@ -1,7 +1,7 @@
 """Reads the records of a partition of `__transaction_state`.
 
-Loading decodes a whole partition. It is slow and blocks, so it runs in a thread. It returns the
-last state of each id.
+Loading decodes a whole partition. That is slow and blocks, so it runs in a thread. The result is
+the last state of each id.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Opens the library of kernels for this processor, and gives its functions their signatures.
+"""Opens the library of kernels for this processor, and sets the signatures of its functions.
 
-The libraries are made when the package is built (`toolchain/`).
+The libraries are compiled when the package is built (`toolchain/`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Kernels(NamedTuple):
 
 
 class CompactionKernels(NamedTuple):
-    """The kernels of compaction, likewise."""
+    """The kernels of compaction, with the same kinds of arguments."""
 
     mark_survivors: Callable[..., int]
     map_batches: Callable[..., int]
@@ -55,14 +55,14 @@ class CompactionKernels(NamedTuple):
 
 
 class ValueKernels(NamedTuple):
-    """The kernels of typed values, likewise."""
+    """The kernels of typed values, with the same kinds of arguments."""
 
     decode_avro: Callable[..., int]
     decode_protobuf: Callable[..., int]
 
 
 class AllKernels(NamedTuple):
-    """What is in one library."""
+    """All kernels of one library."""
 
     records: Kernels
     compaction: CompactionKernels
@@ -70,10 +70,10 @@ class AllKernels(NamedTuple):
 
 
 def load() -> AllKernels:
-    """The best kernels that this processor runs.
+    """The kernels of the best variant that this processor supports.
 
     Raises:
-        OSError: there are none for it, or their library can't be opened.
+        OSError: no library supports this processor, or the library can't be opened.
     """
     if are_outdated():
         raise OSError("their sources have changed: python -m drumlin.records.kernels.toolchain")
@@ -90,7 +90,7 @@ def load() -> AllKernels:
 
 
 def load_library(path: Path) -> AllKernels:
-    """The kernels in one library; raises OSError."""
+    """The kernels of one library. Raises OSError if it can't be opened."""
     library = _opened(path)
     return AllKernels(
         Kernels(**_functions(library, SIGNATURES)),
@@ -102,8 +102,8 @@ def load_library(path: Path) -> AllKernels:
 def _opened(path: Path) -> ctypes.CDLL:
     if path.exists():
         return ctypes.CDLL(str(path))
-    # The package may lie in an archive, as Spark hands it to workers.
-    from importlib import resources  # takes long to import, and is hardly ever needed
+    # The package may be in an archive, as Spark sends it to workers.
+    from importlib import resources  # slow to import, and rarely needed
 
     with resources.as_file(resources.files(__package__) / path.parent.name / path.name) as copy:
         return ctypes.CDLL(str(copy))
@@ -112,7 +112,8 @@ def _opened(path: Path) -> ctypes.CDLL:
 def _functions(library: ctypes.CDLL, signatures: Mapping[str, str]) -> dict[str, Any]:
     functions = {}
     for name, parameters in signatures.items():
-        function = functions[name] = library[name]  # of its own, not one that others change
+        # By index, as that creates an object that no other caller can change.
+        function = functions[name] = library[name]
         function.restype = ctypes.c_int64
         function.argtypes = [_TYPES[each] for each in parameters]
     return functions

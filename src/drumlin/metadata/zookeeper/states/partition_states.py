@@ -39,7 +39,7 @@ class PartitionStates:
     async def take(
         self, found: Mapping[PartitionId, ChangedState | PartitionState], *, is_told: bool = True
     ) -> list[Awaitable[None]]:
-        """Show newer states in the image, and report them.
+        """Apply newer states to the image, and report them to the listeners.
 
         is_told: whether to report a change of the epoch alone.
 
@@ -90,7 +90,7 @@ class PartitionStates:
 
 
 def unwritten(topic: TopicState, indexes: Container[int]) -> TopicState:
-    """The topic, with states for these partitions that are older than any stored one."""
+    """The topic, where any stored state of these partitions counts as newer."""
     partitions = tuple(
         replace(each, partition_epoch=NO_EPOCH) if each.index in indexes else each
         for each in topic.partitions
