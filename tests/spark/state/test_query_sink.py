@@ -26,15 +26,17 @@ NEW: Table = {1: (1, "new")}
 OTHER: Table = {2: (2, "other")}
 
 
+@pytest.fixture(
+    params=["drumlin", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.deep])]
+)
+def topic(request: pytest.FixtureRequest) -> Topic:
+    return Topic(request.getfixturevalue(f"{request.param}_address"), 2).create()
+
+
 @pytest.fixture
-def client(address: str) -> Iterator[Client]:
-    with drumlin.connect(address) as client:
+def client(topic: Topic) -> Iterator[Client]:
+    with drumlin.connect(topic.address) as client:
         yield client
-
-
-@pytest.fixture
-def topic(new_topic: Callable[[int], Topic]) -> Topic:
-    return new_topic(2)
 
 
 @pytest.fixture
