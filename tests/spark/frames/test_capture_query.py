@@ -17,10 +17,10 @@ from drumlin.client.errors import UnknownTopic
 from drumlin.spark import QueryChanges, QueryRefused, capture_query
 from drumlin.spark.frames.json_rows import json_of
 from drumlin.spark.options.option_values import OptionError
+from rig.brokers.drumlin_server import running_server
 from rig.data import compacted_topic
 from rig.waiting import wait_until
-from spark.state.history import History
-from spark.state.query_topics import (
+from spark.frames.query_topics import (
     Table,
     captured,
     key_of,
@@ -155,8 +155,13 @@ def test_random_tables(spark: SparkSession, new_topic: NewTopic, seed: int) -> N
 
 
 @pytest.mark.deep
-def test_random_tables_in_a_topic_that_is_cleaned(spark: SparkSession, history: History) -> None:
-    chance, topic, written = random.Random(1), Topic(history.topic.address, 2), 0
+def test_random_tables_in_a_topic_that_is_cleaned(spark: SparkSession, tmp_path: Path) -> None:
+    with running_server(tmp_path, {"log.cleaner.backoff.ms": "50"}) as server:
+        check_beside_a_cleaner(spark, Topic(server.address, 2))
+
+
+def check_beside_a_cleaner(spark: SparkSession, topic: Topic) -> None:
+    chance, written = random.Random(1), 0
     compacted_topic.create(topic.address, topic.name, 2, internal_segment_bytes="1000")
     for _ in range(12):
         table = random_table(chance)

@@ -10,7 +10,7 @@ from drumlin.spark.writing.performer import Performer
 from drumlin.spark.writing.protocol import driver
 from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
 from drumlin.spark.writing.protocol.requests import CommitAll
-from spark.state.query_topics import Table, records_of
+from spark.frames.query_topics import Table, records_of
 
 SETTINGS = SinkSettings()
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from rig.jvm.java import spark_environment
 from rig.waiting import wait_until
-from spark.state.query_topics import captured, random_table, records_of, values_in
+from spark.frames.query_topics import captured, random_table, records_of, values_in
 from spark.topics import Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
@@ -29,7 +29,7 @@ import itertools, os, random, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 from drumlin.spark.java import ensure_java
-from spark.state.query_topics import captured, random_table
+from spark.frames.query_topics import captured, random_table
 from spark.topics import Topic
 
 address, topic, partitions, seed, told = sys.argv[1:]

@@ -14,8 +14,8 @@ from drumlin.spark import QueryChanges, QueryOvertaken
 from drumlin.spark.frames import query_sink
 from drumlin.spark.writing.entry import commit_batch
 from drumlin.spark.writing.foreach_batch import save
-from spark.state.killed_queries import SETTINGS, decided, lost, written
-from spark.state.query_topics import (
+from spark.frames.killed_queries import SETTINGS, decided, lost, written
+from spark.frames.query_topics import (
     Table,
     captured,
     key_of,

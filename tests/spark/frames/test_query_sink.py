@@ -18,8 +18,8 @@ from drumlin.spark.writing.entry import commit_batch
 from drumlin.spark.writing.performer import Performer
 from drumlin.spark.writing.protocol.requests import CommitDriver
 from drumlin.spark.writing.protocol.sink_errors import RequestFailed
-from spark.state.killed_queries import SETTINGS, decided, lost, written
-from spark.state.query_topics import Table, records_of, values_in
+from spark.frames.killed_queries import SETTINGS, decided, lost, written
+from spark.frames.query_topics import Table, records_of, values_in
 from spark.topics import Topic
 
 NEW: Table = {1: (1, "new")}
