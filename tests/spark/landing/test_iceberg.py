@@ -114,7 +114,7 @@ class Lake:
         run.show(self, self.position(), added, removed)
 
     def position(self) -> Position:
-        return Position("users", "id", dict(self.ends))
+        return Position("users", "id", dict(self.ends), 1000 + sum(self.ends.values()))
 
     def table(self) -> Table:
         return self.catalog.load_table(NAME)
