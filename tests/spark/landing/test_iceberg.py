@@ -30,7 +30,8 @@ from drumlin.spark.landing.iceberg_files import (
 )
 from drumlin.spark.landing.target import LandingRefused, Mode, OtherRun, Position
 
-NAME = ("kept", "users")
+#: A topic's name may have dots.
+NAME = ("kept", "users.v1")
 BUCKETS = 4
 SCHEMA = pa.schema(
     {
