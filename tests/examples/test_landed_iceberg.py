@@ -24,6 +24,7 @@ from drumlin.spark.landing.iceberg import IcebergTable
 from drumlin.spark.landing.target import Mode, OtherTopic
 from examples.conftest import NewTopic
 from examples.killing import killed_once
+from rig.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -182,8 +183,13 @@ def test_a_topic_of_apache_kafka_is_a_table(
     with drumlin.connect(kafka_address) as client:
         client.create_topic(topic, 3, configs={"cleanup.policy": "compact"})
         load = Load(spark, client, kafka_address, topic, catalog)
-        producer = Producer({"bootstrap.servers": kafka_address, "transactional.id": topic})
+        settings = {"bootstrap.servers": kafka_address, "transactional.id": topic}
+        producer = Producer({**settings, "partitioner": "murmur2_random"})
         producer.init_transactions()
+
+        def committed() -> dict[int, int]:
+            return client.offsets(topic, isolation="read_committed")
+
         for number in range(2):
             load.write(
                 {f"key-{each}": None if each % 5 == number else "plain" for each in range(60)}
@@ -194,6 +200,7 @@ def test_a_topic_of_apache_kafka_is_a_table(
                     producer.produce(topic, key=f"key-{each}", value=f"{step}")
                 producer.flush()
                 ends()
+            wait_until(lambda: client.offsets(topic) == committed(), "markers of transactions")
             load.run(batch_offsets=50)
             assert load.rows() == load.state()
         assert b"3" not in {row["value"] for row in load.rows()}
