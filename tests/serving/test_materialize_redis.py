@@ -118,7 +118,7 @@ def test_an_old_owner_that_wakes_up_writes_nothing(server: RedisServer, store: A
             write()
     assert kept(store, "u:") == {b"a": b"1"}
     new.apply(0, 2, {b"a": None, b"b": b"2"}, at._replace(offset=7))
-    assert (kept(store, "u:"), new.positions()) == ({b"b": b"2"}, {0: at._replace(offset=7)})
+    assert (kept(store, "u:"), new.positions([0])) == ({b"b": b"2"}, {0: at._replace(offset=7)})
     old.close()
     new.close()
 

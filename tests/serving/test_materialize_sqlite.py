@@ -197,13 +197,13 @@ def test_an_old_owner_that_wakes_up_writes_nothing(store: Store) -> None:
             write()
     assert store.rows() == {b"a": b"1"}
     new.apply(0, 2, {b"a": None, b"b": b"2"}, at._replace(offset=7))
-    assert (store.rows(), new.positions()) == ({b"b": b"2"}, {0: at._replace(offset=7)})
+    assert (store.rows(), new.positions([0])) == ({b"b": b"2"}, {0: at._replace(offset=7)})
     tables = {name for (name,) in store.ask("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert tables == {"users", "drumlin_positions"}
     store.ask("DROP TABLE users")
     with pytest.raises(OSError, match=r"app\.db: no such table: users"):
         new.apply(0, 2, {b"c": b"3"}, at._replace(offset=8))
-    assert new.positions() == {0: at._replace(offset=7)}
+    assert new.positions([0]) == {0: at._replace(offset=7)}
     other = store.path.with_name("other.db")
     other.write_bytes(b"no database" * 1000)
     with pytest.raises(OSError, match=r"other\.db: .*not a database"):

@@ -66,7 +66,7 @@ class KeptTopic:
 
     def has(self, ends: dict[int, int]) -> bool:
         """Whether the store has everything up to these ends."""
-        found = self.target.positions()
+        found = self.target.positions(ends.keys())
         return all(
             each in found and found[each].topic_id == self.topic_id and found[each].offset >= end
             for each, end in ends.items()

@@ -7,7 +7,7 @@ one statement. A write within a term may be repeated, so that it is when the con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from drumlin.client.errors import EqualKeys
@@ -53,9 +53,9 @@ class PostgresTarget:
         if not only_looks:
             self._run(lambda cursor: self._do.prepare(cursor, kept))
 
-    def positions(self) -> dict[int, Position]:
+    def positions(self, partitions: Collection[int]) -> dict[int, Position]:
         found = self._run(self._do.read_positions)
-        return {partition: Position(*each) for partition, *each in found}
+        return {each[0]: Position(*each[1:]) for each in found if each[0] in partitions}
 
     def claim(self, partition: int) -> Claim:
         given = {"partition": partition, "kept": self._kept}
