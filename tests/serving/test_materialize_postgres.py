@@ -253,6 +253,35 @@ def test_connections_that_are_cut(store: Store) -> None:
     assert store.rows() == {b"b": b"2"}
 
 
+def test_a_process_that_is_paused_in_a_transaction(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the row of its partition, and must not stop whoever takes over."""
+    settings = postgres_connection._SETTINGS.replace("timeout=20000", "timeout=200", 1)
+    monkeypatch.setattr(postgres_connection, "_SETTINGS", settings)
+    paused = store.open(store.server.url())
+    assert isinstance(paused, PostgresTarget)
+    next_one = store.open(store.server.url())
+    term = paused.claim(0).term
+    claimed: list[int] = []
+
+    def sleep(*_: Any) -> None:
+        if not claimed:
+            claimed.append(next_one.claim(0).term)
+
+    monkeypatch.setattr(paused, "_refuse_keys", sleep)  # after the position was moved
+    loading = paused.replace(0, term)
+    loading.add([(b"a", b"old")])
+    with pytest.raises(ReplacementLost):
+        loading.commit(AT)
+    assert claimed == [term + 1]
+    monkeypatch.undo()
+    with pytest.raises(Fenced):
+        paused.apply(0, term, {b"a": b"old"}, AT)
+    next_one.apply(0, term + 1, {b"b": b"new"}, AT)
+    assert store.rows() == {b"b": b"new"}
+
+
 def test_postgresql_is_killed(client: Client, topic: str) -> None:
     chance = random.Random(3)
     model: dict[bytes, bytes] = {}
@@ -369,5 +398,14 @@ def test_a_store_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None
     assert "hidden" not in str(caught.value)
     with pytest.raises(ValueError, match="colour"):
         targets.open_store("postgresql://me:hidden@127.0.0.1:1/db?colour=red", "g", None)
+    for name in ("password", "sslpassword"):
+        with pytest.raises(ValueError, match="DRUMLIN_STORE_PASSWORD") as refused:
+            targets.open_store(f"postgresql://me@127.0.0.1:1/db?{name}=hidden", "g", None)
+        assert "hidden" not in str(refused.value)
+    with pytest.raises(ValueError, match=r"password=\.\.\.&colour=red") as shown:
+        targets.open_store("redis://me@h/0?password=hidden&colour=red", "g", None)
+    assert "hidden" not in str(shown.value)
+    with pytest.raises(OSError, match=r'socket "/no-such-folder/'):
+        targets.open_store("postgresql:///db?host=/no-such-folder&table=users", "g", None)
     with pytest.raises(ValueError, match=r"me:\.\.\.@h/db\?table="):
         targets.open_store("postgresql://me:hidden@h/db?table=", "g", None)

@@ -119,9 +119,9 @@ class PostgresConnection:
         return given if password is None else {**given, "password": password}
 
     def _passes(self, error: psycopg.Error) -> bool:
-        if error.sqlstate is not None:
-            return error.sqlstate.startswith(_PASSING)
-        return isinstance(error, self._driver.OperationalError)
+        if self._connection.closed:
+            return True
+        return error.sqlstate is not None and error.sqlstate.startswith(_PASSING)
 
     def _failure(self, error: psycopg.Error) -> Exception:
         text = " ".join(str(error).split())
