@@ -28,6 +28,10 @@ _KEYS: Final = 1_000_000
 _APPENDED: Final = 100_000
 _LOOKUPS: Final = 200_000
 _BATCH: Final = 10_000
+_SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",  # six seconds by default
+}
 _LOAD: Final = Metric("rate", "keys/s", target=4.0)
 _CPU: Final = Metric("cpu", "CPU s/million keys", higher_is_better=False)
 _TAKEOVER: Final = Metric("time", "s", higher_is_better=False, limit=5.0)
@@ -39,7 +43,7 @@ def run(options: Options) -> list[Comparison]:
     keys = round(_KEYS * options.scale)
     results: list[Comparison] = []
     with (
-        drumlin(options, {"group.initial.rebalance.delay.ms": "0"}) as broker,
+        drumlin(options, _SETTINGS) as broker,
         broker.topic(1, **{"cleanup.policy": "compact"}) as topic,
         connect(broker.address) as client,
     ):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -15,6 +16,7 @@ from drumlin.state.changelog_format import POSITION_KEY
 from drumlin.state.disk_store import DiskStore
 from drumlin.state.keyed_state import JournaledState
 from drumlin.state.stores import Checkpoint, MemoryStore, Store
+from rig.depth import so_many
 
 KEYS = st.sampled_from([b"", b"a", b"ab", b"b", b"\xff", b"\x00"])
 AT = Checkpoint("", 1, 0, None)
@@ -141,6 +143,7 @@ class OnDisk(AgainstDict):
 
 TestAgainstDict = AgainstDict.TestCase
 TestOnDisk = OnDisk.TestCase
+TestOnDisk.settings = settings(max_examples=so_many(10, 100), stateful_step_count=20)
 
 
 @pytest.mark.parametrize(("key", "value"), [("a", b"1"), (b"a", "1"), (b"a", None), (1, b"1")])

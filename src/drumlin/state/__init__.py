@@ -15,10 +15,12 @@ with needing_arrow():
     from drumlin.state.keyed_state import KeyedState
     from drumlin.state.processor import Processor
     from drumlin.state.refused import StateRefused
+    from drumlin.state.replay import PastState, replay
     from drumlin.state.times import Timers, Window, Windows
 
 __all__ = [
     "KeyedState",
+    "PastState",
     "Processor",
     "StateRefused",
     "StoreFailed",
@@ -26,4 +28,5 @@ __all__ = [
     "Window",
     "Windows",
     "processor",
+    "replay",
 ]

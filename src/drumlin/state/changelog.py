@@ -44,6 +44,7 @@ from drumlin.state.stores import Checkpoint, Store, digest, now_ms
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
+    from drumlin.client.places import Time
 
 _log = logging.getLogger(__name__)
 
@@ -290,17 +291,27 @@ class Changelog:
             self._tombstones_kept = time.monotonic(), kept_ms
         return 0 <= until_ms - since_ms <= kept_ms - _CLOCK_CHANGES_MS
 
-    def read(self, *, allow_inexact: bool = False) -> Iterator[Shown]:
-        """The committed state of each partition, whoever owns it now.
+    def read(self, *, at: Time | None = None, allow_inexact: bool = False) -> Iterator[Shown]:
+        """The committed state of each partition, whoever owns it; `at`: as it was then.
 
         Raises:
             UnknownTopic: there is no such changelog.
-            StateNotExact: it changes too often for a broker that does not tell how far it cleans.
-            StateRefused: it is of a later version, or another program has written to it.
+            StateNotExact: its cleaner has removed something of that state; or it changes too often
+                for a broker that does not tell how far it cleans.
+            StateRefused: it is of a later version, or another program has written to it; or its
+                records have the brokers' times, by which commits are not whole.
         """
+        if at is not None:
+            kind = self._client.topic_configs(self.topic)["message.timestamp.type"].value
+            if kind == "LogAppendTime":
+                raise StateRefused(
+                    f"topic {self.topic!r} has message.timestamp.type={kind}: its records do not "
+                    "have the time of their commit"
+                )
         for partition in self._client.partitions(self.topic):
             rows = self._client.snapshot(
                 self.topic,
+                at=at,
                 partitions=[partition],
                 columns=["key", "value"],
                 allow_inexact=allow_inexact,
