@@ -137,6 +137,23 @@ def test_the_same_key_in_two_partitions(client: Client, topic: str, store: Store
         keep()
 
 
+def test_the_same_key_is_deleted_meanwhile(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is looked for which key another partition has, that one is gone: nothing is lost."""
+    target, other = store.open(store.server.url()), store.open(store.server.url())
+    assert isinstance(target, PostgresTarget)
+    other.apply(1, other.claim(1).term, {b"a": b"of the other", b"b": b"1"}, AT)
+    look, looks = target._refuse_keys, []
+
+    def delete_and_look(*given: Any) -> None:
+        looks.append(store.ask("DELETE FROM users WHERE key = 'a'"))
+        look(*given)
+
+    monkeypatch.setattr(target, "_refuse_keys", delete_and_look)
+    target.apply(0, target.claim(0).term, {b"a": b"mine", b"c": b"3"}, AT)
+    assert store.rows() == {b"a": b"mine", b"b": b"1", b"c": b"3"}
+    assert len(looks) == 1
+
+
 def test_names_that_must_be_quoted(server: Postgres) -> None:
     name, schema = 'a "table" of; user.s', f'My "own" % {uuid.uuid4().hex[:8]}'
     with psycopg.connect(server.url()) as database:
@@ -219,8 +236,14 @@ def test_an_old_owner_that_wakes_up_writes_nothing(store: Store) -> None:
     assert store.rows() == {b"a": b"1"}
     new.apply(0, 2, {b"a": None, b"b": b"2"}, AT._replace(offset=7))
     assert (store.rows(), new.positions([0])) == ({b"b": b"2"}, {0: AT._replace(offset=7)})
-    with pytest.raises(TargetRefused, match="too long for an index"):
-        new.apply(0, 2, {random.Random(1).randbytes(9000): b""}, AT._replace(offset=8))
+    long_key = b"long" + random.Random(1).randbytes(9000)
+    too_long = r"the key b'long.* of 9004 bytes is too long for an index"
+    with pytest.raises(TargetRefused, match=too_long):
+        new.apply(0, 2, {long_key: b"", b"a": b"1"}, AT._replace(offset=8))
+    loading = new.replace(0, 2)
+    loading.add([(b"a", b"1"), (long_key, b"")])
+    with pytest.raises(TargetRefused, match=too_long):
+        loading.commit(AT._replace(offset=8))
     store.ask("DROP TABLE users")
     with pytest.raises(OSError, match=r'relation ".*users" does not exist'):
         new.apply(0, 2, {b"c": b"3"}, AT._replace(offset=8))

@@ -37,6 +37,14 @@ _SETTINGS: Final = (
 )
 
 
+class AskAgain(Exception):
+    """Others have changed the table between two statements."""
+
+
+class KeyTooLong(TargetRefused):
+    """A key does not fit into an index."""
+
+
 class PostgresConnection:
     """Used by one thread, for all the tables of a process."""
 
@@ -72,6 +80,9 @@ class PostgresConnection:
                 if self._connection.closed:
                     self._connection = self._connect()
                 return self._transact(ask)
+            except AskAgain:
+                if pause_s is None:
+                    raise OSError("PostgreSQL: others change the same keys all the time") from None
             except self._driver.Error as error:
                 if pause_s is None or not self._passes(error):
                     raise self._failure(error) from None
@@ -126,7 +137,7 @@ class PostgresConnection:
     def _failure(self, error: psycopg.Error) -> Exception:
         text = " ".join(str(error).split())
         if error.sqlstate == _KEY_TOO_LONG:
-            return TargetRefused(f"PostgreSQL: a key is too long for an index: {text}")
+            return KeyTooLong(f"PostgreSQL: {text}")
         if error.sqlstate == _LACKS_RIGHTS:
             return TargetRefused(f"PostgreSQL: {text}")
         return OSError(f"PostgreSQL: {text}")

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from drumlin.client.errors import EqualKeys
-from drumlin.serving.postgres_connection import PostgresConnection
+from drumlin.serving.postgres_connection import AskAgain, KeyTooLong, PostgresConnection
 from drumlin.serving.postgres_statements import Statements
 from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
 
@@ -70,24 +70,25 @@ class PostgresTarget:
     ) -> None:
         puts = sum(value is not None for value in changes.values())
 
-        def write(cursor: psycopg.Cursor[Any]) -> bool:
+        def write(cursor: psycopg.Cursor[Any]) -> None:
             # The copy comes first, as nobody waits for it.
             cursor.execute(self._do.make_changes, {})
             self._copy(cursor, self._do.copy_changes, changes.items())
             self._move(cursor, partition, term, position)
             given = {"partition": partition}
             cursor.execute(self._do.put, given)
-            is_whole = cursor.rowcount == puts
-            if is_whole:
-                cursor.execute(self._do.delete, given)
-            else:
+            if cursor.rowcount != puts:
                 self._refuse_keys(cursor, self._do.keys_of_others, partition)
-            return is_whole
+                raise AskAgain  # the other one's key is gone by now
+            cursor.execute(self._do.delete, given)
 
-        if changes:
-            self._run(write)
-        else:
+        if not changes:
             self._run(lambda cursor: self._move(cursor, partition, term, position))
+            return
+        try:
+            self._run(write)
+        except KeyTooLong:
+            raise self._too_long(max(changes, key=len)) from None
 
     def replace(self, partition: int, term: int) -> PostgresReplacement:
         def begin(cursor: psycopg.Cursor[Any]) -> None:
@@ -118,10 +119,21 @@ class PostgresTarget:
             cursor.execute(self._do.take, given)
             cursor.execute(self._do.drop_aside, {})
 
-        self._connection.run_in(session, take)
+        try:
+            self._connection.run_in(session, take)
+        except KeyTooLong:
+            key = self._connection.run_in(session, self._do.find_longest)
+            raise self._too_long(key) from None
 
     def close(self) -> None:
         """Does nothing: the connection is for all tables."""
+
+    def _too_long(self, key: Cell) -> TargetRefused:
+        size = len(key.encode() if isinstance(key, str) else key)
+        return TargetRefused(
+            f"PostgreSQL: {self._where}: the key {key[:100]!r} of {size} bytes is too long for an "
+            "index"
+        )
 
     # -- in a transaction ------------------------------------------------------------------
 
