@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
-import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -22,6 +19,7 @@ from drumlin.serving.target import Fenced, Position, ReplacementLost, Target, Ta
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.servers.postgres import Postgres, running_postgres
 from rig.waiting import wait_until
+from serving.kills import kill_again_and_again, write
 
 psycopg = pytest.importorskip("psycopg")
 AT = Position("id", 5, 0, "then")
@@ -224,7 +222,7 @@ def test_an_old_owner_that_wakes_up_writes_nothing(store: Store) -> None:
     loading.commit(AT)
     loading = old.replace(0, 1)
     assert new.claim(0) == (2, AT)
-    for write in (
+    for act in (
         lambda: old.apply(0, 1, {b"a": b"old"}, AT._replace(offset=9)),
         lambda: old.apply(0, 1, {}, AT._replace(offset=9)),
         lambda: loading.add([(b"a", b"old")]),
@@ -232,7 +230,7 @@ def test_an_old_owner_that_wakes_up_writes_nothing(store: Store) -> None:
         lambda: old.replace(0, 1),
     ):
         with pytest.raises(Fenced, match="partition 0"):
-            write()
+            act()
     assert store.rows() == {b"a": b"1"}
     new.apply(0, 2, {b"a": None, b"b": b"2"}, AT._replace(offset=7))
     assert (store.rows(), new.positions([0])) == ({b"b": b"2"}, {0: AT._replace(offset=7)})
@@ -333,23 +331,6 @@ def test_postgresql_is_killed(client: Client, topic: str) -> None:
         assert store.rows() == model
 
 
-def write(
-    client: Client,
-    topic: str,
-    model: dict[bytes, bytes],
-    chance: random.Random,
-    value: bytes,
-    count: int,
-) -> None:
-    changes = {b"k%d" % chance.randrange(3000): value for _ in range(count)}
-    deleted = set(chance.sample(sorted(changes), 20))
-    table = [{"key": k, "value": None if k in deleted else changes[k]} for k in changes]
-    client.append(table, topic, batch_bytes=5000)
-    model |= changes
-    for key in deleted:
-        del model[key]
-
-
 def test_several_share_several_topics(client: Client, topic: str, store: Store) -> None:
     """One after the other comes and goes while records are written."""
     topics = [topic, f"{topic}-2"]
@@ -391,26 +372,13 @@ def test_several_share_several_topics(client: Client, topic: str, store: Store) 
     assert is_whole()
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.deep)])
 def test_it_is_killed_at_any_moment(
     client: Client, topic: str, store: Store, serving_broker: DrumlinServer, kills: int
 ) -> None:
-    chance = random.Random(kills)
-    model: dict[bytes, bytes] = {}
-    command = [sys.executable, "-m", "drumlin", "materialize", topic, "--to", store.url]
-    command += ["--group", "killed", "--instance", "only", "--bootstrap", serving_broker.address]
-    for number in range(kills):
-        claims = store.claims()
-        process = subprocess.Popen(command, stderr=subprocess.PIPE)
-        wait_until(lambda before=claims: store.claims() > before, "a claim")
-        last_part = chance.randrange(10)
-        for part in range(10):
-            write(client, topic, model, chance, b"%d" % number, 300)
-            if part == last_part:
-                threading.Event().wait(chance.random() / 20)
-                process.send_signal(signal.SIGKILL)
-                process.communicate()
-    drumlin.materialize(client, topic, store.url, group="killed", instance="only", until_end=True)
+    model = kill_again_and_again(
+        client, serving_broker.address, topic, store.url, store.claims, kills
+    )
     assert store.rows() == model
 
 

@@ -19,6 +19,7 @@ from rig.brokers.drumlin_server import DrumlinServer
 from rig.servers.redis_server import PROGRAM, WHY_NOT, RedisServer
 from rig.waiting import wait_until
 from serving import lost_tombstone
+from serving.kills import kill_again_and_again
 from serving.lost_tombstone import LEFT
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=WHY_NOT)
@@ -151,6 +152,22 @@ def test_redis_is_killed(client: Client, topic: str, server: RedisServer, store:
     stop.set()
     thread.join(60)
     assert not failures
+    assert kept(store, f"{topic}:") == model
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.deep)])
+def test_it_is_killed_at_any_moment(
+    client: Client,
+    topic: str,
+    server: RedisServer,
+    store: Any,
+    serving_broker: DrumlinServer,
+    kills: int,
+) -> None:
+    def claims() -> int:
+        return sum(int(store.hget(each, "term")) for each in store.scan_iter(_type="hash"))
+
+    model = kill_again_and_again(client, serving_broker.address, topic, server.url, claims, kills)
     assert kept(store, f"{topic}:") == model
 
 

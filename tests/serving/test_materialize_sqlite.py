@@ -21,6 +21,7 @@ from drumlin.serving.target import Fenced, Position
 from rig.brokers.drumlin_server import DrumlinServer, running_server
 from rig.waiting import wait_until
 from serving import lost_tombstone
+from serving.kills import kill_again_and_again
 from serving.lost_tombstone import LEFT
 
 
@@ -291,31 +292,9 @@ def test_the_broker_is_killed(store: Store, tmp_path: Path, kills: int) -> None:
 def test_it_is_killed_at_any_moment(
     client: Client, topic: str, store: Store, serving_broker: DrumlinServer, kills: int
 ) -> None:
-    chance = random.Random(kills)
-    model: dict[bytes, bytes] = {}
-    command = [sys.executable, "-m", "drumlin", "materialize", topic, "--to", store.url]
-    command += ["--group", "killed", "--instance", "only", "--bootstrap", serving_broker.address]
-    for number in range(kills):
-        claims = store.claims()
-        process = subprocess.Popen(command, stderr=subprocess.PIPE)
-        wait_until(lambda before=claims: store.claims() > before, "a claim")
-        last_part = chance.randrange(10)
-        for part in range(10):
-            changes = {b"k%d" % chance.randrange(3000): b"%d" % number for _ in range(300)}
-            deleted = set(chance.sample(sorted(changes), 20))
-            table = [{"key": k, "value": None if k in deleted else changes[k]} for k in changes]
-            client.append(table, topic, batch_bytes=5000)
-            model |= changes
-            for key in deleted:
-                del model[key]
-            if part == last_part:
-                threading.Event().wait(chance.random() / 20)
-                process.send_signal(signal.SIGKILL)
-                process.communicate()
-    done = drumlin.materialize(
-        client, topic, store.url, group="killed", instance="only", until_end=True
+    model = kill_again_and_again(
+        client, serving_broker.address, topic, store.url, store.claims, kills
     )
-    assert done.lag == 0
     assert store.rows() == model
 
 

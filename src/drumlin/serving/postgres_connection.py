@@ -18,8 +18,9 @@ T = TypeVar("T")
 Ask = Callable[["psycopg.Cursor[Any]"], T]
 
 NO_PSYCOPG: Final = "a store in PostgreSQL needs psycopg: pip install 'psycopg[binary]'"
-#: Classes of SQLSTATE of a server that is away, starts, or is short of something.
-_PASSING: Final = ("08", "40", "53", "57", "58")
+#: Classes of SQLSTATE of a server that is away, starts, or is short of something; and a key that
+#: another process has inserted meanwhile, which is found next time.
+_PASSING: Final = ("08", "40", "53", "57", "58", "23505")
 _KEY_TOO_LONG: Final = "54000"
 _LACKS_RIGHTS: Final = "42501"
 _PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0)
