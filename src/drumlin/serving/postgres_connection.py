@@ -38,10 +38,6 @@ _SETTINGS: Final = (
 )
 
 
-class AskAgain(Exception):
-    """Others have changed the table between two statements."""
-
-
 class KeyTooLong(TargetRefused):
     """A key does not fit into an index."""
 
@@ -81,9 +77,6 @@ class PostgresConnection:
                 if self._connection.closed:
                     self._connection = self._connect()
                 return self._transact(ask)
-            except AskAgain:
-                if pause_s is None:
-                    raise OSError("PostgreSQL: others change the same keys all the time") from None
             except self._driver.Error as error:
                 if pause_s is None or not self._passes(error):
                     raise self._failure(error) from None

@@ -138,6 +138,7 @@ class Statements:
         self.make_aside = composed(_MAKE_ASIDE)
         self.copy_aside = composed(_COPY.replace("{changes}", "{aside}"))
         self.keys_of_others_aside = composed(_KEYS_OF_OTHERS.replace("{changes}", "{aside}"))
+        self.count_aside = composed("SELECT count(*) FROM {aside}")
         self.clear = composed(_CLEAR)
         self.take = composed(_TAKE)
 

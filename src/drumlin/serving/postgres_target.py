@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from drumlin.client.errors import EqualKeys
-from drumlin.serving.postgres_connection import AskAgain, KeyTooLong, PostgresConnection
+from drumlin.serving.postgres_connection import KeyTooLong, PostgresConnection
 from drumlin.serving.postgres_statements import Statements
 from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
 
@@ -78,8 +78,9 @@ class PostgresTarget:
             given = {"partition": partition}
             cursor.execute(self._do.put, given)
             if cursor.rowcount != puts:
+                # The rows of others are locked by the statement that has left them as they were.
                 self._refuse_keys(cursor, self._do.keys_of_others, partition)
-                raise AskAgain  # the other one's key is gone by now
+                raise self._not_taken()
             cursor.execute(self._do.delete, given)
 
         if not changes:
@@ -116,7 +117,9 @@ class PostgresTarget:
             given = {"partition": partition}
             cursor.execute(self._do.clear, given)
             self._refuse_keys(cursor, self._do.keys_of_others_aside, partition)
-            cursor.execute(self._do.take, given)
+            put = cursor.execute(self._do.take, given).rowcount
+            if cursor.execute(self._do.count_aside, {}).fetchone() != (put,):
+                raise self._not_taken()
             cursor.execute(self._do.drop_aside, {})
 
         try:
@@ -127,6 +130,12 @@ class PostgresTarget:
 
     def close(self) -> None:
         """Does nothing: the connection is for all tables."""
+
+    def _not_taken(self) -> TargetRefused:
+        return TargetRefused(
+            f"PostgreSQL: {self._where} has not taken all rows: a trigger, rule or policy of it "
+            "leaves some out"
+        )
 
     def _too_long(self, key: Cell) -> TargetRefused:
         size = len(key.encode() if isinstance(key, str) else key)
