@@ -373,6 +373,7 @@ def test_several_share_several_topics(client: Client, topic: str, store: Store) 
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.deep)])
+@pytest.mark.timeout(900)
 def test_it_is_killed_at_any_moment(
     client: Client, topic: str, store: Store, serving_broker: DrumlinServer, kills: int
 ) -> None:

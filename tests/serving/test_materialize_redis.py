@@ -156,6 +156,7 @@ def test_redis_is_killed(client: Client, topic: str, server: RedisServer, store:
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.deep)])
+@pytest.mark.timeout(900)
 def test_it_is_killed_at_any_moment(
     client: Client,
     topic: str,

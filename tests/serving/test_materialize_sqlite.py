@@ -289,6 +289,7 @@ def test_the_broker_is_killed(store: Store, tmp_path: Path, kills: int) -> None:
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.deep)])
+@pytest.mark.timeout(900)
 def test_it_is_killed_at_any_moment(
     client: Client, topic: str, store: Store, serving_broker: DrumlinServer, kills: int
 ) -> None:
@@ -316,6 +317,7 @@ def test_a_process_that_sleeps_while_another_takes_over(
 
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE)]
     try:
+        wait_until(store.claims, "a claim")
         for round_ in range(3):
             write(20)
             processes[-1].send_signal(signal.SIGSTOP)
