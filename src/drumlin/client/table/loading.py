@@ -112,8 +112,11 @@ class Loader:
         partitions: Sequence[int] | None,
         memory_bytes: int,
         take: Callable[[pa.RecordBatch], None],
+        on_read: Callable[[], object] | None = None,
     ) -> dict[TopicPartition, Exactness]:
         """Pass the rows of the state at the log's end to `take`.
+
+        `on_read` is called after each batch of records that was read; what it raises ends the load.
 
         Returns:
             The exactness of each partition, read up to the log's end.
@@ -140,7 +143,7 @@ class Loader:
         columns = schema_of(("key", "value", "partition"), headers=False)
         options = SnapshotOptions(columns, ISOLATION, memory_bytes)
         for wanted in ranges:
-            for batch in StateReader(reader, options).read(wanted):
+            for batch in StateReader(reader, options, on_read).read(wanted):
                 take(batch)
         looks = self.look(states.values())
         now_ms = monotonic_ms()
