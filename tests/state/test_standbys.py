@@ -75,6 +75,9 @@ def test_a_standby_takes_over(
             first.close()
         else:
             throw_out(first)
+        # The thread may hear of the rebalance before the processor does.
+        second._replicas.follow(frozenset())
+        second._replicas._drop_unwanted()
         client.append({"key": KEYS, "value": KEYS}, topic)
         wait_until(lambda: count(second, output) >= 0 and len(second._work.owned) == 2, "both")
         count(second, output)
