@@ -119,16 +119,17 @@ def test_options_that_libpq_rejects() -> None:
 
 @contextmanager
 def _answering(*answers: bytes) -> Iterator[int]:
-    """A server that answers each connection by one of these and closes it."""
+    """A server of one connection, with an answer to each message; an empty one closes it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
-            for answer in answers:
-                with contextlib.suppress(OSError), listener.accept()[0] as connection:
+            with contextlib.suppress(OSError), listener.accept()[0] as connection:
+                for answer in answers:
                     connection.recv(10_000)
+                    if not answer:
+                        return
                     connection.sendall(answer)
-                    connection.shutdown(socket.SHUT_WR)
-                    connection.recv(10_000)
+                connection.recv(10_000)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -159,6 +160,19 @@ def test_as_libpq_tells_it(
         url = f"host=127.0.0.1 port={port} dbname=x user=y sslmode=disable gssencmode=disable"
         with pytest.raises(DatabaseRefused if is_refused else DatabaseLost):
             connections.connect(url)
+
+
+def test_an_end_that_is_announced_passes() -> None:
+    """Before the connection is seen to be closed, and whatever the reason is."""
+    is_idle = b"Z" + struct.pack(">ic", 5, b"I")
+    welcome = b"R" + struct.pack(">ii", 8, 0) + is_idle
+    end = _fatal("FATAL", "25P04", "terminating connection due to transaction timeout")
+    with _answering(welcome, end + is_idle) as port:
+        url = f"host=127.0.0.1 port={port} dbname=x user=y sslmode=disable gssencmode=disable"
+        with contextlib.closing(connections.connect(url)) as connection:
+            with pytest.raises(DatabaseLost, match="transaction timeout"):
+                catalog.run(connection, "SELECT 1")
+            assert not connection.closed
 
 
 def test_what_ends_a_connection_passes(postgres: Postgres) -> None:

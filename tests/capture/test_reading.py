@@ -17,7 +17,7 @@ from drumlin.capture.database import chunks
 from drumlin.capture.database.chunks import Seen, parse_snapshot
 from drumlin.capture.errors import CaptureRefused
 from drumlin.capture.messages.lsn import end_of_records
-from drumlin.capture.running import following, reading
+from drumlin.capture.running import following, reading, supervised
 from rig.depth import seeds, so_many
 from rig.waiting import wait_until
 
@@ -28,6 +28,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_FIRST_ROWS", 7)
     monkeypatch.setattr(chunks, "_ROWS_MAX", 50)
     monkeypatch.setattr(following, "LOOK_S", 0.1)
+    monkeypatch.setattr(supervised, "_FENCED_S", 0.1)
 
 
 def _await_read(captured: Captured) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 from drumlin.client.client import Client
 from examples.conftest import NewTopic
@@ -42,13 +43,28 @@ def _delta(folder: Path) -> pa.Table:
     return DeltaTable(folder).to_pyarrow_table(columns=[*_PLACE, "key", "value"])
 
 
+def _iceberg(folder: Path) -> pa.Table:
+    found = load_catalog("lake", uri=_catalog(folder)).load_table("landed.topic")
+    return found.scan(selected_fields=(*_PLACE, "key", "value")).to_arrow()
+
+
+def _catalog(folder: Path) -> str:
+    return f"sqlite:///{folder}.db"
+
+
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
     return table.sort_by([(name, "ascending") for name in _PLACE]).to_pylist()
 
 
 @pytest.mark.parametrize(
     ("kind", "mode", "read"),
-    [("parquet", "append", _parquet), ("delta", "append", _delta), ("delta", "upsert", _delta)],
+    [
+        ("parquet", "append", _parquet),
+        ("delta", "append", _delta),
+        ("delta", "upsert", _delta),
+        ("iceberg", "append", _iceberg),
+        ("iceberg", "upsert", _iceberg),
+    ],
 )
 @pytest.mark.timeout(3600)
 def test_a_landing_that_is_killed(
@@ -61,8 +77,14 @@ def test_a_landing_that_is_killed(
     read: Callable[[Path], pa.Table],
 ) -> None:
     topic, folder, chance = new_topic(3), tmp_path / "target", random.Random(kind + mode)
-    command = _command(drumlin_address, topic, f"{kind}:{folder}", mode)
-    environment = {**os.environ, **spark_environment()}
+    to = "iceberg:lake/landed.topic" if kind == "iceberg" else f"{kind}:{folder}"
+    command = _command(drumlin_address, topic, to, mode)
+    environment = {
+        **os.environ,
+        **spark_environment(),
+        "PYICEBERG_CATALOG__LAKE__URI": _catalog(folder),
+        "PYICEBERG_CATALOG__LAKE__WAREHOUSE": f"file://{folder}",
+    }
 
     def write(count: int) -> None:
         keys = [f"key-{chance.randrange(500)}" for _ in range(count)]
@@ -80,6 +102,8 @@ def test_a_landing_that_is_killed(
     if mode == "upsert":  # a key is in one partition here
         last = {row["key"]: row for row in _rows(records)}
         wanted = sorted(last.values(), key=lambda row: (row["partition"], row["offset"]))
+        if kind == "iceberg":  # a key that is deleted has no row
+            wanted = [row for row in wanted if row["value"] is not None]
     else:
         wanted = _rows(records)
     assert _rows(read(folder)) == wanted

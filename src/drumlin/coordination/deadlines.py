@@ -19,7 +19,7 @@ _GIVEN_UP_MAX: Final = 64
 
 
 class DeadlineQueue(Generic[Key]):
-    """At most one deadline for each key, in seconds of a monotonic clock."""
+    """A queue with at most one deadline for each key, in seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._deadlines: dict[Key, float] = {}

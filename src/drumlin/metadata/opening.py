@@ -42,7 +42,7 @@ async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
     """Open the metadata store of the broker's cluster.
 
     Raises:
-        UnusableMetadata: it cannot be used.
+        UnusableMetadata: the store cannot be used.
     """
     paths = [Path(path) for path in config.log_dirs]
     if not config.zookeeper_connect:
@@ -107,7 +107,7 @@ def open_embedded(
     are_locked: the caller holds the locks of the log dirs.
 
     Raises:
-        UnusableMetadata: it cannot be used.
+        UnusableMetadata: the store cannot be used.
     """
     paths = [Path(path) for path in config.log_dirs]
     first = paths[0]

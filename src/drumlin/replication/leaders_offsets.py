@@ -36,7 +36,7 @@ async def leaders_offsets(
     """The offsets of partitions, except those missing in the leader's answer.
 
     Raises:
-        PeerError: no answer.
+        PeerError: there is no answer.
     """
     starts = _ask(connection, _asking(node_id, partitions, _EARLIEST))
     ends = _ask(connection, _asking(node_id, partitions, _LATEST))

@@ -39,8 +39,7 @@ class LeaderContext(NamedTuple):
 
     is_alive: see `isr.IsAlive`. rack_of: returns the rack of a broker that is alive.
     lag_max_ms: the time for which a follower may lack records before it is out of sync.
-    ask_for: requests a change of the ISR from the controller, whose answer is passed to `agreed` or
-        `refused`.
+    ask_for: requests a change of the ISR; the answer is passed to `agreed` or `refused`.
     is_certain: whether this broker would know if another one led the partition.
     throttle: the throttle for followers that lack records (KIP-73).
     confirm: see `Partition.confirm`; also flushes, if the topic requires that.
@@ -107,9 +106,7 @@ class Partition(Replica):
 
     @property
     def awaits_confirmation(self) -> bool:
-        """Whether acknowledgements with `acks=all` must wait for a flush or for in-sync
-        replicas.
-        """
+        """Whether acknowledgements with `acks=all` wait for a flush or in-sync replicas."""
         return self.awaits_replicas or self.log.is_flush_due
 
     @property
@@ -126,8 +123,7 @@ class Partition(Replica):
         *,
         supports_epoch_bump: bool,
     ) -> Verification | None:
-        """Begin to verify a transactional batch (KIP-890); None if the coordinator need not be
-        asked.
+        """Begin to verify a transactional batch (KIP-890); None if no coordinator is needed.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH.
@@ -192,7 +188,7 @@ class Partition(Replica):
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether the ISR is below `min.insync.replicas`, so that nothing is committed and acks=all
+        """Whether the ISR is below `min.insync.replicas`: nothing is committed, acks=all is
         refused.
 
         Also true while the partition has eligible leader replicas (KIP-966), as the controller
@@ -342,9 +338,7 @@ class Partition(Replica):
         return self._confirmations.up_to(self.log.log_end_offset)
 
     def when_replicated(self, told: Told) -> None:
-        """Like `replicated`, but with a callback, which runs in the turn in which the replicas have
-        it.
-        """
+        """Like `replicated`, with a callback that runs in the turn in which they have it."""
         self._confirmations.tell(self.log.log_end_offset, told)
 
     def confirm(self) -> asyncio.Future[None]:
@@ -412,8 +406,7 @@ class Partition(Replica):
         verification: Verification | None = NOT_REQUIRED,
         reserve_bytes: int = 0,
     ) -> AppendResult:
-        """Append a coordinator's batch, as if with acks=all; it must fit even with `reserve_bytes`
-        more.
+        """Append a coordinator's batch, as if with acks=all; it must fit with `reserve_bytes` more.
 
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE; or an error of the log.
@@ -470,8 +463,7 @@ class Partition(Replica):
             raise KafkaError(ErrorCode.not_enough_replicas, message)
 
     def delete_records_before(self, offset: int) -> None:
-        """Advance the log start offset; -1 means the high watermark. Followers advance theirs
-        later.
+        """Advance the log start offset; -1 means the high watermark. Followers do so later.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE above the high watermark.

@@ -17,7 +17,7 @@ from drumlin.client.arguments import Decode
 from drumlin.client.consumer.consumer import Consumer, topic_of
 from drumlin.client.consumer.options import ConsumerOptions, Subscription
 from drumlin.client.consumer.topics import wanted_topics
-from drumlin.client.errors import OffsetOutOfRange, UnknownTopic, translated
+from drumlin.client.errors import ClientError, OffsetOutOfRange, UnknownTopic, translated
 from drumlin.client.table.loading import ISOLATION, OVERTAKEN, PASSES, PAUSE_S
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.serving.kept_topic import KeptTopic
@@ -89,7 +89,10 @@ class Materializing:
         with translated():
             wanted = client._thread.run(wanted_topics(client._connections, subscription))
         for each in sorted(wanted):
-            self._topic(each)
+            try:
+                self._topic(each)
+            except UnknownTopic as error:
+                self._check_may_go(error)
         options = ConsumerOptions(
             columns=_COLUMNS,
             decode=self._decode,
@@ -152,6 +155,11 @@ class Materializing:
             found = KeptTopic(self._client, name, self._store, self._decode, self._memory_bytes)
             self._topics[name] = found
         return found
+
+    def _check_may_go(self, error: ClientError) -> None:
+        """Raise an error about a topic that was named and is gone. One of a pattern may go."""
+        if isinstance(error, UnknownTopic) and self._subscription.pattern is None:
+            raise error
 
     # -- one step --------------------------------------------------------------------------
 
@@ -223,7 +231,13 @@ class Materializing:
     def _claim(self, place: TopicPartition) -> None:
         """Claim the partition in the store, and continue from the store's position."""
         self._to_claim.discard(place)
-        topic = self._topic(place.topic)
+        try:
+            topic = self._topic(place.topic)
+        except (UnknownTopic, *PASSES) as error:
+            self._check_may_go(error)
+            self._claim_later(place)
+            time.sleep(PAUSE_S)
+            return
         term, position = topic.target.claim(place.partition)
         self._owned[place] = Owned(place.partition, term, position)
         if position is None or position.topic_id != topic.topic_id:
@@ -265,7 +279,8 @@ class Materializing:
             self._continue(place, owned.position)
         except _GivenUp:
             pass
-        except (*OVERTAKEN, *PASSES, ReplacementLost) as error:
+        except (*OVERTAKEN, *PASSES, ReplacementLost, UnknownTopic) as error:
+            self._check_may_go(error)
             owned.in_vain.check(error)
             time.sleep(PAUSE_S)  # it is tried again at the next step
         except Fenced:
@@ -301,9 +316,8 @@ class Materializing:
             ends = topic.ends()
         except PASSES:
             return
-        except UnknownTopic:
-            if self._subscription.pattern is None:
-                raise
+        except UnknownTopic as error:
+            self._check_may_go(error)
             if not owned:  # the group has noticed
                 del self._topics[topic.name]
             return

@@ -52,7 +52,7 @@ def check_update(name: str, level: int, upgrade_type: int) -> None:
     """Check that a feature may be set to a level: only its current level is accepted.
 
     Raises:
-        KafkaError: INVALID_UPDATE_VERSION; the levels stay what they are.
+        KafkaError: INVALID_UPDATE_VERSION; the levels are unchanged.
     """
     reason = _refusal(name, level, upgrade_type)
     if reason:

@@ -30,7 +30,7 @@ _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
 
 def handler_module(api: str) -> ModuleType:
-    """The module that answers the API, imported if need be."""
+    """The module that handles the API, imported if necessary."""
     return importlib.import_module(f"drumlin.broker.handlers.{api}")
 
 

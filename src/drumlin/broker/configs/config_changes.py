@@ -138,7 +138,7 @@ def take_over_stored_configs(config: BrokerConfig, image: ClusterImage) -> None:
 
 
 def replacement(broker: BrokerData, resource: Resource, configs: Mapping[str, str]) -> Alteration:
-    """An alteration that replaces everything set by `configs`."""
+    """An alteration that replaces the whole configuration by `configs`."""
 
     def alter(current: Mapping[str, str]) -> Mapping[str, str | None]:
         _check_wanted(broker, resource, configs, configs)

@@ -1,4 +1,4 @@
-"""Configurations as DescribeConfigs shows them: values, where they come from, their synonyms.
+"""Configurations as shown by DescribeConfigs: values, their sources and their synonyms.
 
 Pure: reads a `BrokerConfig` and the overrides of a topic or group. It follows Kafka's rules
 throughout, even where they surprise: a topic's `retention.ms` that comes from `log.retention.hours`
@@ -29,7 +29,7 @@ _UNKNOWN_TYPE: Final = 0
 
 
 class Source(enum.IntEnum):
-    """Where a value comes from; the numbers are the protocol's."""
+    """The source of a value; the numbers are the protocol's."""
 
     TOPIC = 1
     BROKER = 2
@@ -51,7 +51,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key of a resource, with its value and where that comes from."""
+    """One key of a resource, with its value and the value's source."""
 
     name: str
     value: str | None

@@ -36,10 +36,10 @@ class Listener(Protocol):
     """The fetch in progress of a session."""
 
     def gained(self, readable_bytes: int) -> None:
-        """A partition of the session has more to read."""
+        """Handle an advance: a partition of the session has more to read."""
 
     def disturb(self) -> None:
-        """Other news must be reported now."""
+        """Handle other news, which must be reported now."""
 
 
 class Watched:
@@ -111,7 +111,7 @@ class Watched:
 
 
 class Session:
-    """The state of one reader. One fetch at a time is in progress in it."""
+    """The state of one reader. It has at most one fetch in progress."""
 
     def __init__(self, session_id: int, now_s: float, *, by_id: bool) -> None:
         self.id = session_id

@@ -63,7 +63,7 @@ class FetchSessions:
         return session
 
     def busy(self, session_id: int, epoch: int) -> Session | None:
-        """The session with this id, if a request is in progress in it, or some are queued.
+        """The session with this id, if it has a request in progress or queued.
 
         Raises:
             KafkaError: INVALID_FETCH_SESSION_EPOCH, the request's epoch is not the next one.
@@ -125,7 +125,7 @@ class FetchSessions:
             self._end(session)
 
     def finished(self, session: Session) -> None:
-        """The session's fetch has ended."""
+        """Note that the session's fetch has ended."""
         session.fetch = None
         if session.is_ended:
             self._let_go(session)

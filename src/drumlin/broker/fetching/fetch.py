@@ -52,7 +52,7 @@ _KEPT_BYTES_MAX: Final = 8 * 1024
 
 
 class Fetch:
-    """The common base of fetches with and without a session. Used for one request, once."""
+    """The common base of fetches with and without a session. Used for a single request."""
 
     __slots__ = (
         "_going_on",
@@ -120,7 +120,7 @@ class Fetch:
         """Find a partition, by `partitions_of` or else by `missing`.
 
         Raises:
-            KafkaError: there is none.
+            KafkaError: the partition does not exist.
         """
         partition = self.partitions_of(topic).get(wanted[0])
         return self.missing(topic, wanted) if partition is None else partition
@@ -378,7 +378,7 @@ class Fetch:
     # -- the end ------------------------------------------------------------------------
 
     def release(self) -> None:
-        """Release what was read and will not be sent."""
+        """Release slices that were read and will not be sent."""
         for answer in self.answers:
             if has_records(answer):
                 answer[5].release()

@@ -104,7 +104,7 @@ class SessionFetch(Fetch):
             self.broker.fetch_sessions.use(session)
 
     def _take_turn(self) -> None:
-        """Start: all earlier requests of the session are answered."""
+        """Start, as all earlier requests of the session are answered."""
         self._waits_for = None
         try:
             self._begin(self._find())

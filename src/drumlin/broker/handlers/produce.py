@@ -3,7 +3,7 @@
 - Answered once the leader has the batch (acks=1), or all in-sync replicas have it (acks=-1), or
   never (acks=0: an error closes the connection, as the only signal).
 - Every partition succeeds or fails by itself; a batch that fails leaves nothing in the log.
-- For a topic with `flush.messages`, after the fsync that the batch made due.
+- With `flush.messages`, answered after the fsync that the batch made due.
 - Transactional batches are held back until the transaction is known to include the partition
   (`produce_verification.py`); the connection's next request waits too, which preserves the order.
 - Slow checks run in a thread, and many partitions take more than one turn of the loop; the

@@ -289,8 +289,8 @@ class HostedPartitions:
         while log is not None:
             if log.topic_id == topic.topic_id or (log.topic_id == _NO_ID and not is_new):
                 return log
-            # The log of another topic of this name: deleted while its folder could not be, or
-            # restored since.
+            # The log of another topic of this name: a deleted one whose folder could not be
+            # removed, or a restored one.
             self._logs.move_aside(topic.name, state.index)
             log = self._logs.get(topic.name, state.index)
         return None

@@ -73,7 +73,7 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 
 
 def _within(value: float, least: float, most: float) -> float:
-    # NaN, which is a number to Kafka, is not `>=` anything.
+    # NaN, which Kafka accepts as a number, is not `>=` any number.
     return min(value, most) if value >= least else least
 
 

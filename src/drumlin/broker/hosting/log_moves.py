@@ -1,4 +1,4 @@
-"""Moves of logs to other log dirs of this broker (KIP-113): a few at a time, the rest wait.
+"""Moves of logs to other log dirs of this broker (KIP-113): a few at a time, while the rest wait.
 
 `storage/replacement/log_move.py` changes the files; this module decides when. A move copies as fast
 as the throttle allows, and changes over once little is left (`change_overs.py`). A

@@ -49,7 +49,7 @@ _BLOCKS_TIMES: Final = 2
 _BLOCKS_MORE: Final = 400_000
 #: While a client is connected: some 2.5 GB.
 _BLOCKS_MORE_SERVING: Final = 30_000_000
-#: Consecutive checks that must find this many.
+#: The number of consecutive checks that must find so many blocks.
 _PATIENCE: Final = 3
 
 Made = TypeVar("Made", bound=Sized)

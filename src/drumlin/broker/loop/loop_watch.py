@@ -58,7 +58,7 @@ class LoopWatch:
         self._may_end = threading.Event()
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that is watched."""
+        """Create the loop to watch."""
         return _WatchedLoop(self._selector)
 
     def begin(self) -> None:

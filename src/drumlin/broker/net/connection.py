@@ -257,7 +257,7 @@ class Connection:
             self._start_requests()
 
     def _prepared(self) -> None:
-        """The next request can be dispatched now."""
+        """Start the next request, which can be dispatched now."""
         self._awaits_preparation = False
         if not self.closed:
             self._start_requests()
@@ -283,7 +283,7 @@ class Connection:
         later.when_settled(partial(self._settled, self._new_slot(later, frame)))
 
     def _settled(self, slot: _Slot, later: LaterParts) -> None:
-        """A pending answer was settled, perhaps while another connection is being served."""
+        """Handle a settled answer, perhaps while another connection is being served."""
         try:
             parts = later.result()
         except MalformedMessage as error:

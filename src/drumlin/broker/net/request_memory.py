@@ -120,7 +120,7 @@ class RequestMemory:
                 self._exempt = None
 
     def forget(self, holder: Holder) -> None:
-        """The connection is closed."""
+        """Forget a closed connection."""
         self._waiting.pop(holder, None)
         self._waiting_ordinary.pop(holder, None)
         if holder in self._held:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from drumlin.replication.partition import Partition
     from drumlin.storage.log.partition_log import PartitionLog
 
-#: Shorter than the time that clients wait for a response.
+#: The maximum wait, which is shorter than clients wait for a response.
 _PATIENCE_S: Final = 10.0
 #: The requests for which a coordinator writes a record, and its topic.
 _WRITING: Final = {

@@ -1,7 +1,7 @@
 """The cluster as clients of one listener see it: addresses, leaders, and authorized operations.
 
 Shared by the APIs that describe the cluster. There is no authorization yet, so every client may do
-everything: the numbers are the bit sets that Apache Kafka answers without an authorizer.
+everything: the numbers are the bit sets in Apache Kafka's answers without an authorizer.
 """
 
 from __future__ import annotations

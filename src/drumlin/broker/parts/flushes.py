@@ -1,4 +1,4 @@
-"""The waits of acknowledgements: for in-sync replicas, and for fsyncs if a topic's settings require
+"""The conditions of acknowledgements: in-sync replicas, and fsyncs if a topic's settings require
 them.
 
 Group commit: many requests that wait for the same fsync share one.

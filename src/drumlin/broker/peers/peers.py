@@ -59,7 +59,7 @@ class Peers:
         """The answer of the broker with this id, to a request of version `low` or a later one.
 
         Raises:
-            KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
+            KafkaError: BROKER_NOT_AVAILABLE, no broker with this id is alive.
             PeerError: there is no answer.
         """
         connection = await self.connection(node_id, purpose)
@@ -74,8 +74,8 @@ class Peers:
         """An open connection to the current process of the broker with this id.
 
         Raises:
-            KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
-            PeerError: it cannot be reached now.
+            KafkaError: BROKER_NOT_AVAILABLE, no broker with this id is alive.
+            PeerError: the broker cannot be reached now.
         """
         await self._prepare(*_FIRST)
         broker, address = self._look_up(node_id)
@@ -94,8 +94,8 @@ class Peers:
         The caller closes it; but if the broker restarts, moves or leaves first, it is closed here.
 
         Raises:
-            KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
-            PeerError: it cannot be reached now.
+            KafkaError: BROKER_NOT_AVAILABLE, no broker with this id is alive.
+            PeerError: the broker cannot be reached now.
         """
         await self._prepare(*_FIRST)
         broker, address = self._look_up(node_id)

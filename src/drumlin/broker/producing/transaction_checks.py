@@ -39,7 +39,7 @@ async def ask_coordinator(
     """A code for each partition: NONE if it is part of the producer's ongoing transaction.
 
     Args:
-        adds: put the partitions into the transaction, as transactions v2 do.
+        adds: whether to add the partitions to the transaction, as in transactions v2.
         knows_abortable: whether the client understands TRANSACTION_ABORTABLE.
     """
     config, loop = broker.config, asyncio.get_running_loop()

@@ -2,7 +2,7 @@
 
 There is no authorizer and no login, and a connection has no principal for whom a delegation token
 could be created. The handlers of these APIs read requests and write responses; this module alone
-decides the answers. They are those of Apache Kafka with the same configuration, except for
+decides on the answers. They are those of Apache Kafka with the same configuration, except for
 credentials: Kafka would store them, though here no login would ever need one.
 """
 

@@ -279,7 +279,7 @@ class ShareFetch:
         """Whether another attempt is worthwhile, as other work has run meanwhile: records may have
         been appended or released.
 
-        And the next fetch offset moves without an acquisition if records were aborted or cleaned
+        The next fetch offset also moves without an acquisition if records were aborted or cleaned
         away.
         """
         for shared, live in self._live.items():

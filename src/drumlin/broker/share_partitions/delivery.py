@@ -71,8 +71,8 @@ class ShareDelivery:
         return [live for of_group in self._partitions.values() for live in of_group.values()]
 
     def _each_of(self, group_id: str) -> Iterator[SharePartitionLeader]:
-        """The share partitions of a group. Makes no list: to free one with thousands takes a turn
-        of the loop.
+        """The share partitions of a group. Makes no list, as freeing a list of thousands takes a
+        turn of the loop.
         """
         lives = list(self._partitions.get(group_id, {}).values())
         while lives:

@@ -29,7 +29,7 @@ _BATCHES_MAX: Final = 500
 class ReadBatches(NamedTuple):
     """A slice with at least one batch, and the positions and offsets of its batches.
 
-    is_cut: more batches could be read, but would be too many.
+    is_cut: whether there are more batches, which would be too many.
     """
 
     slice: FileSlice
@@ -38,7 +38,7 @@ class ReadBatches(NamedTuple):
     is_cut: bool
 
     def trimmed(self, acquired: Sequence[Acquired]) -> FileSlice:
-        """The slice, from the first batch to the last that has acquired records."""
+        """The slice, trimmed to the batches from the first to the last acquired record."""
         first, last = acquired[0].first_offset, acquired[-1].last_offset
         batches = self.fetched.batches
         start = next(i for i, each in enumerate(batches) if each.last_offset >= first)

@@ -48,11 +48,11 @@ class ShareRoom:
             self._partition_room.leave(self._relay)
 
     def advanced(self, readable_bytes: int) -> None:
-        """The log has more to read."""
+        """Handle an advance: the log has more to read."""
         for waiter in self._waiters:
             waiter.advanced(readable_bytes)
 
     def disturb(self) -> None:
-        """Other news: records may have become available."""
+        """Handle other news: records may have become available."""
         for waiter in self._waiters:
             waiter.disturb()

@@ -98,9 +98,7 @@ async def _retain_held(broker: Kept) -> None:
 
 
 def _note_start(broker: Kept, log: PartitionLog) -> None:
-    """Notify a partition's watchers of its new log start offset; it does not end the wait of a
-    fetch.
-    """
+    """Notify a partition's watchers of its new log start offset, for which no fetch waits."""
     partition = broker.partitions.find(log.topic, log.partition)
     if partition is not None and partition.log is log:
         partition.waiting.note()

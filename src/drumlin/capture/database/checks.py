@@ -33,11 +33,13 @@ class Problem(NamedTuple):
 
 def chosen(tables: Iterable[FoundTable], patterns: Sequence[str]) -> list[FoundTable]:
     """The tables whose `schema.table` one of the patterns matches."""
-    return [
-        each
-        for each in tables
-        if any(fnmatch.fnmatchcase(each.full_name, pattern) for pattern in patterns)
-    ]
+    return [each for each in tables if matches(each.full_name, patterns)]
+
+
+def matches(full_name: str, patterns: Iterable[str]) -> bool:
+    """Whether one of the patterns, in which only `*` and `?` are special, matches the name."""
+    literal = (each.replace("[", "[[]") for each in patterns)
+    return any(fnmatch.fnmatchcase(full_name, each) for each in literal)
 
 
 def server_problems(server: Server, slot: Slot | None) -> list[Problem]:

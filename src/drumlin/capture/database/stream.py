@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.database import connections
 from drumlin.capture.database.catalog import quoted
@@ -15,6 +15,11 @@ from drumlin.capture.messages.lsn import lsn_text
 
 if TYPE_CHECKING:
     import psycopg
+
+_WHOLE: Final = "proto_version '1'"
+#: Large transactions come before their commit, so that the server need not keep them on its disk.
+_STREAMING: Final = "proto_version '2', streaming 'on'"
+_STREAMING_FROM: Final = 140000
 
 
 class Stream:
@@ -31,9 +36,10 @@ class Stream:
         psycopg = connections.loaded()
         self._error: type[Exception] = psycopg.Error
         named = quoted(publication).replace("'", "''")
+        is_streaming = self._connection.info.server_version >= _STREAMING_FROM
         statement = (
             f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn_text(start_lsn)} "
-            f"(proto_version '1', publication_names '{named}')"
+            f"({_STREAMING if is_streaming else _WHOLE}, publication_names '{named}')"
         )
         try:
             result = self._connector.exec_(statement.encode())

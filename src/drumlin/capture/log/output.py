@@ -105,6 +105,10 @@ class Output:
         with contextlib.suppress(ClientError):
             self._transaction.abort()
 
+    def read_definition(self) -> Definition | None:
+        """The last committed definition, whoever has written it."""
+        return read_definition(self._client, self._names)
+
     def _check_size(self, record: Record) -> None:
         size_bytes = _OVERHEAD + len(record.key.encode()) + len((record.value or "").encode())
         limit = self._limits.get(record.topic, 0)

@@ -6,17 +6,20 @@ middle of a transaction of the database.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Changes, Record
 from drumlin.capture.database import catalog, checks
 from drumlin.capture.database.stream import Stream
+from drumlin.capture.database.streamed import StreamedTransactions
+from drumlin.capture.database.waiting import Stopped
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.frames import Data
 from drumlin.capture.messages.pgoutput import Begin, Commit, Message, Relation, decode
-from drumlin.capture.running import plan
+from drumlin.capture.running import plan, wal_limit
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
 from drumlin.capture.running.reading import Reading
@@ -28,12 +31,12 @@ if TYPE_CHECKING:
 _WAIT_S: Final = 0.25
 _WAIT_READING_S: Final = 0.01
 _SILENT_S: Final = 1.0
-#: How often the catalog is checked for new tables, and for captured ones that were replaced.
+#: How often catalog and log are checked for what the stream does not show.
 LOOK_S: Final = 10.0
 
 
-class TablesToAdd(Exception):
-    """There are new tables that match."""
+class BeginAgain(Exception):
+    """There is something that is taken up at the beginning: new tables, `reread`, a pause."""
 
 
 class Following:
@@ -56,6 +59,7 @@ class Following:
         self._connection, self._output = connection, output
         self._types, self._changes, self._stream = types, changes, stream
         self._definition, self._reading, self._left_out = definition, reading, left_out
+        self._streamed = StreamedTransactions()
         self._silent_until_s = self._look_at_s = 0.0
         self._pace = Pace(changes.end_lsn, time.monotonic(), options.heartbeat_s)
         self.commits = 0
@@ -64,16 +68,22 @@ class Following:
         """Follow the stream until the capture is asked to stop.
 
         Raises:
-            RowsNeeded, TablesToAdd, DatabaseLost, ClientError: another stream may continue.
+            RowsNeeded, BeginAgain, DatabaseLost, ClientError: another stream may continue.
             CaptureError: something must be fixed before the capture may continue.
+            TooMuchWal: the server keeps more WAL than the limit allows.
+            Stopped: the capture was asked to stop in the middle of a transaction.
         """
+        with contextlib.closing(self._streamed):
+            self._follow()
+
+    def _follow(self) -> None:
         pace, changes, stream, output = self._pace, self._changes, self._stream, self._output
         while not self._options.should_stop():
             frame = stream.read(0)
             if frame is None and not pace.is_due(output.size_bytes, False, time.monotonic()):
                 frame = self._wait()
             if isinstance(frame, Data):
-                self._take(decode(frame.payload))
+                self._receive(frame.payload)
             elif frame is not None:
                 if not changes.in_transaction:
                     pace.heard(frame.end_lsn)
@@ -96,6 +106,16 @@ class Following:
         if self._reading.high_lsn is not None:
             self._stream.confirm(self._pace.committed_lsn, wants_answer=True)
         return self._stream.read(_WAIT_READING_S)
+
+    def _receive(self, payload: memoryview) -> None:
+        if not self._streamed.takes(payload):
+            self._take(decode(payload))
+            return
+        for message in self._streamed.take(payload):  # of a whole transaction at once
+            if self._options.should_stop():
+                raise Stopped
+            self._take(message)
+            self._show_alive()
 
     def _take(self, message: Message) -> None:
         if isinstance(message, Begin):
@@ -132,9 +152,12 @@ class Following:
 
     def _send(self, record: Record) -> None:
         self._output.send(record)
-        if time.monotonic() >= self._silent_until_s:  # one message may have many records
+        self._show_alive()  # one message may have many records
+
+    def _show_alive(self) -> None:
+        """After `wal_sender_timeout` without a message the server closes the connection."""
+        if time.monotonic() >= self._silent_until_s:
             self._silent_until_s = time.monotonic() + _SILENT_S
-            # After `wal_sender_timeout` without a message the server closes the connection.
             self._stream.confirm(self._pace.committed_lsn)
 
     def _commit(self, definition: Definition | None = None) -> None:
@@ -145,14 +168,21 @@ class Following:
         self._look()
 
     def _look(self) -> None:
-        """Check for what the stream does not show: new tables, and captured ones replaced."""
+        """Check for what the stream does not show: other tables, commands, the limit of WAL.
+
+        While the database is quiet, nothing is committed that would be fenced.
+        """
         now_s = time.monotonic()
         if now_s < self._look_at_s:
             return
         self._look_at_s = now_s + LOOK_S
+        wal_limit.check(self._connection, self._options)
         every = catalog.tables(self._connection)
         known = {each.oid for each in self._definition.tables}
         matching = checks.chosen(every, self._options.tables)
         if any(each.oid not in known | self._left_out for each in matching):
-            raise TablesToAdd
+            raise BeginAgain
+        in_log = self._output.read_definition()
+        if in_log is None or in_log.encode() != self._definition.encode():
+            raise BeginAgain
         plan.refuse(plan.made_anew(self._definition, every))

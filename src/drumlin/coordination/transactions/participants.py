@@ -98,14 +98,14 @@ class Participants(AbstractSet[TopicPartition]):
         return {each for each in partitions if each[1] in held[each[0]]}
 
     def with_added(self, partitions: Iterable[TopicPartition]) -> Participants:
-        """This set with these partitions added."""
+        """Return this set with these partitions added."""
         grown = Participants()
         grown._topics = self._topics.copy()
         grown._add(partitions)
         return grown
 
     def without(self, partitions: Iterable[TopicPartition]) -> Participants:
-        """This set without these partitions."""
+        """Return this set without these partitions."""
         gone = set(partitions)
         return Participants(each for each in self if each not in gone)
 

@@ -86,7 +86,7 @@ def is_begun(path: Path) -> bool:
     writing that.
 
     Raises:
-        UnreadableMetadata: it cannot be used.
+        UnreadableMetadata: the file cannot be used.
     """
     if not path.exists():
         return False
@@ -104,7 +104,7 @@ class Database:
         """Open the file; create it if it does not exist.
 
         Raises:
-            UnreadableMetadata: it cannot be used.
+            UnreadableMetadata: the file cannot be used.
         """
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)

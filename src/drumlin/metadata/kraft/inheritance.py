@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Ids of log dirs below this one are reserved: the log dir of a replica is unknown.
+#: Ids of log dirs below this one are reserved: they mean that a replica's log dir is unknown.
 _FIRST_DIRECTORY_ID: Final = 100
 _INT32_MAX: Final = 2**31 - 1
 _REMOTE_STORAGE: Final = "remote.storage.enable"

@@ -12,8 +12,8 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 def elected(
     state: PartitionState, alive: Collection[int], min_isr: int, *, is_unclean: bool = False
 ) -> PartitionState:
-    """The partition led by its preferred leader or, in an unclean election without a present
-    leader, by any live replica.
+    """The partition led by its preferred leader or, in an unclean election without a live leader,
+    by any live replica.
 
     An unclean election chooses a replica that is in sync or eligible, if there is one. Otherwise
     records may be lost: it prefers replicas that were complete before an unclean stop, and among

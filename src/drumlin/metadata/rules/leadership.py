@@ -33,7 +33,7 @@ def never_led(index: int, replicas: tuple[int, ...]) -> PartitionState:
 
 
 def is_settled(state: PartitionState, alive: Collection[int]) -> bool:
-    """Whether `settled` surely returns the partition unchanged.
+    """Whether `settled` is certain to return the partition unchanged.
 
     A quick check: if False, `settled` has to decide.
     """

@@ -230,7 +230,7 @@ class MetadataStore(Protocol):
         """Remove a broker that will not come back.
 
         Raises:
-            KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: it is alive.
+            KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: the broker is alive.
         """
 
     def leave_isrs(self, partitions: Collection[PartitionId]) -> Awaitable[None]:

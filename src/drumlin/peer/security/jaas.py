@@ -62,9 +62,7 @@ def parse_jaas(text: str) -> LoginModule:
     at = 2
     while at < len(parts) and parts[at] != _Part("mark", ";"):
         key, equals, value = (*parts[at : at + 3], *[_Part("", "")] * 3)[:3]
-        number = (
-            f"{name}: option {len(options) + 1}"  # the option's name may be a part of a password
-        )
+        number = f"{name}: option {len(options) + 1}"  # its name may be a part of a password
         if key.kind != "word" or equals != _Part("mark", "=") or value.kind in {"", "mark"}:
             raise SecurityOptionError(f'{number} is not written as name="value"')
         if key.text in options:

@@ -28,9 +28,7 @@ class TokenSource:
         self._endpoint = None if login.token is not None else TokenEndpoint(login)
         self._timeout_s = timeout_ms / 1000
         self._asking = asyncio.Lock()
-        self._running: asyncio.Future[str] | None = (
-            None  # the user's function, which cannot be stopped
-        )
+        self._running: asyncio.Future[str] | None = None  # the function, which cannot be stopped
         self._token = ""
         self._good_until = 0.0
 

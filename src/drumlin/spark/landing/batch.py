@@ -13,7 +13,7 @@ from drumlin.spark.options.client_rows import BOOTSTRAP
 from drumlin.spark.options.source_rows import SUBSCRIBE
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from drumlin.client.client import Client
     from drumlin.spark.options.options import SourceOptions
@@ -43,12 +43,12 @@ class PlannedBatch:
         options = {**self._options, "columns": columns}
         return self._spark.read.format("drumlin").options(**options).load()
 
-    def map(self, columns: str, function: BatchFunction, schema: str) -> list[Row]:
+    def map(self, columns: str, function: BatchFunction, schema: str) -> DataFrame:
         options: dict[str, Any] = dict(self._options)
         topic, bootstrap = options.pop(SUBSCRIBE.key), options.pop(BOOTSTRAP.key)
         return map_batches(
             self._spark, topic, function, schema, bootstrap=bootstrap, columns=columns, **options
-        ).collect()
+        )
 
     def confirm(self) -> None:
         now = look_up(client_of(self._parsed), self._source.topic)

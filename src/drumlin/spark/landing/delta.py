@@ -22,7 +22,6 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
@@ -30,7 +29,8 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from pyarrow import fs
 
-from drumlin.spark.landing.record_files import COLUMNS, WRITTEN, write_files
+from drumlin.spark.landing.latest import latest
+from drumlin.spark.landing.record_files import COLUMNS, WRITTEN, ArrowFolder, write_files
 from drumlin.spark.landing.target import Batch, LandingRefused, Mode, OtherRun, Position
 
 if TYPE_CHECKING:
@@ -106,9 +106,8 @@ class Table:
         """Nothing is open."""
 
     def _append(self, table: DeltaTable, batch: Batch, told: CommitProperties) -> None:
-        written = batch.map(
-            COLUMNS, partial(write_files, partial(_files_of, table.table_uri)), WRITTEN
-        )
+        write = partial(write_files, partial(_folder, table.table_uri))
+        written = batch.map(COLUMNS, write, WRITTEN).collect()
         now_ms = time.time_ns() // 1_000_000
         files: list[AddAction | RemoveAction] = [
             AddAction(
@@ -136,7 +135,7 @@ class Table:
         before = table.version()
         (
             table.merge(
-                _latest(rows),
+                latest(rows),
                 predicate="old.key = new.key",
                 source_alias="new",
                 target_alias="old",
@@ -182,16 +181,9 @@ class Table:
         return topic, topic_id
 
 
-def _files_of(url: str) -> tuple[fs.FileSystem, str]:
-    """The files of the table, as paths below it."""
-    return fs.PyFileSystem(DeltaStorageHandler(url)), ""
-
-
-def _latest(records: pa.Table) -> pa.Table:
-    """Of each key the record of the latest time; there is one for each partition that has it."""
-    in_order = records.sort_by([("timestamp", "ascending"), ("partition", "ascending")])
-    numbered = in_order.append_column("row", pa.array(np.arange(len(in_order))))
-    return in_order.take(numbered.group_by("key").aggregate([("row", "max")])["row_max"])
+def _folder(url: str) -> ArrowFolder:
+    """The table's, with paths below it."""
+    return ArrowFolder(fs.PyFileSystem(DeltaStorageHandler(url)), "")
 
 
 def _application(topic: str, partition: int) -> str:

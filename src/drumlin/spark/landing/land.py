@@ -82,6 +82,7 @@ def land(
     Args:
         topics: a name, or several.
         to: where: `parquet:FOLDER`, `hdfs://HOST:PORT/FOLDER` (Parquet files), `delta:TABLE`,
+            `iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N]`,
             `postgresql://USER@HOST/DATABASE[?table=NAME]` (the name is the topic's by default).
             `{topic}` stands for the topic's name, and is needed for several topics.
         bootstrap: some of the brokers, as `host:port,…`.

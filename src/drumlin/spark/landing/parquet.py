@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
-from drumlin.spark.landing.record_files import COLUMNS, WRITTEN, write_files
+from drumlin.spark.landing.record_files import COLUMNS, WRITTEN, ArrowFolder, write_files
 from drumlin.spark.landing.target import Batch, LandingRefused, OtherRun, Position
 
 if TYPE_CHECKING:
@@ -66,9 +66,8 @@ class Lake:
     def add(self, batch: Batch, position: Position) -> None:
         try:
             self._files.create_dir(self._aside)
-            place = partial(open_lake, self._url, f"{self._aside}/")
-            written = batch.map(COLUMNS, partial(write_files, place), WRITTEN)
-            self.show(written, batch, position)
+            write = partial(write_files, partial(_folder, self._url, f"{self._aside}/"))
+            self.show(batch.map(COLUMNS, write, WRITTEN).collect(), batch, position)
         finally:
             self.tidy()
 
@@ -113,8 +112,8 @@ class Lake:
         return max((int(name.partition("=")[2]) for name in names), default=-1)
 
 
-def open_lake(url: str, folder: str | None = None) -> tuple[fs.FileSystem, str]:
-    """The file system of the lake, and its path there, or that of another folder."""
+def open_lake(url: str) -> tuple[fs.FileSystem, str]:
+    """The file system of the lake, and its path there."""
     parts = urlsplit(url)
     if parts.scheme == "hdfs":
         from hdfs_native.fsspec import HdfsFileSystem  # needs no Java, in tasks neither
@@ -122,8 +121,12 @@ def open_lake(url: str, folder: str | None = None) -> tuple[fs.FileSystem, str]:
         # Not in fsspec's cache: a process that is forked later empties it, and would wait for ever
         # for threads of this client, which it does not have.
         hadoop = HdfsFileSystem(parts.hostname, parts.port, skip_instance_cache=True)
-        return fs.PyFileSystem(fs.FSSpecHandler(hadoop)), folder or parts.path
-    return fs.LocalFileSystem(), folder or str(Path(url).absolute())
+        return fs.PyFileSystem(fs.FSSpecHandler(hadoop)), parts.path
+    return fs.LocalFileSystem(), str(Path(url).absolute())
+
+
+def _folder(url: str, prefix: str) -> ArrowFolder:
+    return ArrowFolder(open_lake(url)[0], prefix)
 
 
 def _load(number: int) -> str:

@@ -105,7 +105,7 @@ class PostgresTable:
             self._lock(connection)
             aside = self._make_aside(connection)
         copy = partial(copy_records, self._url, aside)
-        written = batch.map(_COLUMNS, copy, _COPIED)
+        written = batch.map(_COLUMNS, copy, _COPIED).collect()
         with self._told() as connection:
             self._show(connection, batch, aside, written, position)
             self._drop(connection, [aside])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 from drumlin.client.errors import ClientError
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame
 
     from drumlin.spark.options.transform import BatchFunction
 
@@ -61,7 +61,7 @@ class Batch(Protocol):
     def frame(self, columns: str) -> DataFrame:
         """The records, with these columns of `format("drumlin")`."""
 
-    def map(self, columns: str, function: BatchFunction, schema: str) -> list[Row]:
+    def map(self, columns: str, function: BatchFunction, schema: str) -> DataFrame:
         """What `function` gives in the workers that read the records, which Spark does not see."""
 
     def confirm(self) -> None:

@@ -11,8 +11,8 @@ from drumlin.spark.landing.target import Mode, Target
 #: Stands for the topic's name in a URL.
 TOPIC: Final = "{topic}"
 _EXPECTED: Final = (
-    "expected parquet:FOLDER or hdfs://HOST:PORT/FOLDER, which append, delta:TABLE, or "
-    "postgresql://USER@HOST/DATABASE[?table=NAME]"
+    "expected parquet:FOLDER or hdfs://HOST:PORT/FOLDER, which append, delta:TABLE, "
+    "iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N] or postgresql://USER@HOST/DATABASE[?table=NAME]"
 )
 
 
@@ -47,6 +47,8 @@ def open_target(url: str, topic: str, mode: Mode) -> Target:
         from drumlin.spark.landing.parquet import Lake
 
         return Lake(path)
+    if kind == "iceberg":
+        return _iceberg(url, topic, mode)
     if kind in ("postgresql", "postgres"):
         return _postgres(url, topic, mode)
     raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
@@ -68,6 +70,24 @@ def _postgres(url: str, topic: str, mode: Mode) -> Target:
     if options:
         where = f"{where}?{urlencode(options, quote_via=quote)}"
     return PostgresTable(where, table, mode, without_password(where.partition("?")[0]))
+
+
+def _iceberg(url: str, topic: str, mode: Mode) -> Target:
+    place, _, query = url.removeprefix("iceberg:").partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    buckets = options.pop("buckets", None)
+    catalog, _, table = place.partition("/")
+    # A topic's name may have dots, which are no end of a namespace's name.
+    name = [each.replace(TOPIC, topic) for each in table.split(".")]
+    if not catalog or len(name) < 2 or not all(name) or options:
+        raise ValueError(f"{url!r}: expected iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N]")
+    if buckets is not None and not (buckets.isdecimal() and int(buckets) > 0):
+        raise ValueError(f"{url!r}: buckets: expected a positive number, not {buckets!r}")
+    try:
+        from drumlin.spark.landing.iceberg import BUCKETS, IcebergTable
+    except ModuleNotFoundError as error:
+        raise _needs("'pyiceberg[pyarrow]'", error) from None
+    return IcebergTable(catalog, name, mode, int(buckets or BUCKETS))
 
 
 def check_places(url: str, topics: list[str]) -> None:

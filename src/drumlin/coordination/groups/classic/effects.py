@@ -97,7 +97,7 @@ class Effects:
             self._effects.append(Answers(len(waiting), self._answers(waiting, answer_of)))
 
     def refuse_all(self, error: ErrorCode) -> None:
-        """Answer all waiting requests with an error: the group has moved or was removed."""
+        """Answer all waiting requests with an error, as the group has moved or was removed."""
         if self._membership.awaiting_join:
             joined = self._membership.take_join_waiters()
             refusing = self._answers(joined, lambda member_id: JoinAnswer(error, member_id))

@@ -193,7 +193,7 @@ class Rebalance:
         self._timers.schedule(DeadlineKind.JOIN, EMPTIED_AGAIN_MS)
 
     def cancel(self) -> None:
-        """Stop waiting for members: the group was removed."""
+        """Stop waiting for members, as the group was removed."""
         self._timers.cancel(DeadlineKind.JOIN)
         self._timers.cancel(DeadlineKind.SYNC)
 
@@ -209,7 +209,7 @@ class Rebalance:
         elif self._remove_absent():
             self._complete_join()
         else:
-            # Others have their turn; some may join in it.
+            # Other requests get a turn, in which members may join.
             self._timers.schedule(DeadlineKind.JOIN, 0)
 
     def _sync_phase_ended(self) -> None:
@@ -224,7 +224,7 @@ class Rebalance:
             self._remove_late()
             self.prepare(f"{late} of {count} members did not sync")
         if self._late:
-            # Others have their turn; some may join in it.
+            # Other requests get a turn, in which members may join.
             self._timers.schedule(DeadlineKind.SYNC, 0)
         else:
             self.complete_join_if_all_joined()

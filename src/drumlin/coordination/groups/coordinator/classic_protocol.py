@@ -135,7 +135,7 @@ class ClassicProtocol:
         group_instance_id: str | None,
         generation_id: int,
     ) -> None:
-        """Heartbeat.
+        """Handle Heartbeat.
 
         Raises:
             KafkaError: the error for the member.
@@ -157,7 +157,7 @@ class ClassicProtocol:
     def leave(
         self, shard: GroupShard, group_id: str, leaving: Sequence[LeavingMember]
     ) -> Pending[list[ErrorCode]]:
-        """LeaveGroup: a code for each member.
+        """Handle LeaveGroup: returns a code for each member.
 
         Raises:
             KafkaError: the group is not available here.

@@ -208,7 +208,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> None:
-        """Heartbeat.
+        """Handle Heartbeat.
 
         Raises:
             KafkaError: the error for the member.
@@ -222,7 +222,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         self._classic.heartbeat(shard, group_id, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Pending[list[ErrorCode]]:
-        """LeaveGroup: a code for each member.
+        """Handle LeaveGroup: returns a code for each member.
 
         Raises:
             KafkaError: the group is not available here.
@@ -254,7 +254,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         raise KafkaError(ErrorCode.group_id_not_found, f"there is no consumer group {group_id}")
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
-        """ConsumerGroupDescribe.
+        """The group, for ConsumerGroupDescribe.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, or the group is not available here.

@@ -132,7 +132,7 @@ class ShareGroupMembership:
     # -- membership --------------------------------------------------------------------------
 
     async def heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
-        """ShareGroupHeartbeat.
+        """Handle ShareGroupHeartbeat.
 
         Raises:
             KafkaError: the error for the member.

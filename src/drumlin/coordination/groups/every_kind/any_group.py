@@ -46,7 +46,7 @@ class AnyGroup(Protocol):
         """
 
     def note_commit(self, committer: Committer) -> None:
-        """Note a commit that passed the check: in some kinds of group it counts as a heartbeat."""
+        """Note a commit that passed the check: in some kinds of groups it counts as a heartbeat."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """
@@ -118,7 +118,7 @@ class Decision(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """The making of a target assignment of very many members, while the group continues.
+    """The computation of a target assignment of very many members, while the group continues.
 
     make(): computes the target from copies of the group's state: its `epoch`, and the `records` of
         its changes.

@@ -107,7 +107,7 @@ class _Reading:
         self._pending: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
 
     def special(self, buffer: Buffer, position: int, header: BatchHeader) -> None:
-        """A batch of a transaction, or a marker."""
+        """Handle a batch of a transaction, or a marker."""
         if header.is_control:
             batch = memoryview(buffer)[position : position + header.size]
             marker = parse_marker(batch, header)

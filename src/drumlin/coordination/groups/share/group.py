@@ -61,8 +61,7 @@ from drumlin.coordination.groups.share.subscription import all_subscribed, subsc
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The maximum size of an assignment that is made in the turn in which it is due: about two
-#: milliseconds.
+#: The size up to which an assignment is made in the turn in which it is due: two milliseconds.
 _ASSIGNED_AT_ONCE: Final = 3_000
 #: The work for a member, in partitions: assigning that many takes as long.
 _MEMBER_SIZE: Final = 10

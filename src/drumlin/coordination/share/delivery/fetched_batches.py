@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 
 class AcquireMode(IntEnum):
-    """Whether batches are acquired whole (KIP-1206). The numbers are the protocol's."""
+    """The mode of acquisition: whole batches or a strict limit (KIP-1206). The numbers are the
+    protocol's.
+    """
 
     BATCH_OPTIMIZED = 0
     RECORD_LIMIT = 1

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BrokerChanges:
-    """Reads the brokers; called by the `Follower` alone."""
+    """Reads the brokers; called only by the `Follower`."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts

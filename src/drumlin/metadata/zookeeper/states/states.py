@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.session.session import Node, Session
     from drumlin.metadata.zookeeper.znodes.operations import Fence, Operation
 
-#: Added to the known leader epoch in that case: others may know later epochs, but not so much later
-#: ones.
+#: Added to the known leader epoch in that case: others may know later epochs, but none that high.
 _EPOCHS_AHEAD: Final = 100
 #: The number of partitions in one transaction, for each attempt.
 _TOGETHER: Final = (100, 100, 10, 1, 1, 1, 1)
