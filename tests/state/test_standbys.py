@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -151,3 +152,30 @@ def test_data_of_other_programs_is_no_replica() -> None:
         odd = Member("a", None, MemberSubscription(("t",), data))
         assert assigned(2, odd, member("b", set(), {}))["a"][0]
     StateAssignor("t", 1, dict, lambda told: pytest.fail() if told else None).told(b"\xff")
+
+
+def test_a_topic_that_is_gone_and_members_of_another_one() -> None:
+    assert assigned(0, member("a", set(), {})) == {"a": (set(), set())}
+    assignor = StateAssignor("t", 1, dict, lambda told: None)
+    assignment, _ = assignor.assign({}, [member("a", {0}, {0: 1})])
+    assert assignment == {"a": set()}
+    stranger = Member("x", None, MemberSubscription(("u",)))
+    assert assigned(1, member("a", set(), {}), stranger)["x"] == (set(), set())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_shares_are_equal_whoever_has_replicas(seed: int) -> None:
+    rng = random.Random(seed)
+    count, names = rng.randint(1, 12), "abcde"[: rng.randint(1, 5)]
+    owners = [rng.choice([*names, "nobody"]) for _ in range(count)]
+    members = []
+    for name in names:
+        owned = {each for each, owner in enumerate(owners) if owner == name}
+        replicas = {each: rng.randrange(9) for each in range(count) if rng.random() < 0.5}
+        members.append(member(name, owned, replicas))
+    for _ in range(3):  # cooperative: what moves is free first
+        found = assigned(count, *members, standbys=rng.randint(0, 3))
+        members = [member(each.member_id, found[each.member_id][0], {}) for each in members]
+    sizes = [len(owned) for owned, _ in found.values()]
+    assert sum(sizes) == len(set().union(*(owned for owned, _ in found.values()))) == count
+    assert max(sizes) - min(sizes) <= 1

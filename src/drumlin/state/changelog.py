@@ -191,7 +191,8 @@ class Changelog:
                 time.sleep(_PAUSE_MAX_S)
         assert store.checkpoint is not None
         told = store.checkpoint.position
-        return self._position(told, partition, is_empty=not len(store))
+        is_empty = told is None and len(store) == 0  # otherwise it does not matter
+        return self._position(told, partition, is_empty=is_empty)
 
     def follow(self, partition: int, store: Store, end: End, is_over: Callable[[], bool]) -> None:
         """Bring the store of a standby up to `end`, the log's present end.
