@@ -16,6 +16,8 @@ from drumlin.client.consumer.assignors.subscription import MemberSubscription
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.state import Processor
 from drumlin.state.assignor import StateAssignor
+from drumlin.state.changelog import Changelog
+from drumlin.state.stores import Checkpoint, MemoryStore, now_ms
 from rig.waiting import wait_until
 from state.counting import check, count
 from state.test_former_owners import throw_out
@@ -84,6 +86,19 @@ def test_a_standby_takes_over(
         count(second, output)
         assert loaded == []
     check(client, topic, output, group, Counter(each.encode() for each in 3 * KEYS))
+
+
+def test_a_store_is_ahead_of_a_marker(client: Client, group: str, loaded: list[int]) -> None:
+    """It was its owner's, who knows that the commit is decided before the changelog does."""
+    changelog = Changelog(client, group, "counts")
+    client.create_topic(changelog.topic, 1, configs={"cleanup.policy": "compact"})
+    changelog.identify()
+    store = MemoryStore()
+    checkpoint = Checkpoint(changelog.topic_id, 7, now_ms(), None)
+    store.apply({b"a": b"1"}, checkpoint)
+    changelog.follow(0, store, changelog.ends([0])[0], lambda: False)
+    assert store.checkpoint == checkpoint
+    assert loaded == []
 
 
 # -- the assignor ------------------------------------------------------------------------------
