@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.broker.apis.first_use import FirstUse, handler_module
 from drumlin.broker.apis.served import SERVED
-from drumlin.broker.context import Handle, Handled, RequestContext, Response, context_of
+from drumlin.broker.context import Handle, Handled, RequestContext, Response, Services, context_of
 from drumlin.broker.handlers.api_versions import unsupported_version
 from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, begun
 from drumlin.turns import Rest, Rounds
@@ -34,7 +34,6 @@ from drumlin.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from drumlin.broker.context import Services
     from drumlin.broker.net.connection import Connection
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
 
 from drumlin.client import arguments
-from drumlin.client.client import connect
+from drumlin.client.client import Client, connect
 from drumlin.client.errors import ClientError
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.state.changelog import Changelog
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from drumlin.client.admin.committed_offsets import OffsetAndMetadata
     from drumlin.client.arguments import Decode
-    from drumlin.client.client import Client
     from drumlin.client.tables import TableLike
     from drumlin.peer.security.security import Security
 

@@ -22,7 +22,7 @@ from drumlin.client.transactions.errors import (
     TransactionAborted,
     UnknownTransaction,
 )
-from drumlin.state.changelog_format import POSITION_KEY, position_value
+from drumlin.state.changelog_format import POSITION_KEY, Position, position_value
 from drumlin.state.keyed_state import JournaledState
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from drumlin.client.transactions.transaction import Transaction
     from drumlin.client.write.writer import Writer
     from drumlin.state.changelog import Changelog
-    from drumlin.state.changelog_format import Position
 
 #: Errors after which the transaction is certainly aborted, and its records may be read again.
 ABORTED: Final = (CommitFailed, ProducerFenced, TransactionAborted, UnknownTransaction)

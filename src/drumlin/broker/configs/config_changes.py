@@ -26,7 +26,7 @@ from drumlin.config.keys import (
 )
 from drumlin.config.topic import validate_overrides
 from drumlin.config.values import Refused, ValueType, format_value, parse
-from drumlin.metadata.image import Resource, ResourceType
+from drumlin.metadata.image import ClusterImage, Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.schema.types import STRING_BYTES_MAX
@@ -34,7 +34,6 @@ from drumlin.wire.schema.types import STRING_BYTES_MAX
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
     from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.image import ClusterImage
     from drumlin.metadata.store.store import Alteration
 
 _log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -22,16 +22,12 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.consumer_group_describe import (
     Assignment,
+    ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
     TopicPartitions,
 )
 from drumlin.wire.protocol.consumer_group_describe import Member as DescribedMember
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.consumer_group_describe import (
-        ConsumerGroupDescribeRequest,
-    )
 
 _PROTOCOL: Final = "consumer"
 _CLASSIC: Final = 0

@@ -26,15 +26,13 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, EncodedBody
 from drumlin.wire.protocol.consumer_group_heartbeat import (
     Assignment,
+    ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
-    from drumlin.wire.protocol.consumer_group_heartbeat import (
-        ConsumerGroupHeartbeatRequest,
-    )
 
 _Answer: TypeAlias = "ConsumerGroupHeartbeatResponse | EncodedBody"
 

@@ -18,15 +18,13 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.delete_records import (
     DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
 
 if TYPE_CHECKING:
     from drumlin.replication.partition import Partition
-    from drumlin.wire.protocol.delete_records import (
-        DeleteRecordsRequest,
-    )
 
 _NO_LOW_WATERMARK: Final = -1
 

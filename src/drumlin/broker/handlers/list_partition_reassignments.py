@@ -13,6 +13,7 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
@@ -20,9 +21,6 @@ from drumlin.wire.protocol.list_partition_reassignments import (
 
 if TYPE_CHECKING:
     from drumlin.metadata.image import PartitionState, TopicState
-    from drumlin.wire.protocol.list_partition_reassignments import (
-        ListPartitionReassignmentsRequest,
-    )
 
 
 async def handle(

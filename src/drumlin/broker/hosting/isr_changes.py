@@ -12,7 +12,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
-from drumlin.metadata.image import PartitionId
+from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.replication.repeated_lines import RepeatedLines
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -20,7 +20,6 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from drumlin.metadata.image import PartitionState
     from drumlin.metadata.rules.isr_requests import IsrRequest
     from drumlin.metadata.store.store import MetadataStore
     from drumlin.replication.partition import Partition

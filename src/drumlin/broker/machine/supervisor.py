@@ -23,18 +23,16 @@ from drumlin.broker.start.startup import StartFailed
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
 from drumlin.config.machine import check_machine, properties_of
-from drumlin.metadata.image import ResourceType
+from drumlin.metadata.image import ClusterImage, ResourceType
 from drumlin.metadata.opening import configs_in, open_embedded
 from drumlin.metadata.shared.authority import Authority
-from drumlin.metadata.store.changes import ConfigsChanged
+from drumlin.metadata.store.changes import Change, ConfigsChanged
 from drumlin.metadata.store.mutations import ImmediateListeners
 from drumlin.metadata.store.store import UnusableMetadata
 from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.metadata.embedded.sqlite import SqliteMetadata
-    from drumlin.metadata.image import ClusterImage
-    from drumlin.metadata.store.changes import Change
 
 _log = logging.getLogger(__name__)
 _EXIT_FAILED: Final = 1

@@ -27,7 +27,7 @@ from drumlin.clock import SystemClock
 from drumlin.config.machine_folders import FOLDER, folder_of
 from drumlin.metadata.embedded import database
 from drumlin.metadata.embedded.database import Database, UnreadableMetadata
-from drumlin.metadata.image import PartitionId
+from drumlin.metadata.image import PartitionId, TopicState
 from drumlin.storage.all_logs.idle_directory import IdleDirectory, Partition
 from drumlin.storage.directory.log_directory import LogDirectory
 from drumlin.storage.directory.meta_properties import read_meta_properties
@@ -39,7 +39,6 @@ from drumlin.storage.recovery.moved_folders import complete_moves
 
 if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.image import TopicState
 
 _log = logging.getLogger(__name__)
 

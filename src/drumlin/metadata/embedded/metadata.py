@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.metadata.embedded.controller import Controller
 from drumlin.metadata.image import BrokerState, PartitionId, Resource
-from drumlin.metadata.rules.decisions import check_can_unregister
+from drumlin.metadata.rules.decisions import Target, check_can_unregister
 from drumlin.metadata.rules.leadership import NO_EPOCH, Returned
 from drumlin.metadata.store.store import NOTHING_LACKING, Adoption, Alteration
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from drumlin.config.topic import LogConfig
     from drumlin.metadata.embedded.partition_states import Outcomes
     from drumlin.metadata.embedded.sqlite import SqliteMetadata
-    from drumlin.metadata.rules.decisions import Target
     from drumlin.metadata.rules.election_counts import ElectionCounts
     from drumlin.metadata.rules.isr_requests import IsrRequest
     from drumlin.metadata.store.changes import Change

@@ -59,7 +59,7 @@ from drumlin.metadata.zookeeper.leadership.own_states import OwnStates
 from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.session.commits import ATTEMPTS, Commits
 from drumlin.metadata.zookeeper.session.failures import as_kafka_error, client_error, translated
-from drumlin.metadata.zookeeper.session.session import Conflict, Session
+from drumlin.metadata.zookeeper.session.session import Conflict, Node, Session
 from drumlin.metadata.zookeeper.states.partition_states import with_newer
 from drumlin.metadata.zookeeper.states.reading import read_adoption, read_cluster_id
 from drumlin.metadata.zookeeper.znodes import layout, operations, own_layout
@@ -73,7 +73,6 @@ from drumlin.zookeeper.nodes import UnreadableNode
 if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.zookeeper.session.session import Node
 
 
 T = TypeVar("T")

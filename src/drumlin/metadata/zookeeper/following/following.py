@@ -22,7 +22,7 @@ from drumlin.metadata.zookeeper.following.others_states import StateChanges
 from drumlin.metadata.zookeeper.following.others_topics import TopicChanges
 from drumlin.metadata.zookeeper.following.requested_deletions import RequestedDeletions
 from drumlin.metadata.zookeeper.leadership.leaders import Leaders
-from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.session.session import Conflict, Session
 from drumlin.metadata.zookeeper.states.reading import read_cluster_id, read_deleted
 from drumlin.metadata.zookeeper.znodes import layout, own_layout
 from drumlin.wire.error_codes import KafkaError
@@ -32,7 +32,6 @@ from drumlin.zookeeper.nodes import UnreadableNode
 if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.session.session import Session
 
 _log = logging.getLogger(__name__)
 

@@ -18,9 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kazoo import exceptions
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import EventType, KazooState
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
-from drumlin.metadata.zookeeper.znodes.operations import Check, Create, Delete, Replace
+from drumlin.metadata.zookeeper.znodes.operations import (
+    Check,
+    Create,
+    Delete,
+    Operation,
+    Replace,
+    Transaction,
+)
 from drumlin.zookeeper.connection import (
     ZooKeeperAway,
     ZooKeeperFailure,
@@ -30,9 +37,7 @@ from drumlin.zookeeper.connection import (
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient, TransactionRequest
-    from kazoo.protocol.states import WatchedEvent
 
-    from drumlin.metadata.zookeeper.znodes.operations import Operation, Transaction
 
 #: The number of requests that may be in flight.
 _PIPELINED: Final = 500
