@@ -30,19 +30,17 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, StateNotExact, UnknownTopic
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.state.changelog_format import POSITION_KEY, Position, changelog_name, read_position
 from drumlin.state.keyed_state import JournaledState
 from drumlin.state.refused import StateRefused
-
-if TYPE_CHECKING:
-    from drumlin.client.client import Client
 
 _log = logging.getLogger(__name__)
 

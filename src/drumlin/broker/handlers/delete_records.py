@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import INTERNAL_TOPICS
+from drumlin.replication.partition import Partition
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -22,9 +23,6 @@ from drumlin.wire.protocol.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-
-if TYPE_CHECKING:
-    from drumlin.replication.partition import Partition
 
 _NO_LOW_WATERMARK: Final = -1
 

@@ -10,8 +10,9 @@ Version notes: 7 sessions (KIP-227); 9 leader epochs (KIP-320); 12 diverging epo
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.broker.context import RequestContext
 from drumlin.broker.fetch_sessions.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from drumlin.broker.fetching.distinct import distinct, size_of
 from drumlin.broker.fetching.fetch import Fetch
@@ -21,9 +22,6 @@ from drumlin.broker.loop.later import Later, LaterParts, Parts
 from drumlin.wire.by_hand.fetch_answer import fetch_answers
 from drumlin.wire.by_hand.fetch_request import FetchRequest, read_fetch_request
 from drumlin.wire.error_codes import KafkaError, MalformedMessage
-
-if TYPE_CHECKING:
-    from drumlin.broker.context import RequestContext
 
 _TOPIC_IDS_FROM: Final = 13
 #: Larger requests are read in a thread: they would take more than a turn of the loop.

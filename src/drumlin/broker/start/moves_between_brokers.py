@@ -17,13 +17,14 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.broker.start.machine_locks import Locks
 from drumlin.broker.start.placing import Logs, Placement, place
 from drumlin.broker.start.startup import StartFailed
 from drumlin.clock import SystemClock
+from drumlin.config.broker import BrokerConfig
 from drumlin.config.machine_folders import FOLDER, folder_of
 from drumlin.metadata.embedded import database
 from drumlin.metadata.embedded.database import Database, UnreadableMetadata
@@ -36,9 +37,6 @@ from drumlin.storage.files.files import Files
 from drumlin.storage.files.folder_marker import may_have_left
 from drumlin.storage.files.open_files import OpenFiles
 from drumlin.storage.recovery.moved_folders import complete_moves
-
-if TYPE_CHECKING:
-    from drumlin.config.broker import BrokerConfig
 
 _log = logging.getLogger(__name__)
 

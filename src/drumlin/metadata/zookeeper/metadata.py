@@ -13,9 +13,11 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID, uuid4
 
+from drumlin.clock import Clock
+from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.image import (
     BrokerState,
     ClusterImage,
@@ -69,11 +71,6 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.zookeeper.access import access_of
 from drumlin.zookeeper.connection import ZooKeeperFailure, connect
 from drumlin.zookeeper.nodes import UnreadableNode
-
-if TYPE_CHECKING:
-    from drumlin.clock import Clock
-    from drumlin.config.broker import BrokerConfig
-
 
 T = TypeVar("T")
 #: Brokers that may note at the same time that they have no folder of a topic left.

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.metadata.image import BrokerState
 from drumlin.metadata.store.store import UnusableMetadata
 from drumlin.metadata.zookeeper.brokers.live_brokers import read_brokers
 from drumlin.metadata.zookeeper.session.session import Conflict, Session
@@ -26,9 +27,6 @@ from drumlin.metadata.zookeeper.znodes.operations import (
 )
 from drumlin.zookeeper.connection import ZooKeeperFailure
 from drumlin.zookeeper.nodes import UnreadableNode
-
-if TYPE_CHECKING:
-    from drumlin.metadata.image import BrokerState
 
 _log = logging.getLogger(__name__)
 
