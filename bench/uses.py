@@ -3,7 +3,8 @@
 A broker of Drumlin has the topic. `table_load`: until a topic of a million keys
 can be looked up; theirs is confluent-kafka, record by record. `table_lookup`: keys in random order;
 theirs is the dictionary itself. `materialize_sqlite`: the same topic into a table of SQLite; theirs
-is confluent-kafka with a transaction for each 10,000 records.
+is confluent-kafka with a transaction for each 10,000 records. `state_takeover`: a million keys of
+state, whose owner is killed; theirs has no standby. `captures.py` has rows of a database.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from typing import Any, Final
 import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
+from bench import captures
 from bench.brokers import Broker, drumlin
 from bench.harness import Comparison, Metric, Metrics, Options, compare
+from bench.state_takeover import takeover
 from drumlin.client.client import Client, connect
 from drumlin.serving.materialize import materialize
 
@@ -29,9 +32,14 @@ _KEYS: Final = 1_000_000
 _APPENDED: Final = 100_000
 _LOOKUPS: Final = 200_000
 _BATCH: Final = 10_000
+_SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",  # six seconds by default
+}
 _LOAD: Final = Metric("rate", "keys/s", target=4.0)
 _KEEP: Final = Metric("rate", "keys/s")
 _CPU: Final = Metric("cpu", "CPU s/million keys", higher_is_better=False)
+_TAKEOVER: Final = Metric("time", "s", higher_is_better=False, limit=5.0)
 _LOOKUP: Final = Metric("time", "CPU µs", higher_is_better=False, limit=1.0)
 
 
@@ -40,11 +48,12 @@ def run(options: Options) -> list[Comparison]:
     keys = round(_KEYS * options.scale)
     results: list[Comparison] = []
     with (
-        drumlin(options, {"group.initial.rebalance.delay.ms": "0"}) as broker,
+        drumlin(options, _SETTINGS) as broker,
         broker.topic(1, **{"cleanup.policy": "compact"}) as topic,
         connect(broker.address) as client,
     ):
-        _fill(client, topic, keys)
+        if not options.rows or set(options.rows) - set(captures.ROWS):
+            _fill(client, topic, keys)
         sides: dict[str, Any]
         if not options.rows or "table_load" in options.rows:
             sides = {
@@ -70,6 +79,14 @@ def run(options: Options) -> list[Comparison]:
                 ),
             }
             results += compare("uses", "materialize_sqlite", [_KEEP, _CPU], sides, options)
+        if not options.rows or set(options.rows) & set(captures.ROWS):
+            results += captures.run(options, broker)
+        if not options.rows or "state_takeover" in options.rows:
+            sides = {
+                "a standby": lambda: takeover(broker, client, keys, 1),
+                "from the changelog": lambda: takeover(broker, client, keys, 0),
+            }
+            results += compare("uses", "state_takeover", [_TAKEOVER], sides, options)
     return results
 
 

@@ -90,10 +90,3 @@ def run(stream: DataFrame, checkpoint: str, add: Callable[[DataFrame], None]) ->
         .start()
     )
     query.awaitTermination()
-
-
-def beyond(batch: DataFrame, position: Position) -> DataFrame:
-    """The records of a batch that a result at this position does not hold yet."""
-    for partition, offset in position.items():
-        batch = batch.where(f"partition <> {partition} OR offset >= {offset}")
-    return batch

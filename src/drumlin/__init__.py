@@ -1,7 +1,7 @@
 """Drumlin: a commit-log platform that speaks the Kafka wire protocol.
 
-`drumlin.connect("127.0.0.1:9092")` gives a `Client` of any Kafka cluster. What else a program
-needs is importable from here as well: what calls return, and the errors that they raise.
+`drumlin.connect("127.0.0.1:9092")` gives a `Client` of any Kafka cluster. Other public names can be
+imported from here as well: the types of results, and errors.
 """
 
 import importlib
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from drumlin.serving.materializing import Progress as Progress
     from drumlin.serving.target import TargetRefused as TargetRefused
 
-#: Where public names are defined. They are imported on first use: the broker and the
+#: The modules that define public names. They are imported on first use, as the broker and the
 #: command line must not pay for the client.
 _DEFINED_IN: Final = {
     "drumlin.client.write.appender": ("AppendReport",),
@@ -157,8 +157,7 @@ _DEFINED_IN: Final = {
     "drumlin.serving.materializing": ("Progress",),
     "drumlin.serving.target": ("TargetRefused",),
 }
-#: Modules of public names: security of connections, states kept in logs, and calls that few
-#: programs need.
+#: Public modules: security of connections, states kept in logs, and calls that few programs need.
 _BEHIND_DOORS: Final = ("lowlevel", "security", "state")
 _MODULES: Final = {name: module for module, names in _DEFINED_IN.items() for name in names}
 

@@ -1,6 +1,6 @@
-"""Background tasks of one owner, from their start to their end.
+"""The background tasks of one owner, from start to end.
 
-No caller has to wait for such a task, so its failures are logged here.
+No caller has to wait for such a task, so failures are logged here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Background:
     """The tasks of one owner.
 
     Handed in:
-        ended(): the error for those who still wait for an answer at `end`.
+        ended(): the error for callers that still wait for an answer at `end`.
     """
 
     def __init__(self, ended: Callable[[], BaseException] = asyncio.CancelledError) -> None:
@@ -39,7 +39,7 @@ class Background:
         return task
 
     def answer_with(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Like `spawn`; the caller may await the result, or the error, which is not logged.
+        """Like `spawn`, but the caller may await the result or the error, which is not logged.
 
         After `end`, the error is the one from `ended`.
         """
@@ -52,7 +52,7 @@ class Background:
     def repeat(
         self, interval_ms: Callable[[], int], work: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
-        """Repeat `work`; before each run, wait for the time that `interval_ms` then returns."""
+        """Repeat `work`; before each run, wait for the time returned by `interval_ms`."""
         self.spawn(_for_ever(interval_ms, work))
 
     async def settle(self) -> None:
@@ -74,7 +74,7 @@ class Background:
     def _answered(self, answer: asyncio.Future[T], task: asyncio.Task[T]) -> None:
         self._tasks.discard(task)
         error = self._ended() if task.cancelled() else task.exception()
-        if answer.done():  # its caller has given up
+        if answer.done():  # the caller has given up
             return
         if error is None:
             answer.set_result(task.result())

@@ -1,7 +1,7 @@
-"""Clocks, handed in wherever time matters so that tests can move it.
+"""Clocks, which are handed in wherever time matters, so that tests can control it.
 
-Three readings, never mixed: `wall_ms` for timestamps of records, `monotonic` for deadlines, and
-`expiry` for the age of whatever may be removed.
+There are three readings, never mixed: `wall_ms` for timestamps of records, `monotonic` for
+deadlines, and `expiry` for the age of removable data.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final, NamedTuple, Protocol
 
 _log = logging.getLogger(__name__)
 
-#: A clock that is slewed, as NTP does it, moves less than this in an hour.
+#: A clock that is slewed, as by NTP, moves less than this in an hour.
 _JUMP_MS: Final = 60_000
 _HOUR_S: Final = 3600.0
-#: If two readings that belong together are further apart, the process was stopped in between.
+#: If two readings that belong together are further apart, the process was suspended in between.
 _TOGETHER_S: Final = 1.0
 
 
@@ -26,7 +26,7 @@ class Clock(Protocol):
 
     @property
     def expiry(self) -> ExpiryTime:
-        """The time for retention: of records, tombstones, committed offsets, producer ids."""
+        """The time used for retention: of records, tombstones, committed offsets, producer ids."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
@@ -49,7 +49,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that only `advance_ms` moves: for tests and simulations."""
+    """A clock that only `advance_ms` moves, for tests and simulations."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         self._wall_ms = wall_ms
@@ -70,20 +70,20 @@ class ManualClock:
 class Doubt(NamedTuple):
     """A jump of the wall clock that is not trusted yet."""
 
-    ahead_ms: int  # how far the wall clock is ahead of the trusted time
-    remaining_s: float  # until it is trusted, if it does not jump again
+    ahead_ms: int  # by which the wall clock is ahead of the trusted time
+    remaining_s: float  # until the jump is trusted, if there is no other
 
 
 class ExpiryTime:
-    """The wall clock without sudden jumps ahead, by which retention is decided.
+    """The wall clock without sudden jumps ahead, used for retention.
 
-    A wall clock that is set ahead makes everything old at once: all replicas would remove
-    everything with a retention time within seconds. So a jump of more than a minute is trusted only
+    A wall clock that is set ahead makes all data old at once: within seconds, all replicas would
+    remove everything that has a retention time. So a jump of more than a minute is trusted only
     after an hour, or when `trust` is called; until then the old time continues. A jump back removes
-    nothing, and is trusted at once; it may be the end of a jump ahead.
+    nothing, and is trusted at once, as it may be the end of a jump ahead.
 
-    The wall clock is trusted at first, as nothing is known about the time before. Thread-safe;
-    every reading compares the clocks, so that no caller acts on a jump that was not noticed.
+    The wall clock is trusted initially, as nothing is known about the time before. Thread-safe;
+    every reading compares the clocks, so that no caller acts on an unnoticed jump.
     """
 
     def __init__(
@@ -92,21 +92,22 @@ class ExpiryTime:
         """`read_elapsed_s` must read a clock that continues while the machine is suspended."""
         self._read_wall_ms, self._read_elapsed_s = read_wall_ms, read_elapsed_s
         self._lock = threading.Lock()
-        # The difference of wall clock and elapsed time: constant, except for corrections.
+        # The difference between wall clock and elapsed time, which is constant except for
+        # corrections.
         wall_ms, elapsed_s = self._read()
         self._trusted_ms = self._doubted_ms = wall_ms - int(elapsed_s * 1000)
         self._trusted_since_s = self._doubted_since_s = elapsed_s
         self._is_doubted = False
 
     def now_ms(self) -> int:
-        """The wall time; after a jump that is not trusted, the time without the jump."""
+        """The wall time or, after a jump that is not trusted, the time without the jump."""
         with self._lock:
             wall_ms, elapsed_s = self._follow()
             return self._trusted_ms + int(elapsed_s * 1000) if self._is_doubted else wall_ms
 
     @property
     def doubt(self) -> Doubt | None:
-        """The jump that `now_ms` leaves out; None if it is the wall time."""
+        """The jump that `now_ms` leaves out; None if `now_ms` is the wall time."""
         with self._lock:
             _, elapsed_s = self._follow()
             if not self._is_doubted:
@@ -115,7 +116,7 @@ class ExpiryTime:
             return Doubt(self._doubted_ms - self._trusted_ms, remaining_s)
 
     def trust(self) -> None:
-        """Trust the wall clock, because an operator says that it is right."""
+        """Trust the wall clock, as an operator has confirmed it."""
         with self._lock:
             wall_ms, elapsed_s = self._follow()
             if self._is_doubted:
@@ -178,5 +179,5 @@ def _since_boot() -> float:
     """Seconds since boot, including the time that the machine was suspended."""
     try:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
-    except OSError:  # some sandboxes have no such clock
+    except OSError:  # some sandboxes do not have this clock
         return time.monotonic()

@@ -1,4 +1,4 @@
-"""Distinct items among very many, found by work that gives way."""
+"""The distinct items among very many, found by code that gives way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOKED_AT_TOGETHER: Final = 500
 
 
 async def counted(items: Iterable[Item]) -> dict[Item, int]:
-    """The number of occurrences of each item, in the order of their first ones."""
+    """The number of occurrences of each item, in the order of first occurrences."""
     found: dict[Item, int] = {}
     left = iter(items)
     while some := tuple(islice(left, _LOOKED_AT_TOGETHER)):

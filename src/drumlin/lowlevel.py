@@ -1,10 +1,10 @@
 """Low-level calls on topics, states and transactions, for programs of many processes.
 
-`drumlin.spark` is written with these calls, and any other engine can be. They take a client or a
-transaction. The lookups before a call and the recovery from failures that the client's own calls do
-are left to the caller: offsets are not checked, and a claim counts only after it is confirmed.
+`drumlin.spark` uses these calls, and other engines can, too. They take a client or a transaction.
+Unlike the client's own calls, they leave lookups before a call, and recovery from failures, to the
+caller: offsets are not checked, and a claim counts only after it is confirmed.
 
-Nothing here keeps a state of its own.
+This module keeps no state of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from uuid import UUID
 from drumlin.client import arguments
 from drumlin.client.admin import admin
 from drumlin.client.admin.admin import TopicDescription, TopicLookup
+from drumlin.client.consumer.assignors import OwnAssignor
 from drumlin.client.errors import ClientError, translated, translating
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.read import log_at_time, log_samples, log_sizes, reader
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from drumlin.client.write.stream_appender import StreamReport as StreamReport
     from drumlin.peer.options import Isolation
 
-#: These load Arrow, and so they are imported on first use.
+#: Modules that load Arrow, and so are imported on first use.
 _WITH_ARROW: Final = {
     "RowSum": "drumlin.client.write.row_sum",
     "RowsRefused": "drumlin.client.write.row_sum",
@@ -67,6 +68,7 @@ __all__ = [
     "LogSample",
     "OffsetRange",
     "OpenTransaction",
+    "OwnAssignor",
     "ReadOptions",
     "RestoreTarget",
     "RowSum",
@@ -106,7 +108,7 @@ def __getattr__(name: str) -> Any:
 
 
 def look_up_topics(client: Client, names: Collection[str] | None = None) -> TopicLookup:
-    """Like `Client.describe_topics`, but a topic that is not there is reported beside the others.
+    """Like `Client.describe_topics`, but missing topics are reported beside the others.
 
     Returns:
         `found`, a `TopicDescription` by name, and `refused`, an error code by name.
@@ -118,10 +120,11 @@ def look_up_topics(client: Client, names: Collection[str] | None = None) -> Topi
 
 
 def is_topic_id_unknown(client: Client, topic_id: str) -> bool:
-    """Whether the cluster says that no topic has this id (any more): the topic was deleted.
+    """Whether the cluster confirms that no topic has this id (any more), as after a deletion.
 
     Returns:
-        False also if brokers are too old to be asked by id, or do not answer.
+        True only if this is certain: False if brokers are too old for requests by id, or do not
+        answer.
 
     Raises:
         ValueError: `topic_id` is not an id.
@@ -132,10 +135,10 @@ def is_topic_id_unknown(client: Client, topic_id: str) -> bool:
 def partition_sizes(
     client: Client, partitions: Collection[tuple[str, int]]
 ) -> dict[TopicPartition, int]:
-    """Bytes of these partitions' logs on their leaders.
+    """The sizes in bytes of partitions' logs on their leaders.
 
     Returns:
-        By (topic, partition), without those that the user is not allowed to see.
+        The sizes by (topic, partition), without partitions that the user must not see.
 
     Raises:
         UnknownTopic: a topic, or a partition of it, does not exist.
@@ -145,11 +148,11 @@ def partition_sizes(
 
 
 def sample_logs(client: Client, places: Collection[LogPlace]) -> Mapping[LogPlace, LogSample]:
-    """How many bytes the offsets at these places take: a few batches of each are fetched.
+    """Samples of the bytes that offsets take: a few batches are fetched at each place.
 
     Returns:
-        By place: `start_offset`, `end_offset`, `size_bytes`. Places where nothing can be read
-        within some seconds are left out, without an error.
+        The `start_offset`, `end_offset` and `size_bytes` of each sample, by place. Places where
+        nothing can be read within a few seconds are left out, without an error.
     """
     return client._run(log_samples.log_samples(client._connections, places))
 
@@ -161,13 +164,13 @@ def ends_at(
     *,
     isolation: Isolation = "read_committed",
 ) -> dict[TopicPartition, int]:
-    """The ends of logs at a time: the offset of the first record that is younger.
+    """The ends of logs at a given time: the offset of the first younger record.
 
-    Unlike in `Client.list_offsets`, it is never the offset of a transaction marker.
+    Unlike in `Client.list_offsets`, this is never the offset of a transaction marker.
 
     Args:
         client: the cluster.
-        end_offsets: the current ends of the logs, just looked up: the result where no record is
+        end_offsets: the current ends of the logs, just looked up: the result if no record is
             younger.
         at_ms: the time in milliseconds since 1970; records with this timestamp are not younger.
         isolation: with "read_committed", records of aborted transactions are not counted.
@@ -187,14 +190,14 @@ def ends_at(
 def read_range(
     client: Client, wanted: OffsetRange, options: ReadOptions | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """`Client.read_range`, with its places and its options as values.
+    """Like `Client.read_range`, but with places and options as values.
 
     Returns:
         Batches with the columns of `Client.read`.
 
     Raises:
-        UnknownTopic, OffsetOutOfRange, LogEndsEarly, RecordsMissing: as from `Client.read_range`.
-        ValueError: a column that does not exist.
+        UnknownTopic, OffsetOutOfRange, LogEndsEarly, RecordsMissing: as in `Client.read_range`.
+        ValueError: a column does not exist.
     """
     options = options or ReadOptions()
     reader.schema_of(options)
@@ -208,12 +211,13 @@ def read_ranges(
 
     Args:
         client: the cluster.
-        ranges: what to read, in this order.
-        options: those of `Client.read`.
+        ranges: the ranges to read, in this order.
+        options: the options of `Client.read`.
 
     Returns:
         Each range with its batches, which must be read before the next range is requested; later
-        they raise a ClientError. An error concerns its range alone: the others can still be read.
+        they raise a ClientError. An error concerns only its own range: the others can still be
+        read.
 
     Raises:
         ValueError: a column that does not exist.
@@ -230,14 +234,14 @@ def read_ranges(
 def exact_from(client: Client, topic: str) -> dict[int, int]:
     """The first end offset whose state can be read exactly from the log, for each partition.
 
-    An earlier state cannot be read exactly any more: the cleaner has removed records of it.
+    Earlier states can no longer be read exactly, as the cleaner has removed some of their records.
 
     Returns:
-        The offset, by partition. Partitions whose brokers do not report it are left out: all of
-        them on Apache Kafka.
+        The offset, by partition. Partitions whose brokers do not report it are left out; on Apache
+        Kafka these are all.
 
     Raises:
-        UnknownTopic: there is no such topic.
+        UnknownTopic: the topic does not exist.
     """
     arguments.text("topic", topic)
     return client._run(exact_states.exact_from_of_topic(client._connections, topic))
@@ -252,14 +256,14 @@ def claim_states(
 ) -> Claims:
     """Check, before logs are read, that their states at given offsets can be read exactly.
 
-    What is read afterwards is exact if `confirm_states` succeeds; a claim that `needs_all` has to
-    be read with `without_gaps`, from offset 0 on. All must be read from the leaders.
+    States that are read afterwards are exact if `confirm_states` succeeds; a claim that `needs_all`
+    has to be read with `without_gaps`, from offset 0 on. All reads must be from the leaders.
 
     Args:
         client: the cluster.
         end_offsets: the offset after the last record of each state.
-        is_now: these are the current ends of the logs, just looked up.
-        allow_inexact: accept what is left of the states.
+        is_now: whether these are the current ends of the logs, just looked up.
+        allow_inexact: whether to accept incomplete states.
 
     Returns:
         The claims, by (topic, partition), for `confirm_states`. They can be pickled.
@@ -289,14 +293,15 @@ def confirm_states(client: Client, claims: Claims) -> None:
 def restore_target(
     client: Client, topic: str, to: str, configs: Mapping[str, ConfigValue] | None = None
 ) -> RestoreTarget:
-    """The topic that `Client.restore` would write, created if need be, for other writers.
+    """Prepare the topic that `Client.restore` would write, creating it if necessary, for other
+    writers.
 
     Returns:
-        Whether an earlier restore has written it, and the largest size of batches there.
+        Whether an earlier restore has written the topic, and the maximum batch size there.
 
     Raises:
         NotRestored: `to` cannot be written from `topic`.
-        UnknownTopic: there is no `topic`.
+        UnknownTopic: `topic` does not exist.
     """
     arguments.text("to", to)
     target = RestoreTarget(client._thread, client._connections, topic, to)
@@ -314,22 +319,22 @@ def stream_appender(
     encoding: EncodingRules | None = None,
     delivery: DeliveryRules | None = None,
 ) -> StreamAppender:
-    """An appender of rows that arrive in pieces, to one topic or to those that they name.
+    """An appender of rows that arrive in pieces, to one topic or to the topic in each row.
 
-    In a transaction, finish it before that is committed or detached. After an error, abort the
-    transaction: some of the rows may be written.
+    In a transaction, finish the appender before the transaction is committed or detached. After an
+    error, abort the transaction, as some of the rows may be written.
 
     Args:
-        writes: a client, or a transaction, to which the rows then belong.
-        topic: the topic of all rows; None: each row has a `topic`.
-        encoding: how rows become batches.
-        delivery: acks, retries, timeout, and the number of bytes that may be unacknowledged.
+        writes: a client, or the transaction of the rows.
+        topic: the topic of all rows; None if each row has a `topic`.
+        encoding: the encoding of rows as batches.
+        delivery: acks, retries, timeout, and the maximum of unacknowledged bytes.
 
     Returns:
         An appender: `add` rows, then `finish`; after an error of either, `settle`.
 
     Raises:
-        TransactionOver: the transaction has been ended.
+        TransactionOver: the transaction has ended.
         ValueError: `acks` other than "all" in a transaction.
     """
     with needing_arrow():
@@ -341,13 +346,14 @@ def stream_appender(
 
 
 def detach(transaction: Transaction) -> OpenTransaction:
-    """Flush the writers, and leave the transaction open for another process to end.
+    """Flush the writers, and leave the transaction open, to be ended by another process.
 
     Returns:
-        The argument of `end_transaction` there, before the timeout. It can be pickled.
+        The argument for `end_transaction` in the other process, before the timeout. It can be
+        pickled.
 
     Raises:
-        TransactionFailed: something could not be written; it can only be aborted.
+        TransactionFailed: some rows could not be written; the transaction can only be aborted.
         TransactionOver: the transaction has ended.
     """
     return transaction._detach()
@@ -357,17 +363,16 @@ def following(transaction: Transaction) -> Transaction:
     """The next transaction in the same epoch, without a new InitProducerId.
 
     Returns:
-        The transaction. Its writes are refused if another producer has begun under the id in
-        between.
+        The transaction. Its writes are refused if another producer has begun with the id meanwhile.
 
     Raises:
-        TransactionOver: this one is not committed.
+        TransactionOver: this transaction is not committed.
     """
     return transaction._following()
 
 
 def fate(transaction: Transaction, error: Exception) -> TransactionError | None:
-    """The error of a transaction after a stream appender's `error`; it can only be aborted now.
+    """The error of a transaction after a stream appender's `error`; now it can only be aborted.
 
     Returns:
         The error that explains `error`; None if there is no other.
@@ -381,15 +386,16 @@ def fate(transaction: Transaction, error: Exception) -> TransactionError | None:
 def end_transaction(client: Client, transaction: OpenTransaction, commit: bool) -> None:
     """Commit or abort a transaction that was detached, in this process or another.
 
-    Does nothing if that was done before. Retries until `call_timeout_ms` is over.
+    Does nothing if that was done before. Retries for `call_timeout_ms`.
 
     Raises:
-        ProducerFenced: another producer has started under its id; the outcome is unknown.
-        TransactionTimedOut: it is aborted, as it was open for too long.
-        TransactionAborted: it was to be committed, and has been aborted.
-        TransactionCommitted: it was to be aborted, and has been committed.
+        ProducerFenced: another producer has started with the transactional id; the outcome is
+            unknown.
+        TransactionTimedOut: the transaction was open for too long, and is aborted.
+        TransactionAborted: it should be committed, but has been aborted.
+        TransactionCommitted: it should be aborted, but has been committed.
         UnknownTransaction: the coordinator does not know it (any more).
-        OutcomeUnknown: no answer; calling this again does no harm.
+        OutcomeUnknown: there is no answer; calling this again does no harm.
     """
     identity = OpenTransaction(*transaction)
     arguments.text("transactional_id", identity.transactional_id)
@@ -405,17 +411,18 @@ def end_transactions(
     *,
     are_written: bool = False,
 ) -> dict[OpenTransaction, ClientError | None]:
-    """`end_transaction` for many transactions at a time.
+    """Like `end_transaction`, for many transactions at a time.
 
     Args:
         client: the cluster.
-        transactions: what `detach` has returned.
-        commit: commit them; else abort them.
-        are_written: writes were acknowledged in each of them. Then a commit of one that is empty
-            fails with `UnknownTransaction`: the coordinator has lost it.
+        transactions: the results of `detach`.
+        commit: whether to commit them; else abort them.
+        are_written: whether writes were acknowledged in each transaction. If so, committing an
+            empty one fails with `UnknownTransaction`, as the coordinator has lost it.
 
     Returns:
-        For each, the error that `end_transaction` would raise, or None; none of them is raised.
+        The error that `end_transaction` would raise, or None, for each transaction; no error is
+        raised.
     """
     return client._run(
         many.end_all(client._connections, transactions, commit=commit, are_written=are_written)

@@ -1,8 +1,8 @@
 """Thread pools whose threads are started before they are needed.
 
-Starting a thread blocks until it runs. On a busy machine that may take tens of milliseconds, during
-which an event loop stands still: a loop that serves requests must never start a thread. And while
-memory is short, no thread can be started at all.
+Starting a thread blocks until it runs. On a busy machine that may take tens of milliseconds, in
+which an event loop would stall: a loop that serves requests must never start a thread. And while
+memory is short, threads cannot be started at all.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ def ready_threads(count: int, name: str) -> ThreadPoolExecutor:
     A StopIteration raised by a function becomes a RuntimeError.
 
     Raises:
-        RuntimeError: the system allows no more threads.
+        RuntimeError: the system does not allow more threads.
     """
     pool = _Pool(count, name)
-    # A pool starts a thread only if none is free: the barrier keeps all busy until all run.
+    # A pool starts a thread only if none is free, so the barrier keeps all busy until all run.
     all_there = threading.Barrier(count)
     try:
         for _ in range(count):
             pool.submit(all_there.wait)
     except BaseException:
-        all_there.abort()  # else the started threads would wait forever, and the process for them
+        all_there.abort()  # else the started threads would wait for ever, and so would the process
         pool.shutdown(wait=False)
         raise
     return pool
@@ -45,5 +45,5 @@ def _call(function: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, A
     try:
         return function(*args, **kwargs)
     except StopIteration as error:
-        # asyncio sets no StopIteration on a future: its waiter would wait forever.
+        # asyncio does not set StopIteration on a future, so the waiter would wait for ever.
         raise RuntimeError("a generator's StopIteration came out of a thread's work") from error

@@ -2,7 +2,7 @@
 
 security = Security(tls=Tls(ca="ca.pem"), login=Scram("user", "password"))
 
-`read_properties` reads what Kafka's own tools take as `--command-config`.
+`read_properties` reads the files that Kafka's own tools take as `--command-config`.
 """
 
 from collections.abc import Mapping
@@ -25,15 +25,15 @@ __all__ = [
 
 
 def read_properties(path: Path | str) -> Mapping[str, str]:
-    """The properties of security in a file of Kafka's clients, for `connect(security=...)`.
+    """The security properties in a file for Kafka's clients, for `connect(security=...)`.
 
-    Spark takes each as an option, with `kafka.` before its name.
+    Spark takes each property as an option, with the prefix `kafka.`.
 
     Args:
-        path: a file of Java's properties, such as Kafka's tools take as `--command-config`.
+        path: a Java properties file, as Kafka's tools take it as `--command-config`.
 
     Returns:
-        Those that begin with `security.`, `ssl.` and `sasl.`; others are left out.
+        The properties that begin with `security.`, `ssl.` or `sasl.`; others are left out.
 
     Raises:
         OSError: the file cannot be read.

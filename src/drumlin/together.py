@@ -1,7 +1,7 @@
-"""Batching of questions: those asked while a request is in flight go into the next request.
+"""Batching of questions: those asked while a request is in flight share the next request.
 
-Owns the order of the questions, and which caller waits for which answer. Never decides what a
-request is, or whether it is retried: `send` does.
+Owns the order of questions, and the assignment of answers to callers. Requests and retries are up
+to `send`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Answer = TypeVar("Answer")
 
 
 class Together(Generic[Lane, Item, Answer]):
-    """Batches questions by lane, such as a broker; each lane has one request in flight at a time.
+    """Batches questions by lane, such as a broker. Each lane has at most one request in flight.
 
     Args:
-        send: sends the items of a lane in one request; returns the answers in their order.
-        key: the key of an item; a request has no two items with the same key.
-        size: the size of an item's part of a request; a request is not larger than `size_max`,
-            unless a single item is.
-        closed: the error for those still waiting at `close`.
+        send: sends the items of a lane in one request; returns the answers in the same order.
+        key: the key of an item; no two items of a request have the same key.
+        size: the size of an item's part of a request. A request is at most `size_max` large, unless
+            it has a single item.
+        closed: the error for callers still waiting at `close`.
     """
 
     def __init__(
@@ -43,12 +43,14 @@ class Together(Generic[Lane, Item, Answer]):
         self._lanes = Background()
 
     def ask(self, lane: Lane, item: Item) -> asyncio.Future[Answer]:
-        """Ask; the answer fails with the exception that `send` raises, or returns for the item."""
+        """Ask a question. Awaiting the answer raises the exception that `send` raises, or returns
+        for the item.
+        """
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         queue = self._queues.get(lane)
         if queue is None:
             queue = self._queues[lane] = deque()
-            # Starts in the next turn of the loop: all questions of this turn share a request.
+            # Starts in the next turn of the loop, so all questions of this turn share a request.
             self._lanes.spawn(self._ask_all(lane, queue))
         queue.append((item, answer))
         return answer
@@ -58,7 +60,7 @@ class Together(Generic[Lane, Item, Answer]):
         await self._lanes.settle()
 
     async def close(self) -> None:
-        """End all requests; those waiting for an answer get the error `closed`."""
+        """End all requests; callers waiting for an answer get the error `closed`."""
         await self._lanes.end()
 
     async def _ask_all(self, lane: Lane, queue: deque[tuple[Item, asyncio.Future[Answer]]]) -> None:
@@ -87,13 +89,13 @@ class Together(Generic[Lane, Item, Answer]):
     def _take(
         self, queue: deque[tuple[Item, asyncio.Future[Answer]]]
     ) -> list[tuple[Item, asyncio.Future[Answer]]]:
-        """Take the items of the next request: as many from the front of the queue as fit."""
+        """Take the items of the next request from the front of the queue, as many as fit."""
         together: list[tuple[Item, asyncio.Future[Answer]]] = []
         keys: set[Hashable] = set()
         size = 0
         while queue:
             item, waiting = queue[0]
-            if waiting.done():  # its caller was cancelled
+            if waiting.done():  # the caller was cancelled
                 queue.popleft()
                 continue
             key = self._key(item)

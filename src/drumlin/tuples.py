@@ -1,7 +1,7 @@
 """Fast construction of named tuples, at a third of the cost of calling their class.
 
-A named tuple's class matches its arguments with its fields at each call. If a tuple is constructed
-for every batch or request, that takes longer than everything else that is done with it.
+Each call of a named tuple's class matches arguments with fields. For a tuple that is constructed
+for every batch or request, that takes longer than everything else done with it.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 
 def from_tuple(named: type[T]) -> Callable[[tuple[Any, ...]], T]:
-    """A constructor of `named` from a plain tuple with the values of all fields, in their order."""
+    """A constructor of `named` from a plain tuple with the values of all fields, in order."""
     return cast("Callable[[tuple[Any, ...]], T]", functools.partial(tuple.__new__, named))

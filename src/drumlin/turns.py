@@ -1,18 +1,19 @@
 """Long work, done in turns, so that other work on the event loop gets its time.
 
-All requests are handled on one loop. Work that grows with a request's size, or with what a broker
-holds, is a coroutine that calls `give_way` at each step:
+All requests are handled on one loop. Work that grows with the size of a request or of a broker's
+state is a coroutine that calls `give_way` at each step:
 
     for topic in topics:
         found.append(describe(topic))
         await give_way()
 
-It returns at once as long as there is time. New work has 2 ms, which is enough for most, or less
-where other work has begun in the same turn. Then it queues with all other long work of the loop: in
-each turn one of them continues for 1 ms, then everything else that is ready. `to_end` runs the same
-coroutine without a pause: in a thread, where nothing waits for its turn, or if it is short.
+`give_way` returns at once while the work has time left. New work has 2 ms, which is usually enough,
+or less if other work has begun in the same turn. After that, it queues with all other long work of
+the loop: in each turn, the first in the queue continues for 1 ms, and then everything else that is
+ready runs. `to_end` runs the same coroutine without a pause: in a thread, where no other work
+waits, or if it is short.
 
-State may have changed whenever `give_way` returns: it is called only where that does no harm.
+State may have changed whenever `give_way` returns, so it is called only where that does no harm.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-#: The time slice of new work; continued work has half of it.
+#: The time slice of new work; continued work has half of that.
 TURN_S: Final = 0.002
 
 #: The time slice of new work when other work has begun in the same turn.
 _LATE_S: Final = TURN_S / 8
 
-#: The number of coroutines run side by side; each may do some work before it awaits anything.
+#: The number of coroutines that run concurrently; each may do some work before it first awaits.
 _TOGETHER: Final = 32
 
 
@@ -52,10 +53,10 @@ def end_of_new_turn() -> float:
 
 
 def to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` without a pause: in a thread, where nothing waits for its turn, or if it is short.
+    """Run `work` without a pause: in a thread, where no other work waits, or if it is short.
 
     Raises:
-        RuntimeError: it waits for anything but its turn.
+        RuntimeError: `work` waits for anything but its turn.
     """
     ends_at, _turn.ends_at = _turn.ends_at, math.inf
     try:
@@ -71,7 +72,7 @@ def to_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 def emptied(items: list[T]) -> Iterator[T]:
-    """The items in their order; each is removed from the list when it is yielded."""
+    """The items in order; each is removed from the list when yielded."""
     items.reverse()
     while items:
         yield items.pop()
@@ -80,7 +81,7 @@ def emptied(items: list[T]) -> Iterator[T]:
 def is_long_turn(loop: asyncio.AbstractEventLoop) -> bool:
     """Whether the loop's current turn has lasted so long that deferrable work should wait.
 
-    False unless the loop records when a turn begins, as that of a broker's process does.
+    False unless the loop records when turns begin, as a broker's loop does.
     """
     began: float | None = getattr(loop, "turn_began", None)
     return began is not None and time.monotonic() - began > TURN_S / 2
@@ -95,25 +96,25 @@ def first_turn_ends_at(loop: asyncio.AbstractEventLoop) -> float:
 
 
 def begin_turn(loop: asyncio.AbstractEventLoop) -> float:
-    """Begin new work; returns the time from which on it gives way."""
+    """Begin new work; returns the time at which it must yield."""
     ends_at = _turn.ends_at = first_turn_ends_at(loop)
     return ends_at
 
 
 async def give_way() -> bool:
-    """Let others have their turn if this one is over; returns whether they had it."""
+    """Let other work run if this turn is over; returns whether other work has run."""
     if time.monotonic() < _turn.ends_at:
         return False
     line = _line()
     if line is None or _is_young_turn(line.loop):
-        return False  # it is in a thread, or was resumed just now by what it had waited for
+        return False  # runs in a thread, or was just resumed after waiting for something else
     await line.wait()
     _turn.ends_at = _end_of_turn()
     return True
 
 
 def _line() -> _Line | None:
-    """The line of this thread's loop, if one is running."""
+    """The queue of this thread's loop, if one is running."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -125,13 +126,13 @@ def _line() -> _Line | None:
 
 
 def _is_young_turn(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the loop's current turn has lasted no longer than continued work may."""
+    """Whether the loop's current turn is not longer yet than a turn of continued work."""
     began: float | None = getattr(loop, "turn_began", None)
     return began is not None and time.monotonic() - began < TURN_S / 2
 
 
 class Rest(Generic[T]):
-    """Work that has begun, and may not be finished; await it for its result."""
+    """Work that has begun but may not be finished; await it for its result."""
 
     __slots__ = ("_awaited", "_error", "_is_begun", "_result", "_work", "is_over")
 
@@ -143,7 +144,9 @@ class Rest(Generic[T]):
         self._is_begun = self.is_over = False
 
     def begin(self) -> bool:
-        """Run it for a turn, or until it waits for something; returns whether it is finished."""
+        """Run the work for a turn, or until it waits for something; returns whether it is
+        finished.
+        """
         former, _turn.ends_at = _turn.ends_at, time.monotonic() + TURN_S
         try:
             self._resume()
@@ -153,7 +156,7 @@ class Rest(Generic[T]):
 
     @types.coroutine
     def advance(self) -> Generator[Any, Any, None]:
-        """Run it while it only gives way: to its end, or until it waits for something."""
+        """Run the work while it only gives way: to its end, or until it waits for something."""
         if not self._is_begun:
             self._resume()
         while not self.is_over and isinstance(self._awaited, _Place):
@@ -163,7 +166,7 @@ class Rest(Generic[T]):
     def result(self) -> T:
         """
         Raises:
-            Exception: the error of the work, which is over.
+            Exception: the error with which the work has ended.
         """
         if self._error is not None:
             error, self._error = self._error, None
@@ -186,10 +189,10 @@ class Rest(Generic[T]):
             self.is_over = True
 
     def __del__(self) -> None:
-        self._work.close()  # it may never have been awaited
+        self._work.close()  # the work may never have been awaited
 
     async def end(self) -> T:
-        """Await it, as a coroutine for a task."""
+        """Await the work, in a coroutine for a task."""
         return await self
 
     def __await__(self) -> Generator[Any, Any, T]:
@@ -204,7 +207,7 @@ class Rest(Generic[T]):
 
 @types.coroutine
 def checked(work: Coroutine[Any, Any, T], check: Callable[[], object]) -> Generator[Any, Any, T]:
-    """Do `work`; whenever others have had their turn, it goes on only if `check` does not raise."""
+    """Do `work`; whenever other work has run meanwhile, continue only if `check` does not raise."""
     try:
         while True:
             yield work.send(None)
@@ -217,11 +220,11 @@ def checked(work: Coroutine[Any, Any, T], check: Callable[[], object]) -> Genera
 
 
 class _Place(asyncio.Future[None]):
-    """A waiter's place in the line."""
+    """A waiter's place in the queue."""
 
 
 class _Line:
-    """The work that gave way on one loop, in order: each turn of the loop continues one."""
+    """The queue of work that gave way on one loop; each turn of the loop continues the first."""
 
     __slots__ = ("_is_moving", "_waiting", "loop")
 
@@ -242,17 +245,17 @@ class _Line:
     def _move(self) -> None:
         while self._waiting:
             first = self._waiting.popleft()
-            if not first.done():  # nor cancelled
+            if not first.done():  # and not cancelled
                 first.set_result(None)
-                self.loop.call_soon(self._move)  # that is after `first` has had its turn
+                self.loop.call_soon(self._move)  # runs after the turn of `first`
                 return
         self._is_moving = False
 
 
 class _Turn(threading.local):
-    """The turn that the code of this thread is in."""
+    """The present turn of this thread's code."""
 
-    #: When it must give way; infinite while something is done to its end.
+    #: The time at which it must give way; infinite while `to_end` runs.
     ends_at = -math.inf
     line: _Line | None = None
 
@@ -261,7 +264,7 @@ _turn: Final = _Turn()
 
 
 class Rounds:
-    """Callbacks with more work to do: each takes at most a turn, all together little more.
+    """Callbacks with more work to do: each takes at most a turn, and all together little more.
 
     A callback that is not finished adds itself again, and is called after all others.
     """
@@ -270,7 +273,7 @@ class Rounds:
         self._waiting: deque[Callable[[], object]] = deque()
 
     def add(self, go_on: Callable[[], object]) -> None:
-        """Have `go_on` called in one of the next turns of the loop."""
+        """Call `go_on` in one of the next turns of the loop."""
         self._waiting.append(go_on)
         if len(self._waiting) == 1:
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -278,7 +281,7 @@ class Rounds:
     def _go_on(self) -> None:
         ends_at = _end_of_turn()
         for _ in range(len(self._waiting)):
-            # It stays first meanwhile: a callback that adds itself again must not call the loop.
+            # It stays first meanwhile, so a callback that adds itself again does not call the loop.
             try:
                 self._waiting[0]()
             except Exception:  # noqa: BLE001  the others would wait for ever
@@ -293,7 +296,7 @@ class Rounds:
 async def side_by_side(
     do: Callable[[Item], Awaitable[T]], items: Sequence[Item], at_a_time: int = _TOGETHER
 ) -> list[T]:
-    """The results of `do` for each item: some at a time, so that many do not block the loop."""
+    """The results of `do` for each item, some at a time, so that many do not block the loop."""
     results: list[T] = []
     for first in range(0, len(items), at_a_time):
         results += await asyncio.gather(*map(do, items[first : first + at_a_time]))

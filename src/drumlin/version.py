@@ -1,3 +1,3 @@
-"""The version of this package, in this one place; the build reads it here. Imports nothing."""
+"""The only definition of this package's version, which the build reads. Imports nothing."""
 
 __version__ = "0.2.0"

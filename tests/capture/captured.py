@@ -145,12 +145,19 @@ class Captured:
         assert process is not None
         wait_until(lambda: process.poll() is not None, "the end of the capture", 60)
         self.process = None
-        return int(process.returncode)
+        assert process.returncode is not None
+        return process.returncode
 
     def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command(*arguments), capture_output=True, text=True, timeout=60, check=False
         )
+
+    def ask_log(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command that asks the log alone."""
+        command = [sys.executable, "-m", "drumlin", "capture", *arguments, "--name", self.name]
+        command += ["--bootstrap", self.broker]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     def status(self) -> CaptureStatus:
         return drumlin.capture.status(self.url, self.broker, name=self.name)
@@ -225,7 +232,7 @@ class Captured:
                 else f"""CASE WHEN num_nulls("{name}") = 0 THEN format('%s', "{name}") END"""
                 for name, is_array in columns
             ]
-            for row in connection.execute(f"SELECT {', '.join(shown)} FROM {table}"):  # type: ignore[arg-type]
+            for row in connection.execute(f"SELECT {', '.join(shown)} FROM {table}"):
                 yield {
                     name: _numbers_as_text(json.loads(text, parse_float=str, parse_int=str))
                     if is_array and text is not None

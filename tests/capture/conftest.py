@@ -18,7 +18,8 @@ _numbers = count(1)
 
 @pytest.fixture(scope="package")
 def postgres() -> Iterator[Postgres]:
-    with running_postgres() as server:
+    """It sends transactions before their commit as soon as they are not small."""
+    with running_postgres({"logical_decoding_work_mem": "64kB"}) as server:
         yield server
 
 

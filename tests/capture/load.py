@@ -116,11 +116,11 @@ def _change_wide(
             f"INSERT INTO wide ({', '.join(names)}) VALUES ({', '.join(['%s'] * len(names))})"
             f" ON CONFLICT (id) DO UPDATE SET {changes}"
         )
-        connection.execute(statement, (key, *row.values()))  # type: ignore[arg-type]
+        connection.execute(statement, (key, *row.values()))
     elif kind < 0.75:  # the large ones stay as they are
         changes = ", ".join(f"{each} = %s" for each in row)
         statement = f"UPDATE wide SET {changes} WHERE id = %s"
-        connection.execute(statement, (*row.values(), key))  # type: ignore[arg-type]
+        connection.execute(statement, (*row.values(), key))
     elif kind < 0.85:
         connection.execute("UPDATE wide SET id = %s WHERE id = %s", (other, key))
     else:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from drumlin.capture.messages.pgoutput import UNCHANGED
 from drumlin.capture.values.arrays import Elements, NoArray, parse_array
+from drumlin.capture.values.copy_text import parse_line
 from drumlin.capture.values.rows import BadValue, RowFormat, StillUnknown, columns_of, filled
 from drumlin.capture.values.types import TypeInfo, Types
 
@@ -97,7 +98,7 @@ def _quoted(element: Any) -> str:
         return "NULL"
     if isinstance(element, list):
         return "{" + ",".join(_quoted(each) for each in element) + "}"
-    return '"' + element.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + str(element).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 @given(st.recursive(st.lists(st.none() | st.text()), lambda inner: st.lists(inner), max_leaves=8))
@@ -163,3 +164,18 @@ def test_keys() -> None:
     assert shape.key(["x", "1", None]) == '{"b":1,"a":"x"}'
     assert shape.key(["x", None, None]) is None
     assert shape.key([UNCHANGED, "1", None]) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("1\ta\n", ["1", "a"]),
+        ("\\N\t\n", [None, ""]),
+        ("\\\\N\tx\\\\\n", ["\\N", "x\\"]),
+        ("a\\tb\\nc\\\\n\n", ["a\tb\nc\\n"]),
+        ("\\b\\f\\r\\v\n", ["\b\f\r\v"]),
+        ("\n", [""]),
+    ],
+)
+def test_lines_of_copy(line: str, values: list[str | None]) -> None:
+    assert parse_line(line) == values

@@ -102,7 +102,7 @@ def test_a_load_from_a_secured_cluster(
             "ssl.truststore.location": certificates.path("ca.crt"),
         },
     )
-    arguments = {"topic": "open", "lake": tmp_path / "lake", "checkpoint": tmp_path / "checkpoint"}
+    arguments = {"topic": "open", "lake": tmp_path / "lake"}
     where = ("--brokers", secured_kafka.addresses["tlslogin"], "--command-config", str(config))
     _run("lake", *where, *(f"--{name}={value}" for name, value in arguments.items()))
     assert pq.read_table(tmp_path / "lake")["value"].to_pylist() == [b"one", b"two"]
@@ -119,17 +119,16 @@ def test_the_pipelines(
 
     def run(program: str, **arguments: str) -> None:
         given = {"brokers": drumlin_address, "topic": payments, **arguments}
-        given |= {"checkpoint": str(tmp_path / f"{program}-checkpoint")}
         _run(program, *(f"--{name}={value}" for name, value in given.items()))
 
     run("lake", lake=str(tmp_path / "lake"))
     assert pq.read_table(tmp_path / "lake").num_rows == 3
     run("delta_table", table=str(tmp_path / "table"))
     assert DeltaTable(tmp_path / "table").to_pyarrow_table().num_rows == 2
-    run("totals", target=totals, refused=new_topic())
+    run("totals", target=totals, refused=new_topic(), checkpoint=str(tmp_path / "totals"))
     written = client.read(totals, isolation="read_committed", decode="utf8")["value"].to_pylist()
     assert sorted(written) == ['{"cents":2,"payments":1}', '{"cents":4,"payments":2}']
-    run("orders", customers=totals, target=orders)
+    run("orders", customers=totals, target=orders, checkpoint=str(tmp_path / "orders"))
     assert client.read(orders, isolation="read_committed").num_rows == 3
 
 
@@ -138,24 +137,22 @@ def test_the_pipelines(
 def test_a_load_that_is_killed_is_made_by_the_next(
     client: Client, new_topic: NewTopic, drumlin_address: str, tmp_path: Path
 ) -> None:
-    """Driver, JVM and workers at once, while tasks write files; then the checkpoint goes, too."""
+    """Driver, JVM and workers at once, while tasks write files."""
     topic, lake = new_topic(), tmp_path / "lake"
     values = [f"value-{number}" * 20 for number in range(300_000)]
     client.append(pa.table({"value": values}), topic)
     given = {"brokers": drumlin_address, "topic": topic, "lake": str(lake)}
-    given["checkpoint"] = str(tmp_path / "checkpoint")
     arguments = [f"--{name}={value}" for name, value in given.items()]
     with subprocess.Popen(
         [sys.executable, str(PIPELINES / "lake.py"), *arguments],
         env={**os.environ, **spark_environment()},
         start_new_session=True,
     ) as process:
-        wait_until(lambda: any(lake.glob("_aside/*/*/*.parquet")), "a task that writes", 120)
+        wait_until(lambda: any(lake.glob("_aside/*/*.parquet")), "a task that writes", 120)
         os.killpg(process.pid, signal.SIGKILL)
     assert not list(lake.glob("load=*"))
     _run("lake", *arguments)
-    given["checkpoint"] = str(tmp_path / "another")
-    _run("lake", *(f"--{name}={value}" for name, value in given.items()))
+    _run("lake", *arguments)
     assert [each.name for each in lake.glob("load=*")] == ["load=00000000"]
     in_order = [("partition", "ascending"), ("offset", "ascending")]
     loaded = pq.read_table(lake, columns=["partition", "offset"]).sort_by(in_order)

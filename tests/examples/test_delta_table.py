@@ -2,54 +2,49 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from drumlin.client.client import Client
+from drumlin.spark import Landing, land
+from drumlin.spark.landing import delta
+from drumlin.spark.landing.batch import PlannedBatch, look_up
+from drumlin.spark.landing.delta import Table
+from drumlin.spark.landing.target import LandingRefused, Mode, OtherRun, OtherTopic, Position
 from examples.conftest import NewTopic
-from examples.killing import killed_while_reading
+from examples.killing import killed_once, killed_while_reading
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def delta(pipeline: Callable[[str], ModuleType]) -> ModuleType:
-    return pipeline("delta_table")
 
 
 class Load:
     """A topic of three partitions and its table."""
 
     def __init__(
-        self,
-        delta: ModuleType,
-        spark: SparkSession,
-        client: Client,
-        cluster: Any,
-        topic: str,
-        folder: Path,
+        self, spark: SparkSession, client: Client, address: str, topic: str, folder: Path
     ) -> None:
-        self.delta, self.spark, self.client = delta, spark, client
-        self.cluster, self.topic = cluster, topic
-        self.folder, self.checkpoint = str(folder / "table"), str(folder / "checkpoint")
+        self.spark, self.client, self.address, self.topic = spark, client, address, topic
+        self.folder = str(folder / "table")
 
     def write(self, values: dict[str, str | None]) -> None:
         rows = {"key": list(values), "value": pa.array(values.values(), pa.string())}
         self.client.append(pa.table(rows), self.topic)
 
-    def run(self, batch_offsets: int = 1000) -> None:
-        arguments = (self.cluster, self.topic, self.folder, self.checkpoint)
-        self.delta.load(self.spark, *arguments, batch_offsets)
+    def run(self, batch_offsets: int = 1000, mode: Mode = "upsert") -> Landing:
+        (done,) = land(
+            self.spark,
+            self.topic,
+            f"delta:{self.folder}",
+            bootstrap=self.address,
+            mode=mode,
+            batch_offsets=batch_offsets,
+        )
+        return done
 
     def table(self) -> dict[str, str]:
         rows = DeltaTable(self.folder).to_pyarrow_table().to_pylist()
@@ -63,22 +58,18 @@ class Load:
 
 @pytest.fixture
 def load(
-    delta: ModuleType,
-    spark: SparkSession,
-    client: Client,
-    new_topic: NewTopic,
-    cluster: Any,
-    tmp_path: Path,
+    spark: SparkSession, client: Client, new_topic: NewTopic, drumlin_address: str, tmp_path: Path
 ) -> Load:
-    return Load(delta, spark, client, cluster, new_topic(3), tmp_path)
+    return Load(spark, client, drumlin_address, new_topic(3), tmp_path)
 
 
 def test_upserts_and_tombstones_are_applied_once(
-    load: Load, delta: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     load.write({f"key-{number}": "first" for number in range(20)})
     with monkeypatch.context() as patched:
-        patched.setattr(delta, "read", killed_while_reading(delta.read, tmp_path / "killed"))
+        dying = killed_while_reading(PlannedBatch.frame, tmp_path / "killed")
+        patched.setattr(PlannedBatch, "frame", dying)
         load.run(batch_offsets=12)
     assert (tmp_path / "killed").exists()
     load.write({"key-1": "second", "key-2": None, "never-there": None, "new": "first"})
@@ -90,9 +81,7 @@ def test_upserts_and_tombstones_are_applied_once(
     del wanted["key-2"]
     assert load.table() == wanted
     version = load.version()
-    load.run()
-    shutil.rmtree(load.checkpoint)
-    load.run()
+    assert load.run().batches == 0
     assert load.version() == version
     assert load.table() == wanted
 
@@ -116,18 +105,75 @@ def test_where_a_key_is_in_two_partitions_the_later_record_counts(load: Load) ->
     assert load.client.offsets(load.topic)[0] == 43
 
 
-def test_a_table_is_of_one_topic(load: Load, delta: ModuleType, new_topic: NewTopic) -> None:
-    before = delta.look_up(load.cluster, load.topic)
-    delta.open_table(load.folder, before)
-    with pytest.raises(RuntimeError, match="A table is of one topic"):
-        delta.open_table(load.folder, delta.look_up(load.cluster, new_topic()))
+def test_a_batch_that_changes_no_row_is_landed_as_well(load: Load) -> None:
+    """Else the next one would begin where it does, for ever."""
+    load.client.append(pa.table({"value": ["no key"] * 3}), load.topic)
+    assert load.run().batches == 1
+    assert (load.run().batches, load.table()) == (0, {})
+    for partition, timestamp in ((0, 2000), (1, 1000)):
+        row = {"key": ["k"], "value": [str(timestamp)], "timestamp": [timestamp]}
+        load.client.append(pa.table(row), load.topic, partition=lambda *_, at=partition: [at])
+        assert load.run().batches == 1
+    assert (load.run().batches, load.table()) == (0, {"k": "2000"})
+
+
+def test_a_table_is_of_one_topic(load: Load, new_topic: NewTopic) -> None:
+    load.write({"a": "1"})
+    load.run()
+    first, load.topic = load.topic, new_topic()
+    with pytest.raises(OtherTopic, match="A target is of one topic"):
+        load.run()
+    load.topic = first
+    before = look_up(load.client, load.topic)
     load.client.delete_topic(load.topic)
     load.client.create_topic(load.topic, 3)
-    with pytest.raises(RuntimeError, match=f"{before.topic_id}.* created again"):
+    with pytest.raises(OtherTopic, match=f"{before.topic_id}.* created again"):
         load.run()
 
 
-def test_the_position_outlives_the_history(load: Load, delta: ModuleType) -> None:
+def test_what_is_no_landing_s_table_is_left_alone(load: Load) -> None:
+    load.write({"a": "1"})
+    DeltaTable.create(load.folder, pa.schema({"key": pa.binary()}))
+    with pytest.raises(LandingRefused, match="no topic was landed in"):
+        load.run()
+
+
+def test_records_are_appended_once(
+    load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    load.write({f"key-{number}": None if number % 3 else "first" for number in range(20)})
+    with monkeypatch.context() as patched:
+        dying = killed_once(delta.write_files, tmp_path / "killed")
+        patched.setattr(delta, "write_files", dying)
+        assert load.run(batch_offsets=12, mode="append").batches == 2
+    assert (tmp_path / "killed").exists()
+    load.write({"key-1": "second"})
+    load.run(mode="append")
+    assert load.run(mode="append").batches == 0
+    columns = ["partition", "offset", "timestamp", "key", "value"]
+    order = [("partition", "ascending"), ("offset", "ascending")]
+    landed = DeltaTable(load.folder).to_pyarrow_table().select(columns).sort_by(order)
+    wanted = load.client.read(load.topic, columns=columns).sort_by(order)
+    assert (
+        landed.select(["partition", "offset", "key", "value"]).to_pylist()
+        == wanted.select(["partition", "offset", "key", "value"]).to_pylist()
+    )
+    with pytest.raises(LandingRefused, match="begun in mode 'append'"):
+        load.run(mode="upsert")
+
+
+def test_of_two_runs_that_make_the_table_one_fails(load: Load) -> None:
+    load.write({"a": "1"})
+    rival = Table(load.folder, "append")
+    assert rival.position([0, 1, 2]) is None
+    load.run(mode="append")
+    source = look_up(load.client, load.topic)
+    batch = Batch(load)
+    with pytest.raises(OtherRun, match="has made"):
+        rival.add(batch, Position(source.topic, source.topic_id, load.client.offsets(load.topic)))
+
+
+def test_the_position_outlives_the_history(load: Load) -> None:
     """It is part of the table's state, not of what its commits say of themselves."""
     load.write({"a": "1", "b": "1"})
     load.run()
@@ -136,45 +182,60 @@ def test_the_position_outlives_the_history(load: Load, delta: ModuleType) -> Non
     for entry in Path(load.folder, "_delta_log").glob("*.json"):
         entry.unlink()
     ends = load.client.offsets(load.topic)
-    found = delta.position(DeltaTable(load.folder), load.topic, [0, 1, 2])
-    assert found == {partition: end for partition, end in ends.items() if end}
+    found = Table(load.folder, "upsert").position([0, 1, 2])
+    assert found is not None
+    assert found.offsets == ends
 
 
 @pytest.mark.parametrize("is_committed", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_a_driver_that_dies_beside_its_commit(
-    load: Load, delta: ModuleType, monkeypatch: pytest.MonkeyPatch, *, is_committed: bool
+    load: Load, monkeypatch: pytest.MonkeyPatch, *, is_committed: bool
 ) -> None:
     load.write({"a": "1", "b": "1"})
-    merge = delta.merge
+    add = Table.add
 
     def dying(*arguments: Any) -> None:
         if is_committed:
-            merge(*arguments)
+            add(*arguments)
         raise OSError("the driver has died")
 
     with monkeypatch.context() as patched:
-        patched.setattr(delta, "merge", dying)
-        with pytest.raises(StreamingQueryException, match="the driver has died"):
+        patched.setattr(Table, "add", dying)
+        with pytest.raises(OSError, match="the driver has died"):
             load.run()
-    before = load.version()
+    load.write({"a": "2"})
+    assert load.run().offsets == 3 - 2 * is_committed
+    assert load.table() == {"a": "2", "b": "1"}
+
+
+class Batch:
+    """All of a topic, as one who plans it gives it."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self.map = None
+
+    def frame(self, columns: str) -> DataFrame:
+        read = self._load.spark.read.format("drumlin").option("columns", columns)
+        read = read.option("kafka.bootstrap.servers", self._load.address)
+        return read.option("subscribe", self._load.topic).load()
+
+    def confirm(self) -> None:
+        """The topic is what it was."""
+
+
+def test_of_two_runs_at_once_one_fails(load: Load) -> None:
+    load.write({"a": "1"})
+    load.run()
+    rival = Table(load.folder, "upsert")
+    rival.position([0, 1, 2])
     load.write({"a": "2"})
     load.run()
-    assert load.table() == {"a": "2", "b": "1"}
-    # The batch that was begun, unless it was committed, and the next.
-    assert load.version() == before + 2 - is_committed
-
-
-def test_of_two_runs_at_once_one_fails(load: Load, delta: ModuleType) -> None:
-    load.write({"a": "1"})
-    rival = delta.open_table(load.folder, delta.look_up(load.cluster, load.topic))
-    batch = (
-        load.spark.read.format("drumlin")
-        .option("kafka.bootstrap.servers", load.cluster.brokers)
-        .option("subscribe", load.topic)
-        .load()
-    )
-    load.run()
     version = load.version()
-    with pytest.raises(CommitFailedError):
-        delta.merge(batch, rival, load.topic)
+    source = look_up(load.client, load.topic)
+    with pytest.raises(OtherRun):
+        rival.add(
+            Batch(load),
+            Position(source.topic, source.topic_id, load.client.offsets(load.topic)),
+        )
     assert load.version() == version

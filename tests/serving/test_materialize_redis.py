@@ -15,8 +15,11 @@ from drumlin.client.client import Client
 from drumlin.serving import targets
 from drumlin.serving.redis_target import RedisTarget
 from drumlin.serving.target import Fenced, Position
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.servers.redis_server import PROGRAM, WHY_NOT, RedisServer
 from rig.waiting import wait_until
+from serving import lost_tombstone
+from serving.lost_tombstone import LEFT
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=WHY_NOT)
 redis = pytest.importorskip("redis")
@@ -83,21 +86,20 @@ def test_it_has_the_last_value_of_every_key(
 
 
 def test_deletions_that_may_have_been_missed(
-    client: Client, topic: str, server: RedisServer, store: Any
+    client: Client, topic: str, server: RedisServer, store: Any, serving_broker: DrumlinServer
 ) -> None:
-    client.append(rows(a="1", b="2"), topic)
+    topic += "-cleaned"
+    lost_tombstone.create(client, topic, tombstones_stay=False)
     drumlin.materialize(client, topic, server.url, group="g", until_end=True)
+    lost_tombstone.lose(client, topic, serving_broker.data, tombstones_stay=False)
     for name in store.scan_iter("drumlin:*", _type="hash"):
-        store.hincrby(name, "ended_ms", -86_400_000)
-    store.set(f"{topic}:z", "deleted since")
-    (some, *_) = store.scan_iter("drumlin:*:keys")
-    store.sadd(some, "z")
+        store.hset(name, "at_end", lost_tombstone.of_another_machine())
     drumlin.materialize(client, topic, server.url, group="g", until_end=True)
-    assert kept(store, f"{topic}:") == {b"a": b"1", b"b": b"2"}
+    assert kept(store, f"{topic}:") == LEFT
 
 
 def test_an_old_owner_that_wakes_up_writes_nothing(server: RedisServer, store: Any) -> None:
-    at = Position("id", 5, 0, 1000)
+    at = Position("id", 5, 0, "then")
     old = RedisTarget(server.url, None, "u:", "t by g")
     new = RedisTarget(server.url, None, "u:", "t by g")
     assert old.claim(0) == (1, None)
@@ -154,7 +156,7 @@ def test_redis_is_killed(client: Client, topic: str, server: RedisServer, store:
 
 def test_a_store_that_cannot_be_reached(server: RedisServer) -> None:
     with pytest.raises(ValueError, match=r"redis://me:\.\.\.@h/0\?colour=red"):
-        targets.open_target("redis://me:hidden@h/0?colour=red", "t", "g", None)
+        targets.open_store("redis://me:hidden@h/0?colour=red", "g", None)
     server.close()
     with pytest.raises(OSError, match=r"Redis: .*refused"):
         RedisTarget(server.url, None, "u:", "t by g")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
 import drumlin
 from drumlin.client.client import Client
 from drumlin.state import Processor
+from drumlin.state.changelog import Changelog
 from rig.brokers.drumlin_server import DrumlinServer, running_server
 from rig.servers.apache_kafka import ApacheKafka
 from rig.servers.running import running
@@ -82,3 +84,17 @@ def made(address: str, topic: str, group: str) -> Callable[..., Processor]:
         commit_interval_ms=20,
         **QUICK,
     )
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The partitions that are loaded from the beginning of the changelog."""
+    partitions: list[int] = []
+    load = Changelog._load
+
+    def noting(changelog: Changelog, partition: int, *args: Any, **options: Any) -> None:
+        partitions.append(partition)
+        load(changelog, partition, *args, **options)
+
+    monkeypatch.setattr(Changelog, "_load", noting)
+    return partitions

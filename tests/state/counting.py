@@ -20,8 +20,8 @@ from drumlin.state.changelog_format import POSITION_KEY, changelog_name
 from rig.waiting import wait_until
 
 
-def count(processor: Processor, output: str, pause_s: float = 0) -> int:
-    """Count until nothing comes; returns the number of records."""
+def count(processor: Processor, output: str, pause_s: float = 0, until: int | None = None) -> int:
+    """Count until nothing comes, or so many have come; returns the number of records."""
     records = 0
     for batch in processor:
         for key in batch.column("key").to_pylist():
@@ -29,6 +29,8 @@ def count(processor: Processor, output: str, pause_s: float = 0) -> int:
             processor.state[key] = b"%d" % number
             processor.send(output, b"%d" % number, key)
             records += 1
+        if records == until:
+            break
         time.sleep(pause_s)
     return records
 
@@ -75,8 +77,8 @@ def _positions(client: Client, changelog: str) -> dict[int, bytes]:
     return {row["partition"]: row["value"] for row in rows if row["key"] == POSITION_KEY}
 
 
-def main(bootstrap: str, topic: str, group: str, output: str, pause_s: str) -> None:
-    """Run until killed, or until nothing has come for long."""
+def main(bootstrap: str, topic: str, group: str, output: str, pause_s: str, options: str) -> None:
+    """Run until killed, or until nothing has come for long; `options` as JSON."""
     with drumlin.state.processor(
         topic,
         group=group,
@@ -86,6 +88,7 @@ def main(bootstrap: str, topic: str, group: str, output: str, pause_s: str) -> N
         session_timeout_ms=2_000,
         heartbeat_interval_ms=200,
         idle_timeout_ms=60_000,
+        **json.loads(options),
     ) as processor:
         count(processor, output, float(pause_s))
 

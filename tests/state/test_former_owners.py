@@ -11,9 +11,11 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.consumer.membership.membership import Leave
+from drumlin.client.errors import ClientError
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.state import Processor, work
 from drumlin.wire.error_codes import ErrorCode
+from rig.waiting import wait_until
 from state.counting import check, count
 
 Made = Callable[..., Processor]
@@ -108,3 +110,23 @@ def test_a_transaction_that_is_aborted_from_outside(
         client.abort_transaction(processor._work._transactional_id)
         assert count(processor, output) == 2
     check(client, topic, output, group, Counter({b"a": 5}))
+
+
+def test_records_sent_after_an_abort_from_outside(
+    client: Client, topic: str, group: str, made: Made
+) -> None:
+    """The writer has learnt of it in the background; the user's code does not."""
+    output = f"output-{uuid.uuid4().hex[:8]}"
+    client.create_topic(output, 1)
+    client.append({"key": ["a"] * 3, "value": ["x"] * 3}, topic)
+    with made() as processor:
+        next(processor)
+        processor.send(output, "never to be seen", "a")
+        client.abort_transaction(processor._work._transactional_id)
+        writer = processor._work._writers[output]
+        with pytest.raises(ClientError):
+            writer.flush()
+        wait_until(lambda: writer._is_closed, "the end of the writer")
+        processor.send(output, "never to be seen", "a")
+        assert count(processor, output) == 3
+    check(client, topic, output, group, Counter({b"a": 3}))

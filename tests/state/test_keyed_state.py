@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from drumlin.state import KeyedState
 from drumlin.state.changelog_format import POSITION_KEY
+from drumlin.state.disk_store import DiskStore
 from drumlin.state.keyed_state import JournaledState
+from drumlin.state.stores import Checkpoint, MemoryStore, Store
+from rig.depth import so_many
 
 KEYS = st.sampled_from([b"", b"a", b"ab", b"b", b"\xff", b"\x00"])
+AT = Checkpoint("", 1, 0, None)
 VALUES = st.sampled_from([b"", b"1", b"2", b"x"])
 
 
@@ -20,10 +28,13 @@ class AgainstDict(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = JournaledState()
+        self.state = JournaledState(self.store())
         self.model: dict[bytes, bytes] = {}
         self.committed: dict[bytes, bytes] = {}
         self.changelog: dict[bytes, bytes] = {}
+
+    def store(self) -> Store:
+        return MemoryStore()
 
     @rule(key=KEYS, value=VALUES)
     def put(self, key: bytes, value: bytes) -> None:
@@ -66,12 +77,13 @@ class AgainstDict(RuleBasedStateMachine):
 
     @rule()
     def commit(self) -> None:
-        for key, value in self.state.changes().items():
+        changes = self.state.changes()
+        for key, value in changes.items():
             if value is None:
                 del self.changelog[key]  # it was there: nothing is deleted in vain
             else:
                 self.changelog[key] = value
-        self.state.commit()
+        self.state.commit(changes, AT)
         self.committed = dict(self.model)
         assert not self.state.changes()
         assert self.changelog == self.model
@@ -82,18 +94,56 @@ class AgainstDict(RuleBasedStateMachine):
         self.model = dict(self.committed)
         assert not self.state.changes()
 
+    @rule(key=KEYS, value=VALUES, is_kept=st.booleans())
+    def attempt(self, key: bytes, value: bytes, is_kept: bool) -> None:
+        before = dict(self.model)
+        self.state.begin_attempt()
+        self.put(key, value)
+        self.delete(b"a")
+        self.update_many([(b"a", value), (b"ab", None)])
+        if is_kept:
+            self.state.keep_attempt()
+        else:
+            self.state.undo_attempt()
+            self.model = before
+
     @invariant()
     def they_are_equal(self) -> None:
         assert dict(self.state) == self.model
         assert len(self.state) == len(self.model)
         assert self.state.scan() == sorted(self.model.items())
         assert self.state.scan(b"a") == [each for each in self.state.scan() if each[0][:1] == b"a"]
-        for key in (b"", b"a", b"zz"):
+        some = [b"", b"a", b"zz"]
+        assert self.state.get_many(some) == [self.model.get(key) for key in some]
+        for key in some:
             assert (key in self.state) == (key in self.model)
             assert self.state.get(key, b"?") == self.model.get(key, b"?")
 
 
+class OnDisk(AgainstDict):
+    """The same on disk, and opened again at some commits."""
+
+    def store(self) -> Store:
+        self._folder = tempfile.TemporaryDirectory()
+        return self.opened()
+
+    def opened(self) -> DiskStore:
+        return DiskStore(Path(self._folder.name) / "0.sqlite")
+
+    @rule()
+    def open_again(self) -> None:
+        self.state._store.close()
+        self.state = JournaledState(self.opened())
+        self.model = dict(self.committed)
+
+    def teardown(self) -> None:
+        self.state._store.close()
+        self._folder.cleanup()
+
+
 TestAgainstDict = AgainstDict.TestCase
+TestOnDisk = OnDisk.TestCase
+TestOnDisk.settings = settings(max_examples=so_many(10, 100), stateful_step_count=20)
 
 
 @pytest.mark.parametrize(("key", "value"), [("a", b"1"), (b"a", "1"), (b"a", None), (1, b"1")])

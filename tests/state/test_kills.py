@@ -1,17 +1,22 @@
-"""Two processes count, and are killed at any moment, like their broker: each record counts once."""
+"""Some processes count, and are killed at any moment, like their broker: each record counts once.
+
+Each other one keeps its state on disk, and all stand by for each other.
+"""
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import sys
 import time
 import uuid
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 import drumlin
 from drumlin.client.client import Client
@@ -29,9 +34,9 @@ FROZEN = 0.25
 
 
 class Service:
-    """Two counting processes, what was written for them, and what they should have counted."""
+    """Counting processes, what was written for them, and what they should have counted."""
 
-    def __init__(self, bootstrap: str, folder: Path, seed: int) -> None:
+    def __init__(self, bootstrap: str, folder: Path, seed: int, processes: int) -> None:
         self.random = random.Random(seed)
         name = uuid.uuid4().hex[:8]
         self.topic, self.output, self.group = f"in-{name}", f"out-{name}", f"group-{name}"
@@ -42,7 +47,13 @@ class Service:
         command = [sys.executable, "-m", "state.counting", bootstrap]
         command += [self.topic, self.group, self.output, "0.01"]
         self.folder = folder
-        self.programs = [Program(command, folder / f"program-{each}") for each in range(2)]
+        options = [{"standbys": processes - 1} for _ in range(processes)]
+        for number in range(1, processes, 2):
+            options[number]["folder"] = str(folder / f"state-{number}")
+        self.programs = [
+            Program([*command, json.dumps(each)], folder / f"program-{number}")
+            for number, each in enumerate(options)
+        ]
         self.bootstrap = bootstrap
 
     @staticmethod
@@ -55,11 +66,12 @@ class Service:
         self.wanted.update(keys)
 
     def begin(self, client: Client) -> None:
-        """Until both have partitions."""
+        """Until all have partitions."""
         for each in self.programs:
             each.start()
         self.write(client, 300)
-        wait_until(lambda: self.members_at_work(client) == 2, "two members")
+        all_of_them = len(self.programs)
+        wait_until(lambda: self.members_at_work(client) == all_of_them, "all members")
 
     def members_at_work(self, client: Client) -> int:
         return sum(bool(each.partitions) for each in client.describe_group(self.group).members)
@@ -100,6 +112,33 @@ class Service:
         for each in self.programs:
             each.kill()
         counting.check(client, self.topic, self.output, self.group, self.wanted)
+        # Beside our own client, an unmodified one.
+        numbers: dict[bytes, list[int]] = defaultdict(list)
+        for key, value in self.output_by_librdkafka():
+            numbers[key].append(int(value))
+        assert numbers == {key: [*range(1, times + 1)] for key, times in self.wanted.items()}
+
+    def output_by_librdkafka(self) -> Iterator[tuple[bytes, bytes]]:
+        options = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": "nobody",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+        consumer = Consumer(options)
+        consumer.assign([TopicPartition(self.output, 0, 0)])
+        try:
+            while True:
+                (record,) = consumer.consume(1, 60) or [None]
+                assert record is not None
+                error = record.error()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    return
+                yield record.key() or b"", record.value() or b""
+        finally:
+            consumer.close()
 
     def close(self) -> None:
         for each in self.programs:
@@ -107,9 +146,14 @@ class Service:
 
 
 def run(
-    bootstrap: str, folder: Path, seed: int, kills: int, harm: Callable[[int], None] | None = None
+    bootstrap: str,
+    folder: Path,
+    seed: int,
+    kills: int,
+    harm: Callable[[int], None] | None = None,
+    processes: int = 2,
 ) -> None:
-    service = Service(bootstrap, folder, seed)
+    service = Service(bootstrap, folder, seed, processes)
     try:
         with service.client(bootstrap) as client:
             service.begin(client)
@@ -123,7 +167,9 @@ def run(
         service.close()
 
 
-def with_a_broker_that_dies(folder: Path, seed: int, kills: int, every: int) -> None:
+def with_a_broker_that_dies(
+    folder: Path, seed: int, kills: int, every: int, processes: int = 2
+) -> None:
     broker = DrumlinServer(folder, IMPATIENT)
     try:
         broker.start()
@@ -133,7 +179,7 @@ def with_a_broker_that_dies(folder: Path, seed: int, kills: int, every: int) -> 
                 broker.kill()
                 broker.start()
 
-        run(broker.address, folder, seed, kills, harm)
+        run(broker.address, folder, seed, kills, harm, processes)
         broker.check_output()
     finally:
         broker.close()
@@ -145,10 +191,10 @@ def test_killed_a_few_times(tmp_path: Path) -> None:
 
 @pytest.mark.deep
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("seed", range(2))
 def test_killed_many_times(tmp_path: Path, seed: int) -> None:
-    with_a_broker_that_dies(tmp_path, seed, kills=25, every=4)
+    with_a_broker_that_dies(tmp_path, seed, kills=50, every=8, processes=3)
 
 
 @pytest.mark.deep
@@ -156,4 +202,4 @@ def test_killed_many_times(tmp_path: Path, seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_beside_kafka(impatient_kafka: str, tmp_path: Path) -> None:
-    run(impatient_kafka, tmp_path, seed=3, kills=4)
+    run(impatient_kafka, tmp_path, seed=3, kills=10, processes=3)

@@ -10,6 +10,7 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
+from drumlin.client.table import following
 from rig.waiting import wait_until
 
 
@@ -220,6 +221,12 @@ def test_records_that_are_deleted_before_they_were_read(client: Client, topic: s
         assert told[-1].new == b"4"
 
 
+@pytest.fixture
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "_LOOK_S", 0.1)
+
+
+@pytest.mark.usefixtures("looks_often")
 def test_a_topic_that_is_deleted(client: Client, topic: str) -> None:
     with client.table(topic) as table:
         client.delete_topic(topic)
@@ -246,6 +253,7 @@ def test_a_topic_that_is_made_again(client: Client, topic: str) -> None:
             strict.wait_until({0: 1000}, timeout_ms=60_000)
 
 
+@pytest.mark.usefixtures("looks_often")
 def test_partitions_that_are_added(client: Client, topic: str) -> None:
     with client.table(topic) as table:
         client.add_partitions(topic, 5)

@@ -123,7 +123,7 @@ def mortal(tmp_path: Path) -> Iterator[DrumlinServer]:
         yield server
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.deep)])
 def test_the_broker_is_killed(mortal: DrumlinServer, kills: int) -> None:
     topic = f"killed-{uuid.uuid4().hex[:8]}"
     with drumlin.connect(mortal.address, request_timeout_ms=60_000) as client:

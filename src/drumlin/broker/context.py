@@ -1,4 +1,5 @@
-"""The context of a request: what its handler is given, and what the handler may return.
+"""The context of a request: the services that its handler may use, and the results that a handler
+may return.
 
 The module of an API, `handlers/<api>.py`, has a coroutine:
 
@@ -7,8 +8,9 @@ The module of an API, `handlers/<api>.py`, has a coroutine:
     ) -> JoinGroupResponse | Later[JoinGroupResponse]:
         ...
 
-- It runs at once up to its first wait. Usually that is all of it, and no task is created.
-- It awaits what it needs, and calls `give_way` in long loops (`turns.py`). Meanwhile the connection
+- The coroutine runs at once up to its first wait. Usually it ends before one, and no task is
+  created.
+- It may await, and calls `give_way` in long loops (`turns.py`). Meanwhile the connection
   starts no other request: a client's changes are made in the order of its requests.
 - A handler that has made all of its changes, and only waits for an answer, returns a `Later`: one
   that other code settles with the response, or `waiting(...)` for a coroutine. Meanwhile the
@@ -16,11 +18,11 @@ The module of an API, `handlers/<api>.py`, has a coroutine:
 - A long request is parsed in a thread, and a response of many elements is encoded in one.
 
 Produce and Fetch, which carry records, read and write their frames in place. Instead of `handle`
-they have a function `answer`, from the request's frame to the parts of the response's, or to a
-`Later` that is settled with these.
+they have a function `answer`, which takes the request's frame and returns the parts of the
+response's frame, or a `Later` that is settled with them.
 
-A coordinator decides and changes its state in one step, without an `await` in between. What takes
-long before or after that step is in a coroutine that gives way or waits:
+A coordinator decides and changes its state in one step, without an `await` in between. Longer work
+before or after that step is in a coroutine that gives way or waits:
 
     async def commit(self, group_id: str, offsets: Sequence[TopicOffsets]) -> list[ErrorCode]:
         packed = await pack(offsets)  # gives way

@@ -1,9 +1,9 @@
-"""The router: passes each request to the handler of its API, and encodes what that returns.
+"""The router: passes each request to the handler of its API, and encodes the handler's result.
 
 A handler is a module, `handlers/<api>.py`, imported when first called, so that start-up is quick;
-see `first_use.py`. Most have a coroutine `handle`, from a parsed request to a response; see
-`context.py`. Those that carry records have `answer`, from a request's frame to the parts of the
-response's. `served.py` has the versions that are served.
+see `first_use.py`. Most handlers have a coroutine `handle`, which takes a parsed request and
+returns a response; see `context.py`. Those for records have `answer`, which takes a request's frame
+and returns the parts of the response's frame. `served.py` lists the APIs and versions.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
 
 class Handler(NamedTuple):
-    """What the module of an API has: `handle`, or `answer` where frames are read in place.
+    """The functions of an API's module: `handle`, or `answer` if frames are read in place.
 
-    If there is `parse`, `handle` gets its result for the frame instead of the schema's message.
+    If there is `parse`, `handle` gets its result instead of the schema's message.
     """
 
     handle: Handle | None
@@ -85,15 +85,16 @@ class Router:
     def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
         """Whether the request can be dispatched; if not, `go_on` is called when it can.
 
-        The first request of an API and version needs imports and compilation, in a thread. Also, a
-        coordinator's log may be switching to another log dir.
+        The first request of an API and version needs imports and compilation, in a thread. A
+        request may also have to wait for a coordinator's log that is changing over to another log
+        dir.
         """
         if not self._first_use.is_prepared(frame, go_on):
             return False
         return self._broker.change_overs.let_begin(frame, go_on)
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Parts | LaterParts | None:
-        """Start one request; None if it is not answered (produce with acks=0).
+        """Start one request; None if it gets no answer (Produce with acks=0).
 
         Raises:
             MalformedMessage: the connection has to be closed.
@@ -166,10 +167,12 @@ class Router:
     async def _parse_and_handle(
         self, api: str, handler: Handler, context: RequestContext, frame: memoryview
     ) -> Handled:
-        """Parse a large request in a thread, so that the loop serves others meanwhile; handle it.
+        """Parse a large request in a thread, so that the loop serves others meanwhile; then handle
+        it.
 
-        A parsed request takes many times the memory of its frame. So only a few very large ones are
-        parsed and handled at a time; while one waits for anything but its turn, another may begin.
+        A parsed request takes many times the memory of its frame. So only a few very large requests
+        are parsed and handled at a time; while one waits for anything but its turn, another may
+        begin.
         """
         header, is_very_large = context.header, len(frame) > _LARGE_BYTES
         holder: list[Any] = []
@@ -185,12 +188,13 @@ class Router:
                 handling = Rest(_handle(handler, context, holder[0]))
                 await handling.advance()
             return await handling
-        finally:  # by then there is no other reference to the request
+        finally:  # no other reference to the request is left
             if holder and is_very_large:
                 self._broker.threads.make_later(let_go, holder)
 
     def _failed(self, api: str, header: RequestHeader, error: Exception) -> Parts:
-        """The answer to a request whose handler raised: an error code where there is room.
+        """The answer to a request whose handler has raised: an error code, if the response has a
+        field for it.
 
         Raises:
             MalformedMessage: the response has no place for an error, or the request was

@@ -27,6 +27,7 @@ __all__ = [
     "CaptureStatus",
     "postgres",
     "remove",
+    "reread",
     "setup",
     "status",
 ]
@@ -72,7 +73,8 @@ def postgres(
         url: the database, "postgresql://user@host/database"; a password may be in a PGPASSFILE.
         bootstrap: brokers of the cluster, "host:port[,host:port...]".
         name: the capture's name, from which slot, publication and transactional id are named.
-        tables: patterns of `schema.table`, with `*` and `?`. They are matched at the first start.
+        tables: patterns of `schema.table`, with `*` and `?`. Tables that are created later and
+            match are added while it runs, if they can be captured.
         prefix: the first part of the topics' names: `prefix.schema.table`.
         partitions: of each topic that is created; -1: the broker's default.
         on_truncate: what to do when a table is truncated: "stop" with an error, "ignore" it and
@@ -142,6 +144,35 @@ def status(
 
     with _connected(bootstrap, security) as client:
         return care.status(url, client, name)
+
+
+def reread(
+    bootstrap: str,
+    *,
+    tables: Sequence[str],
+    name: str = DEFAULT_NAME,
+    security: Security | Mapping[str, str] | None = None,
+) -> list[str]:
+    """Have a capture read tables again, in chunks, while it continues to follow the changes.
+
+    Only the differences are written. A capture that is not running does it at its next start.
+
+    Args:
+        bootstrap, name, security: as in `postgres`.
+        tables: patterns of `schema.table`, of tables that are captured.
+
+    Returns:
+        The tables that will be read.
+
+    Raises:
+        CaptureRefused: there is no such capture or table, or its first snapshot is not complete.
+    """
+    from drumlin.capture.running import care
+    from drumlin.client import arguments
+
+    arguments.no_text("tables", tables)
+    with _connected(bootstrap, security) as client:
+        return care.reread(client, name, tables)
 
 
 def remove(

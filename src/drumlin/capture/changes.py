@@ -47,6 +47,7 @@ class Table(NamedTuple):
     topic: str
     key: tuple[str, ...]
     key_kinds: tuple[str, ...]  # by `key_kind`
+    is_read: bool = True  # False: the topic has only rows that have changed since it was added
 
     @property
     def full_name(self) -> str:
@@ -71,6 +72,18 @@ class KeptRows(Protocol):
     def keys(self, topic: str) -> Iterator[str]: ...
 
 
+class Unread(Protocol):
+    """Tables that are being read while the stream continues; the rows of their topics are kept."""
+
+    def reads(self, topic: str) -> bool: ...
+    def changed(self, table: Table, key: str) -> None: ...
+    def held(self, topic: str, key: str) -> str | None: ...
+    def is_sure(self, topic: str, key: str) -> bool: ...
+    def unsure(self, table: Table, key: str) -> None: ...
+    def missed(self, table: Table) -> None: ...
+    def emptied(self, table: Table) -> None: ...
+
+
 class RowsNeeded(Exception):
     """A change can only be written if the rows of this topic are kept."""
 
@@ -89,11 +102,13 @@ class Changes:
         rows: KeptRows,
         start_lsn: int,
         on_truncate: OnTruncate = OnTruncate.STOP,
+        unread: Unread | None = None,
     ) -> None:
         self._tables: Mapping[int, Table] = {each.oid: each for each in tables}
         self._types = types
         self._rows = rows
         self._on_truncate = on_truncate
+        self._unread = unread
         self._formats: dict[int, RowFormat] = {}
         self._others: dict[int, str] = {}
         self._begin: Begin | None = None
@@ -126,8 +141,18 @@ class Changes:
             pass
         elif self._begin is None:
             raise CaptureError(f"a change outside of a transaction: {type(message).__name__}")
-        elif not self._is_past:
-            return self._noted(self._changed(message, self._begin.time_us // 1000))
+        elif self._is_past:
+            pass
+        elif type(message) is Insert:  # the most frequent kind takes a short way
+            table, shape = self._known(message.oid)
+            key = self._key(shape, message.new)
+            time_ms = self._begin.time_us // 1000
+            record = Record(table.topic, key, shape.value(message.new), time_ms)
+            if self._rows.keeps(table.topic):
+                return self._noted(table, iter((record,)))
+            return (record,)
+        else:
+            return self._changed(message, self._begin.time_us // 1000)
         return ()
 
     def _take_begin(self, begin: Begin) -> None:
@@ -180,55 +205,92 @@ class Changes:
             name = self._others.get(oid, f"of oid {oid}")
             raise CaptureError(
                 f"table {name} was added to the publication, and its earlier rows are in no topic:"
-                f" ALTER PUBLICATION ... DROP TABLE {name}, or run `drumlin capture remove` and "
-                "begin anew"
+                f" ALTER PUBLICATION ... DROP TABLE {name}, or start again with --tables that "
+                "match it"
             )
         return table
 
-    def _noted(self, records: Iterator[Record]) -> Iterator[Record]:
+    def _noted(self, table: Table, records: Iterator[Record]) -> Iterator[Record]:
+        unread = self._unread_with(table.topic)
         for record in records:
-            if self._rows.keeps(record.topic):
-                self._rows.put(record.topic, record.key, record.value)
+            topic, key, value, _ = record
+            if unread is not None:
+                unread.changed(table, key)
+                if value is None and self._rows.get(topic, key) is None:
+                    continue  # the row was not read before it was deleted
+            if self._rows.keeps(topic):
+                self._rows.put(topic, key, value)
             yield record
+
+    def _unread_with(self, topic: str) -> Unread | None:
+        return self._unread if self._unread is not None and self._unread.reads(topic) else None
 
     def _changed(self, message: Message, time_ms: int) -> Iterator[Record]:
         if isinstance(message, Truncate):
             for oid in message.oids:
-                yield from self._truncated(self._table(oid), time_ms)
-        elif isinstance(message, Insert):
-            table, shape = self._known(message.oid)
-            yield Record(
-                table.topic, self._key(shape, message.new), shape.value(message.new), time_ms
-            )
+                table = self._table(oid)
+                yield from self._noted(table, self._truncated(table, time_ms))
         elif isinstance(message, Delete):
             table, shape = self._known(message.oid)
-            yield Record(table.topic, self._key(shape, message.old), None, time_ms)
+            record = Record(table.topic, self._key(shape, message.old), None, time_ms)
+            yield from self._noted(table, iter((record,)))
         elif isinstance(message, Update):
-            yield from self._updated(message, time_ms)
+            table, shape = self._known(message.oid)
+            yield from self._noted(table, self._updated(table, shape, message, time_ms))
 
-    def _updated(self, update: Update, time_ms: int) -> Iterator[Record]:
-        table, shape = self._known(update.oid)
+    def _updated(
+        self, table: Table, shape: RowFormat, update: Update, time_ms: int
+    ) -> Iterator[Record]:
         new = filled(update.new, update.old)
         key = self._key(shape, new)
         old_key = key if update.old is None else self._key(shape, update.old)
-        before = None
+        unread = self._unread_with(table.topic)
+        before, is_sure = None, True
         if UNCHANGED in new:
             if not self._rows.keeps(table.topic):
                 raise RowsNeeded(table.topic)
-            kept = self._rows.get(table.topic, old_key)
-            before = None if kept is None else columns_of(kept)
+            before = self._before(table.topic, old_key)
+            is_sure = unread is None or unread.is_sure(table.topic, old_key)
+            if unread is not None and not is_sure and unread.held(table.topic, old_key):
+                unread.missed(table)
         try:
             value = shape.value(new, before)
         except StillUnknown as unknown:
+            if unread is not None:
+                # A row that the topic does not have yet comes with a later chunk.
+                if old_key != key or before is not None:
+                    unread.missed(table)
+                if old_key != key:
+                    yield Record(table.topic, old_key, None, time_ms)
+                return
             raise CaptureError(
                 f"table {table.full_name}, column {unknown.column!r}: a large value did not change,"
                 f" so that PostgreSQL does not send it, and topic {table.topic} has no earlier one "
-                f"under the key {old_key}: run `drumlin capture remove` and begin anew; "
-                f"ALTER TABLE {table.full_name} REPLICA IDENTITY FULL avoids it"
+                f"under the key {old_key}: run `drumlin capture reread --tables "
+                f"{table.full_name}`, then start again; ALTER TABLE {table.full_name} "
+                "REPLICA IDENTITY FULL avoids it"
             ) from None
         if old_key != key:
             yield Record(table.topic, old_key, None, time_ms)
         yield Record(table.topic, key, value, time_ms)
+        if unread is not None and not is_sure:
+            # The topic's row may be outdated: a later chunk corrects it.
+            unread.unsure(table, key)
+            if old_key != key:
+                unread.missed(table)
+
+    def _before(self, topic: str, key: str) -> dict[str, str] | None:
+        unread = self._unread_with(topic)
+        kept = None if unread is None else unread.held(topic, key)
+        if kept is None:
+            kept = self._rows.get(topic, key)
+        try:
+            return None if kept is None else columns_of(kept)
+        except ValueError as error:
+            raise CaptureError(
+                f"topic {topic}: the value under the key {key} is no row of a capture ({error}): "
+                "somebody else has written to this topic"
+            ) from None
 
     def _truncated(self, table: Table, time_ms: int) -> Iterator[Record]:
         if self._on_truncate is OnTruncate.STOP:
@@ -236,6 +298,8 @@ class Changes:
                 f"table {table.full_name} was truncated: start again with --on-truncate tombstones "
                 "(deletes all of its keys in the topic) or ignore (keeps them)"
             )
+        if (unread := self._unread_with(table.topic)) is not None:
+            unread.emptied(table)
         if self._on_truncate is OnTruncate.TOMBSTONES:
             if not self._rows.keeps(table.topic):
                 raise RowsNeeded(table.topic)

@@ -42,6 +42,9 @@ app: Final = LazyGroup(
         "materialize": _at(
             "records.materialize", "materialize_command", "Keep a topic as a table in a store."
         ),
+        "land": _at(
+            "records.land", "land_command", "Bring topics into tables and files, with Spark."
+        ),
         "capture": _at("captures.capture", "app", "Write the changes of a database to topics."),
         "groups": _at(
             "groups.groups", "app", "List, describe and delete groups; move their offsets."
@@ -97,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader has closed the pipe: exit as click does when it notices this first.
+        # The reader has closed the pipe: exit as click does if click notices it first.
         standard_output.discard()
         return 1
     except output.Failure as error:

@@ -1,4 +1,4 @@
-"""`drumlin clock`: show whether a broker trusts its machine's wall clock, and make it do so."""
+"""`drumlin clock`: show whether a broker trusts its machine's wall clock; restore trust."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def main() -> None:
     try:
         if code != app.EXIT_INTERRUPTED or standard_output.has_room():
             sys.stdout.flush()
-        else:  # Ctrl-C while nobody may be reading: do not wait for a reader
+        else:  # Ctrl-C, perhaps without a reader: do not wait for one
             standard_output.discard()
     except (OSError, KeyboardInterrupt):  # only after an error: otherwise everything is written
         standard_output.discard()

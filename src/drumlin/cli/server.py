@@ -45,7 +45,7 @@ EXAMPLES: Final = examples(
 
 
 class LogLevel(enum.StrEnum):
-    """The least important line that is logged."""
+    """The lowest level of lines that are logged."""
 
     DEBUG = "debug"
     INFO = "info"

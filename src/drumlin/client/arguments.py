@@ -1,7 +1,6 @@
-"""Checks of arguments, at the call. Each error names the argument and its value.
+"""Checks of a call's arguments. Each error names the argument and its value.
 
-A value of the wrong type raises a `TypeError`, one that is not allowed a `ValueError`. Sends no
-requests.
+A value of the wrong type raises `TypeError`, an invalid value `ValueError`. Sends no requests.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from drumlin.peer.options import ISOLATION_LEVELS
 #: The acknowledgements for a record: from all in-sync replicas, from the leader, or none.
 Acks = Literal["all", "leader", "none", "-1", "1", "0", -1, 1, 0]
 
-#: The decoding of keys and values.
+#: The format from which keys and values are decoded.
 Decode = Literal["utf8", "json"]
-#: The encoding of columns that are neither bytes nor strings.
+#: The format to which columns that are neither bytes nor strings are encoded.
 Encode = Literal["json"]
 
 ACKS_ALL: Final = -1
@@ -65,14 +64,14 @@ def acks_number(acks: object) -> int:
 
 
 def one_of(name: str, value: object, possible: Iterable[str], others: str = "") -> None:
-    """Check that `value` is a possible name; `others` describes what else was possible."""
+    """Check that `value` is one of the names; `others` describes further valid values."""
     if not isinstance(value, str) or value not in possible:
         expected = ", ".join(map(repr, possible)) + (f"; or {others}" if others else "")
         raise ValueError(f"{name} {shown(value)}: expected one of {expected}")
 
 
 def some_of(name: str, values: Iterable[object], possible: Collection[str]) -> None:
-    """Check that `values` are possible names, ignoring case."""
+    """Check that all values are among the names, ignoring case."""
     no_text(name, values)
     known = {each.lower() for each in possible}
     for value in values:
@@ -145,7 +144,7 @@ def text(name: str, value: object) -> None:
 
 
 def no_text(name: str, value: object) -> None:
-    """Check that `value` is not a single string, which would count as its letters."""
+    """Check that `value` is not a single string, which would be taken for a list of letters."""
     if isinstance(value, str):
         raise TypeError(f"{name} {shown(value)}: expected a list of strings, or a set")
 
@@ -163,7 +162,7 @@ def config_values(name: str, values: Mapping[str, object]) -> dict[str, str]:
     """Configuration values as strings for brokers: 5 as "5", True as "true".
 
     Raises:
-        TypeError: a key is no string, or a value is neither a string nor a number nor a bool.
+        TypeError: a key is not a string, or a value is neither a string nor a number nor a bool.
     """
     texts = {}
     for key, value in values.items():
@@ -193,7 +192,7 @@ def as_bytes(name: str, value: object) -> bytes | None:
 
 
 def as_headers(headers: Any) -> list[tuple[str, bytes | None]]:
-    """Headers of a record as pairs with bytes, from a mapping or from pairs."""
+    """The headers of a record as (name, bytes) pairs, from a mapping or from pairs."""
     given = headers.items() if isinstance(headers, Mapping) else headers
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise TypeError(f"headers {shown(headers)}: expected a mapping, or pairs")

@@ -3,8 +3,8 @@
 A `Client` owns one thread with an event loop, which runs all its connections; a call hands a
 coroutine to that thread and waits for it, unless its name ends in `_async`. Decoding and encoding
 run in the caller's thread, so that network and kernels overlap. A client may be used from several
-threads. It must not cross a fork, and it refuses to be pickled: a worker process opens its own
-with `connect`.
+threads. It must not be used after a fork, and cannot be pickled: a worker process opens its own
+client with `connect`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def connect(
         check: send a request before this returns, so that a wrong address fails here and at
             once. Without it the first call connects, and waits for a broker as every call does.
         client_rack: the rack (zone) of this machine, as named by the brokers. If the leader of a
-            partition knows a replica there, ranges are read from that one (KIP-392).
+            partition knows a replica there, ranges are read from that replica (KIP-392).
         security: TLS and login, as a `drumlin.security.Security` or as Kafka's properties
             ("security.protocol", "sasl.mechanism", ...). Without it nothing is encrypted.
 
@@ -188,7 +188,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
             The names, sorted.
 
         Raises:
-            re.error: `pattern` is no regular expression.
+            re.error: `pattern` is not a regular expression.
         """
         names = self._run(admin.list_topics(self._connections, internal))
         if pattern is None:
@@ -233,7 +233,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Args:
             topic: its name.
-            partitions: how many; -1: the broker's default (`num.partitions`).
+            partitions: their number; -1: the broker's default (`num.partitions`).
             replication_factor: -1: the broker's default (`default.replication.factor`).
             configs: Kafka's keys, e.g. {"cleanup.policy": "compact", "retention.ms": 60_000}.
             if_not_exists: leave an existing topic of this name unchanged.
@@ -269,7 +269,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Raises:
             UnknownTopic: there is no such topic.
-            RequestRefused: INVALID_PARTITIONS: it already has as many, or more.
+            RequestRefused: INVALID_PARTITIONS: the topic already has that many, or more.
         """
         self._run(admin.add_partitions(self._connections, topic, count))
 
@@ -290,7 +290,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
         Raises:
             UnknownTopic: there is no such topic.
             RequestRefused: INVALID_CONFIG: unknown key or invalid value.
-            TypeError: a value is no string, number or bool.
+            TypeError: a value is not a string, number or bool.
         """
         cleared = {key: None for key, value in changes.items() if value is None}
         given = {key: value for key, value in changes.items() if value is not None}
@@ -318,7 +318,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Raises:
             UnknownTopic: a topic, or a partition of it, does not exist.
-            TypeError, ValueError: a key is no partition, or a value is none of these.
+            TypeError, ValueError: a key is not a partition, or a value is not a place.
         """
         arguments.isolation_level(isolation)
         places = by_partition(wanted)
@@ -331,7 +331,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
         *,
         isolation: Isolation = "read_uncommitted",
     ) -> dict[int, int]:
-        """The offset of one place in every partition of a topic.
+        """Look up one place in every partition of a topic.
 
         Args:
             topic: the topic's name.
@@ -344,7 +344,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Raises:
             UnknownTopic: there is no such topic.
-            TypeError, ValueError: `at` is none of these.
+            TypeError, ValueError: `at` is not a place.
         """
         arguments.isolation_level(isolation)
         return self._run(offsets.offsets_of_topic(self._connections, topic, at, isolation))
@@ -443,8 +443,8 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Args:
             group: its name.
-            require_stable: wait while an open transaction has offsets of the group; without it,
-                offsets are those before that transaction.
+            require_stable: wait while an open transaction has offsets of the group; otherwise the
+                result has the offsets from before that transaction.
 
         Returns:
             By (topic, partition): `offset`, `metadata` and `leader_epoch`. Empty for a group that
@@ -464,7 +464,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Raises:
             CommitFailed: the broker refuses them, for example because the group has members.
-            TypeError, ValueError: `group` is no name, a key no partition, or a value no offset.
+            TypeError, ValueError: `group`, a partition or an offset is invalid.
         """
         arguments.text("group", group)
         self._run(group_admin.commit_all(self._connections, group, to_commit(offsets)))
@@ -479,7 +479,7 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
 
         Raises:
             ClientError: the client is closed.
-            TypeError, ValueError: `group` is no name, a key no partition, or a value no offset.
+            TypeError, ValueError: `group`, a partition or an offset is invalid.
         """
         arguments.text("group", group)
         committing = group_admin.commit_all(self._connections, group, to_commit(offsets))

@@ -56,7 +56,7 @@ class NotAuthorized(RequestRefused, PermissionError):
 
 
 class OffsetOutOfRange(ClientError, LookupError):
-    """The log does not have the offset from which to read."""
+    """The log does not have the offset at which reading should start."""
 
     def __init__(
         self, topic: str, partition: int, offset: int, log_start_offset: int, end_offset: int
@@ -75,7 +75,7 @@ class OffsetOutOfRange(ClientError, LookupError):
 class LogTruncated(OffsetOutOfRange):
     """The log was truncated, with records that this consumer has read (unclean leader election).
 
-    `end_offset` is the end of the common log; -1 if the leader does not know it.
+    `end_offset` is the end of the part that both logs share; -1 if the leader does not know it.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, end_offset: int) -> None:
@@ -90,7 +90,7 @@ class NoCommittedOffset(ClientError, LookupError):
 
 
 class CommitFailed(ClientError):
-    """Offsets were not committed: the consumer is no longer a member, or a rebalance goes on.
+    """Offsets were not committed: the consumer is no longer a member, or a rebalance is going on.
 
     Records since the last commit are read again, by the members that get the partitions.
     """
@@ -127,7 +127,7 @@ class LogEndsEarly(ClientError):
 
 
 class RecordsMissing(ClientError, LookupError):
-    """A range that must be read without gaps has some, for example after compaction."""
+    """A range that must be read without gaps has gaps, for example after compaction."""
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         super().__init__(
@@ -161,7 +161,7 @@ class StateNotExact(ClientError, LookupError):
 
 
 class EqualKeys(ClientError, LookupError):
-    """Two partitions have a value for the same key, so that it has no unique value in a mapping."""
+    """Two partitions have a value for the same key, so the key has no unique value in a mapping."""
 
     def __init__(self, topic: str, key: bytes) -> None:
         super().__init__(
@@ -184,14 +184,14 @@ class CorruptData(ClientError):
 
 
 class Undecodable(ClientError, ValueError):
-    """A key or a value cannot be decoded: it is not UTF-8, or no JSON. Names the record."""
+    """A key or a value cannot be decoded: it is not UTF-8, or not JSON. Names the record."""
 
 
 class DeliveryFailed(ClientError):
-    """Records could not be written. `acknowledged` is the number of those in the call that were.
+    """Records could not be written. `acknowledged` counts those records of the call that were.
 
-    `may_be_written`: the records were sent and not acknowledged, so that they may be in the log,
-    once. If it is False, they are not in the log.
+    `may_be_written`: the records were sent but not acknowledged, so they may be in the log, once.
+    If it is False, they are not in the log.
     """
 
     def __init__(
@@ -259,8 +259,8 @@ def as_delivery_failed(
 def translated() -> Iterator[None]:
     """Translate errors of the layers below into errors of the client.
 
-    A traceback shows one error, not the same one twice; the original is its `__context__`. Its
-    notes are kept.
+    A traceback shows one error, not the same error twice; the original is its `__context__`. The
+    original's notes are kept.
     """
     try:
         yield
@@ -272,6 +272,6 @@ def translated() -> Iterator[None]:
 
 
 def translating(items: Iterable[T]) -> Iterator[T]:
-    """The same items; errors raised by the iteration are `translated`."""
+    """Yield the items unchanged; errors raised by the iteration are `translated`."""
     with translated():
         yield from items

@@ -23,7 +23,7 @@ class ClosedMeanwhile(ClientError):
 
 
 class LoopThread:
-    """The thread, which starts at once; `stop` ends it and cancels its coroutines."""
+    """A thread with an event loop; it starts at once. `stop` ends it and cancels its coroutines."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -79,7 +79,7 @@ class LoopThread:
             raise
 
     def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call a plain function in the loop, without waiting. Called even if `stop` follows."""
+        """Call a plain function in the loop, without waiting, and even if `stop` follows."""
         self._check_process()
         with self._lock:
             self._check()

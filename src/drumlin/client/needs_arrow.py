@@ -2,7 +2,7 @@
 
 Arrow is four fifths of an installation, and most of a client works without it: topics, offsets,
 groups, transactions and single records. So it is imported only in calls that need it, and this
-explains a failed import. Must import neither Arrow nor numpy.
+module explains a failed import. Must import neither Arrow nor numpy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_ARROW: Final = "tables of records need pyarrow and numpy: pip install pyarrow
 
 
 def has_arrow() -> bool:
-    """Whether Arrow can be used. Imports it, as the caller is about to use it."""
+    """Whether Arrow can be used. This imports Arrow, as the caller is about to use it."""
     try:
         for each in PACKAGES:
             importlib.import_module(each)

@@ -1,8 +1,8 @@
 """Places in a log as users name them (offsets, times, words), and their checks.
 
-An int is always an offset, never a time: a time is an aware `datetime`, or as a number,
-`Milliseconds`. A time means the first record at or after it; as the point of a state, it includes
-records of its millisecond. Sends no requests.
+An int is always an offset, never a time: a time is an aware `datetime` or `Milliseconds`. A time
+means the first record at or after it; as the point of a state, it includes records of its
+millisecond. Sends no requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENDS_OF_A_LOG: Final = ("earliest", "latest")
 
 @dataclass(frozen=True, order=True, slots=True)
 class Milliseconds:
-    """A time as a number, as an int would be an offset: milliseconds since 1970, UTC.
+    """A time in milliseconds since 1970, UTC. (A plain int would be an offset.)
 
     Raises:
         TypeError, ValueError: not a whole number, or negative.
@@ -103,7 +103,7 @@ def check_place(name: str, place: object) -> None:
     """Check a `Place`.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: the value is invalid.
     """
     if isinstance(place, str):
         arguments.one_of(name, place, _ENDS_OF_A_LOG, "an offset, a datetime or Milliseconds")
@@ -117,7 +117,7 @@ def check_places(name: str, given: object) -> None:
     """Check a `Place`, or one for each partition.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: the value is invalid.
     """
     if not isinstance(given, Mapping):
         check_place(name, given)
@@ -131,7 +131,7 @@ def check_ends(name: str, given: object) -> None:
     """Check an `End`, or one for each partition.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: the value is invalid.
     """
     for end in given.values() if isinstance(given, Mapping) else (given,):
         if end != "latest" and (isinstance(end, bool) or not isinstance(end, int)):
@@ -140,10 +140,10 @@ def check_ends(name: str, given: object) -> None:
 
 
 def check_partitions(name: str, named: Collection[int], read: Iterable[int]) -> None:
-    """Check that a mapping has a place for each partition that is read, and for no other.
+    """Check that a mapping has places for exactly the partitions that are read.
 
     Raises:
-        ValueError: it does not.
+        ValueError: the mapping has other partitions.
     """
     wanted = set(read)
     if set(named) != wanted:
@@ -154,7 +154,7 @@ def check_point(name: str, at: object) -> None:
     """Check a `Point`, or None.
 
     Raises:
-        TypeError, ValueError: it is neither.
+        TypeError, ValueError: the value is invalid.
     """
     if isinstance(at, Mapping):
         for partition, offset in at.items():

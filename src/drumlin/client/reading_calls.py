@@ -38,6 +38,8 @@ from drumlin.peer.options import Isolation
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from drumlin.client.consumer.assignors import OwnAssignor
+
 
 class ReadingCalls(Calls):
     """The calls that read records."""
@@ -107,7 +109,7 @@ class ReadingCalls(Calls):
         undecoded = dataclasses.replace(options, decode=None)
         batches = list(self._read(topic, partitions, start, end, undecoded))
         table = pa.Table.from_batches(batches, reader.schema_of(options))
-        # All values at once, as they make one column.
+        # All values are decoded at once, as they form one column.
         return tables.decoded(table, decode, topic)
 
     @knows_kafkas_names
@@ -263,7 +265,7 @@ class ReadingCalls(Calls):
         group: str | None = None,
         assign: Collection[tuple[str, int]] | None = None,
         protocol: GroupProtocol = "classic",
-        assignors: Sequence[str] = ("range", "cooperative-sticky"),
+        assignors: Sequence[str | OwnAssignor] = ("range", "cooperative-sticky"),
         server_assignor: str | None = None,
         group_instance_id: str | None = None,
         rack: str | None = None,
@@ -304,7 +306,8 @@ class ReadingCalls(Calls):
             group: the name of the consumer group; None: nothing is committed.
             assign: partitions as (topic, partition), instead of `topics`.
             protocol: "classic", or "consumer" for assignment by the broker (KIP-848).
-            assignors: classic only: "range" and "cooperative-sticky", in order of preference.
+            assignors: classic only: "range" and "cooperative-sticky", in order of preference; or
+                a program's own `drumlin.lowlevel.OwnAssignor`.
             server_assignor: "consumer" only: "uniform" or "range"; None: the broker's choice.
             group_instance_id: the id of a static member, which keeps its partitions over a restart.
             rack: the rack of this consumer, for rack-aware assignors.

@@ -41,7 +41,7 @@ class RestoreCalls(TransactionCalls):
         records keep partition, order, timestamp and headers. A restore is one transaction, which
         brokers abort if it takes longer than their maximum (`transaction.max.timeout.ms`, 15
         minutes by default); until it is committed, read_committed readers see nothing. If it fails
-        or its process dies, call it again: written records are aborted, and written again. After
+        or its process dies, call it again: it aborts the written records and writes again. After
         a complete restore the same call does nothing, for as long as the brokers keep the offsets
         of the group `drumlin-restore-TOPIC`.
 

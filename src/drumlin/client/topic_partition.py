@@ -28,13 +28,13 @@ def as_partitions(places: Iterable[tuple[str, int]]) -> list[TopicPartition]:
     """The partitions as `TopicPartition`s.
 
     Raises:
-        TypeError: one is not (topic, number).
+        TypeError: a partition is not (topic, number).
     """
     return [_partition(place) for place in places]
 
 
 def by_partition(values: Mapping[AnyPartition, T]) -> dict[TopicPartition, T]:
-    """The same values, with `TopicPartition`s as keys.
+    """The mapping with `TopicPartition`s as keys.
 
     Raises:
         TypeError: a key is not (topic, number).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class CleaningFailed(Exception):
-    """A log can't be read as record batches, with its position; or the kernels are missing."""
+    """A log has something other than record batches at a position; or the kernels are missing."""
 
 
 class CleaningStopped(Exception):

@@ -53,7 +53,7 @@ class CleaningStatistics:
     markers_removed: int = 0
     tombstones_kept: int = 0
     #: The earliest delete horizon of the tombstones and markers that were kept; `NO_HORIZON` if
-    #: there are none, or none that this round has looked at.
+    #: there are none, or this round has seen none.
     delete_horizon_ms: int = NO_HORIZON
     segments_before: int = 0
     segments_after: int = 0

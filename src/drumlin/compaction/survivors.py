@@ -5,8 +5,8 @@ supports `&`, `|`, `~` and comparisons. The rule itself is `fate` in `records/ke
 which the cleaner applies to each record. Here it is evaluated for every combination of facts about
 a record, and the results are combined into one expression on columns.
 
-A cleaning reads records up to the end of its round, and knows the last offset of each key there.
-It keeps such a record if
+A cleaning reads records up to the end of its round, and knows the last offset of each of their
+keys. It keeps such a record if
 
 - it has a key, and is the last record of its key, and
 - it has a value, or is a tombstone whose delete horizon has not been set or not been reached; the
@@ -68,14 +68,14 @@ def is_kept(
 
 
 class _Fact(NamedTuple):
-    """A fact about records, as a column; and its negation, computed on demand."""
+    """A fact about records, as a column, and the negation of the fact, computed on demand."""
 
     holds: Any
     fails: Callable[[], Any]
 
 
 def _kept(facts: Sequence[_Fact], known: tuple[bool, ...]) -> Any:
-    """Whether records are kept whose first facts have the values in `known`."""
+    """Whether records are kept if their first facts have the values in `known`."""
     unknown = product((False, True), repeat=len(facts) - len(known))
     fates = {fate(*known, *rest) for rest in unknown}
     if fates <= {KEPT, HORIZON_DUE}:

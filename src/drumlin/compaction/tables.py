@@ -47,7 +47,7 @@ def survivors(records: pa.Table, *, now_ms: int, round_end_offset: int | None = 
 
 
 def _last_offsets(records: pa.Table, offsets: np.ndarray, is_looked_at: np.ndarray) -> np.ndarray:
-    """For each row the last offset of its key among the selected rows; -1 for none."""
+    """For each row the last offset of its key among the selected rows; -1 if there is none."""
     encoded = records["key"].combine_chunks().dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()

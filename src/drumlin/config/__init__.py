@@ -1,1 +1,1 @@
-"""Kafka's configuration keys: their types, defaults, limits, and where values come from."""
+"""Kafka's configuration keys: their types, defaults and limits, and the sources of values."""

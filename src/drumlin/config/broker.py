@@ -1,9 +1,8 @@
-"""The broker's configuration, typed, with the changes made while it runs.
+"""The broker's configuration, typed, including changes at run time.
 
-`BrokerConfig` holds three layers over the defaults, the first that has a key wins: changed for
-this broker, changed for the whole cluster, given at start. Attributes are Kafka's keys with
-underscores for dots. They are looked up when they are needed, never copied, so that a change
-takes effect everywhere at once.
+`BrokerConfig` has three layers above the defaults, by precedence: changed for this broker, changed
+for the whole cluster, given at start. Attributes are Kafka's keys with underscores for dots. Values
+are looked up on each use, never copied, so that a change takes effect everywhere at once.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from drumlin.config.values import Refused, Value, ValueType, parse
 
 #: Lets consumers read from a replica in their rack.
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-#: Defaults that differ from Kafka's. Internal topics: Kafka's defaults need three brokers, and
-#: here one is enough. Socket buffers: the system sizes them by need, and large fetches are 1.5
-#: times as fast as with Kafka's 100 KiB.
+#: Defaults that differ from Kafka's. For internal topics, Kafka's defaults need three brokers; here
+#: one is enough. Socket buffers are sized by the system as needed, while with Kafka's 100 KiB a
+#: distant client gets no more than that per round trip.
 OWN_DEFAULTS: Final[dict[str, str | None]] = {
     "node.id": "1",
     "offsets.topic.replication.factor": "1",
@@ -54,9 +53,9 @@ OWN_DEFAULTS: Final[dict[str, str | None]] = {
 class BrokerConfig:
     """Typed access to the broker's configuration; see the module.
 
-    Every key of Kafka is an attribute; those declared here are the ones in use. Where Kafka
-    has several keys for one thing (`log.retention.ms`, `.minutes`, `.hours`), the attribute
-    of the first has the value that applies.
+    Every key of Kafka is an attribute; the declared ones are in use. If Kafka has several keys for
+    one setting (`log.retention.ms`, `.minutes`, `.hours`), the attribute of the first has the
+    effective value.
     """
 
     add_partitions_to_txn_retry_backoff_max_ms: int
@@ -166,7 +165,7 @@ class BrokerConfig:
     zookeeper_session_timeout_ms: int
 
     def __init__(self, static: Mapping[str, str], brokers: int = 1) -> None:
-        """`brokers`: how many brokers of this machine share its limits."""
+        """`brokers`: the number of brokers that share this machine's limits."""
         self.static = _with_both_ids(static)
         self.brokers = brokers
         self.cluster_wide: dict[str, str] = {}
@@ -188,19 +187,19 @@ class BrokerConfig:
         return cls(properties, brokers)
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for unknown names; it lets the type checker pass undeclared keys.
+        # Called only for unknown names; lets the type checker accept undeclared keys.
         raise AttributeError(f"no configuration key is called {name}")
 
     @property
     def without_effect(self) -> tuple[str, ...]:
-        """Keys given at start that Kafka knows and that do nothing here."""
+        """Keys given at start that Kafka knows but that have no effect here."""
         keys = broker_keys()
         return tuple(
             name for name in sorted(self.static) if name not in keys or not keys[name].has_effect
         )
 
     def value(self, name: str) -> Value:
-        """The value of one key by itself, whatever its synonyms say."""
+        """The value of one key, regardless of its synonyms."""
         value: Value = self._values[name]
         return value
 
@@ -209,11 +208,11 @@ class BrokerConfig:
         return OWN_DEFAULTS.get(key.name, key.default)
 
     def topic_defaults(self) -> Mapping[str, Value]:
-        """The defaults of topics without a value of their own, by topic key."""
+        """The values for topics that do not set them, by topic key."""
         return self._topic_defaults
 
     def check_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
-        """Check that these can be applied with `update_dynamic`.
+        """Check that these changes can be applied with `update_dynamic`.
 
         Raises:
             ConfigError: a value is not allowed.
@@ -225,23 +224,23 @@ class BrokerConfig:
     def update_dynamic(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
     ) -> None:
-        """Apply the changes made at run time; they replace earlier ones.
+        """Apply changes made at run time, which replace earlier ones.
 
         Raises:
-            ConfigError: a value is not allowed; then nothing changes.
+            ConfigError: a value is not allowed; nothing is changed.
         """
         resolved = _resolve(self._with_changes(cluster_wide, per_broker))
         self.cluster_wide, self.per_broker = dict(cluster_wide), dict(per_broker)
         self._apply(resolved)
 
     def is_cordoned(self, log_dir: str) -> bool:
-        """Whether no new partition is placed in the log dir of this absolute path (KIP-1066)."""
+        """Whether the log dir with this absolute path must not get new partitions (KIP-1066)."""
         return not self.cordoned_log_dirs.isdisjoint((log_dir, log_dir_of(log_dir), "*"))
 
     def _with_changes(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
     ) -> dict[str, str]:
-        """The properties that apply. Changes of keys that Kafka 4 does not know have no effect."""
+        """The effective properties. Changes of keys that Kafka 4 does not know have no effect."""
         return self.static | {
             name: text
             for name, text in {**cluster_wide, **per_broker}.items()
@@ -268,7 +267,7 @@ def _absolute(path: str) -> str:
 
 
 def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
-    """The configuration with the broker's number under its new and its old name, as in Kafka."""
+    """The configuration with the broker's id under its new and its old key, as in Kafka."""
     both = dict(static)
     for one, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if one in static:
@@ -277,7 +276,7 @@ def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
 
 
 def _resolve(given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Values by key, and the attributes that are made of several keys or parsed further."""
+    """Values by key, and attributes that combine several keys or are parsed further."""
     values: dict[str, Any] = {}
     for name, key in broker_keys().items():
         text = given.get(name)

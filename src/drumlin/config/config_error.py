@@ -1,4 +1,4 @@
-"""Errors of a configuration, each with a message of one line."""
+"""Errors in a configuration, each with a message of one line."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 class ConfigError(ValueError):
     """A key or a value that is refused.
 
-    The text is for an operator that starts a broker, and for clients that change a
-    configuration: key, value, what is allowed.
+    The text is for an operator that starts a broker, and for clients that change a configuration.
+    It has the key, the value, and the allowed values.
     """
 
     def __init__(self, key: str, value: str | None, allowed: str) -> None:

@@ -1,7 +1,7 @@
-"""Rules for several keys together: values that contradict each other, or change too much at once.
+"""Rules for several keys together: against contradictory values, and too large changes at once.
 
-Pure. `check_together` applies to any configuration. `check_change` applies when the configuration
-of a running broker is changed; it refuses what Kafka refuses, even for keys without effect here.
+Pure. `check_together` applies to any configuration. `check_change` applies to changes on a running
+broker, and refuses what Kafka refuses, even for keys without effect here.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _THREADS: Final = (
     "remote.log.reader.threads",
 )
 _LIMITS_OF_CONNECTIONS: Final = ("max.connections", "max.connection.creation.rate")
-#: Tiered storage (KIP-405): topic keys of the local retention, and of the whole.
+#: Tiered storage (KIP-405): topic keys of the local retention and of the total retention.
 _LOCAL_RETENTION: Final = (
     ("log.local.retention.ms", "retention.ms"),
     ("log.local.retention.bytes", "retention.bytes"),
 )
-#: The only classes that can be named: classes of Kafka that are built in here.
+#: The only allowed class names: classes of Kafka whose behaviour is built in here.
 _BUILT_IN: Final = {
     "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
     "principal.builder.class": (
@@ -47,7 +47,7 @@ _BUILT_IN: Final = {
     ),
     "ssl.engine.factory.class": "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",
 }
-#: Keys that a running broker accepts for a single listener only.
+#: Keys that a running broker accepts only for a single listener.
 _KEYS_AND_CERTIFICATES: Final = re.compile(
     r"ssl\.key\.password"
     r"|ssl\.keystore\.(certificate\.chain|key|location|password|type)"
@@ -57,7 +57,7 @@ _KEYS_AND_CERTIFICATES: Final = re.compile(
 
 _NO_RIGHTS: Final = "there are no access rights here: every client may do everything"
 
-#: Keys that protect a cluster, and what would happen if they were accepted without effect.
+#: Keys that protect a cluster, each with the consequence of accepting it without effect.
 _GUARDS: Final = {
     "authorizer.class.name": _NO_RIGHTS,
     "super.users": _NO_RIGHTS,
@@ -66,7 +66,7 @@ _GUARDS: Final = {
 }
 
 
-#: The same for keys of a cluster in ZooKeeper.
+#: The same, for keys of a cluster with ZooKeeper.
 _GUARDS_OF_ZOOKEEPER: Final = {
     "zookeeper.metadata.migration.enable": "what is in ZooKeeper cannot be moved to KRaft",
 }
@@ -102,10 +102,10 @@ def _check_zookeeper_access(given: _Given) -> None:
 
 
 def check_together(values: _Values, given: _Given) -> None:
-    """Check that the values of a configuration fit together.
+    """Check that the values of a configuration are consistent.
 
     Raises:
-        ConfigError: they do not.
+        ConfigError: they are not.
     """
     _check_log(values, given)
     if given.get("broker.id", values["node.id"]) != given.get("node.id", values["node.id"]):
@@ -164,10 +164,10 @@ def check_change(
 ) -> None:
     """Check that a running broker may change from one configuration to the other.
 
-    `given` has all keys that were set, at start and since; `listeners` are the broker's.
+    `given` has all keys set at start or later; `listeners` are the broker's.
 
     Raises:
-        ConfigError: it may not.
+        ConfigError: the change is refused.
     """
     for name in _THREADS:
         _check_thread_count(name, before[name], after[name], given)
@@ -187,20 +187,20 @@ def check_change(
 
 
 def check_for_one_broker(changed: _Given) -> None:
-    """Check that these keys may be changed for one broker as a whole.
+    """Check that these keys may be changed for a broker as a whole, not only for a listener.
 
     Raises:
-        ConfigError: one of them is for a listener.
+        ConfigError: a key is for a listener.
     """
     for name in changed:
         if _KEYS_AND_CERTIFICATES.fullmatch(name):
-            # Without the value, which may be a secret.
+            # The message omits the value, which may be a secret.
             allowed = f"can be changed only for a listener, as listener.name.NAME.{name}"
             raise ConfigError(name, "...", allowed)
 
 
 def is_for_one_broker(name: str) -> bool:
-    """Whether a key for a listener can only be set for one broker, not for the whole cluster."""
+    """Whether a key for a listener can be set only for one broker, not for the whole cluster."""
     parts = of_a_listener(name)
     return parts is not None and parts[1] not in _LIMITS_OF_CONNECTIONS
 
@@ -215,7 +215,7 @@ def _check_thread_count(name: str, before: int, after: int, given: _Given) -> No
 
 
 def _is_part(local: int, whole: Any) -> bool:
-    """Whether local retention is within the whole; -1 is without limit, -2 "the same"."""
+    """Whether local retention is within total retention; -1 means no limit, -2 the same limit."""
     return local == -2 or whole == -1 or 0 <= local <= whole
 
 
@@ -226,7 +226,7 @@ def _check_class(name: str, given_as: str, value: Any, given: _Given) -> None:
 
 
 def _check_listeners_own(given: _Given, listeners: tuple[Listener, ...]) -> None:
-    """Check keys for a single listener: Kafka reads only those that can be changed at run time."""
+    """Check keys for a single listener; Kafka reads only those that can be changed at run time."""
     names = {listener.name.lower() for listener in listeners}
     for name, text in given.items():
         parts = of_a_listener(name)

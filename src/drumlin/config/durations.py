@@ -1,4 +1,4 @@
-"""Durations as ISO 8601 writes them, such as P1DT2H30M. Pure."""
+"""Durations in ISO 8601, such as P1DT2H30M. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 def duration_ms(text: str) -> int:
     """
     Raises:
-        ValueError: it is no duration.
+        ValueError: the text is not a duration.
     """
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()):

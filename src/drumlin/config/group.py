@@ -1,4 +1,4 @@
-"""A group's own configuration: the limits that the broker's configuration sets for it."""
+"""A group's own configuration, and the limits that the broker's configuration sets for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drumlin.config.durations import duration_ms
 from drumlin.config.keys import group_keys
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Group key -> the broker keys of its least and its greatest value.
+#: Group key -> the broker keys of its minimum and maximum.
 _LIMITS: Final = {
     "consumer.heartbeat.interval.ms": (
         "group.consumer.min.heartbeat.interval.ms",
@@ -69,7 +69,7 @@ _BY_DURATION: Final = "by_duration:"
 
 
 def validate_group_overrides(overrides: Mapping[str, str], config: BrokerConfig) -> None:
-    """Check a group's own configuration, names and values, as a client requests it.
+    """Check a group's own configuration, as requested by a client: names and values.
 
     Raises:
         KafkaError: INVALID_CONFIG.
@@ -93,7 +93,7 @@ def validate_group_overrides(overrides: Mapping[str, str], config: BrokerConfig)
 
 
 def _check_reset(text: str) -> None:
-    """Check where a share group begins: at an end of the log, or at a time in the past."""
+    """Check the first position of a share group: at an end of the log, or at a time in the past."""
     if text in _RESETS:
         return
     try:

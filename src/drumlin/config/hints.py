@@ -1,9 +1,9 @@
-"""Suggestions for a configuration key that does not exist: which key was probably meant.
+"""Suggestions for an unknown configuration key: the key that was probably meant.
 
-Looked up in this order: the other level's name of a setting (a topic's key given to a broker, or
-the other way round), a name that an older Kafka used, and the most similar spelling. The first two
-come first because the spelling misleads: `delete.retention.ms` looks most like `log.retention.ms`,
-which deletes data.
+Suggestions are looked up in this order: the name of the setting at the other level (a topic's key
+given to a broker, or the other way round), a name in an older Kafka, and the most similar spelling.
+Spelling comes last because it may mislead: `delete.retention.ms` looks most like
+`log.retention.ms`, which deletes data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drumlin.config.config_error import UnknownKey
 from drumlin.config.keys import FREE_PREFIXES, Key, broker_keys, topic_keys
 from drumlin.config.synonyms import BROKER_SYNONYMS
 
-#: Broker keys of older Kafka releases -> the current ones.
+#: Broker keys of older Kafka releases -> the current keys.
 RENAMED_BROKER_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "advertised.host.name": ("advertised.listeners",),
     "advertised.port": ("advertised.listeners",),
@@ -44,7 +44,7 @@ RENAMED_BROKER_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "socket.send.buffer": ("socket.send.buffer.bytes",),
 }
 
-#: Broker keys of older releases that no current key replaces -> what to do instead.
+#: Broker keys of older releases without a current counterpart -> what to do instead.
 REMOVED_BROKER_KEYS: Final = {
     "controller.message.queue.size": "Kafka has removed it",
     "enable.zookeeper": "Kafka has removed it; zookeeper.connect says whether there is one",
@@ -81,21 +81,21 @@ RENAMED_TOPIC_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "segment.hours": ("segment.ms",),
 }
 
-#: Topic keys of older releases that no current key replaces -> what to do instead.
+#: Topic keys of older releases without a current counterpart -> what to do instead.
 REMOVED_TOPIC_KEYS: Final = {
     "message.downconversion.enable": "Kafka has removed it, with the fetch versions it was for",
     "message.format.version": "Kafka has removed it; records are always kept in format 2",
 }
 
 _CLOSE_ENOUGH: Final = 0.8
-_GUESSED_MAX: Final = 64  # letters: comparing longer names would take a turn of the loop
+_GUESSED_MAX: Final = 64  # characters: comparing longer names would take a turn of the loop
 
 
 def known_broker_key(name: str, value: str | None) -> Key | None:
-    """The broker key `name`; None for a key of a listener or plugin, whose names are not known.
+    """The broker key `name`; None for a key of a listener or plugin, which may have any name.
 
     Raises:
-        UnknownKey: there is no such key.
+        UnknownKey: the key does not exist.
     """
     key = broker_keys().get(name)
     if key is None and not name.startswith(FREE_PREFIXES):
@@ -110,7 +110,7 @@ def broker_hint(name: str) -> str | None:
 
 
 def todays_broker_keys(name: str) -> tuple[str, ...]:
-    """The current broker keys for a topic key or an older name; empty if it is neither."""
+    """The current broker keys for a topic key or an older name; empty for other names."""
     synonyms = BROKER_SYNONYMS.get(name)
     return (synonyms[0][0],) if synonyms else RENAMED_BROKER_KEYS.get(name, ())
 
@@ -123,7 +123,7 @@ def topic_hint(name: str) -> str | None:
 
 
 def _todays_topic_keys(name: str) -> tuple[str, ...]:
-    """The current topic keys for a broker key, or for an older name of either."""
+    """The current topic keys for a broker key, or for an older broker or topic key."""
     names = (name, *RENAMED_BROKER_KEYS.get(name, ()))
     of_broker = tuple(
         key

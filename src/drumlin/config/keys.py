@@ -1,15 +1,15 @@
-"""Every configuration key of Apache Kafka 4.3, and those of Kafka 3 that Kafka 4 removed.
+"""Every configuration key of Apache Kafka 4.3, and the keys of Kafka 3 that Kafka 4 has removed.
 
-The facts stand in three tables beside this file, one row a key: name, type, default (`-`: none,
-`""`: empty), limits (see `values.rule`), update mode, origin, and a sentence of documentation
-where the key has an effect here. Only that last column tells which keys have one: a broker key
+The data is in three tables beside this file, with a row for each key: name, type, default (`-`:
+none, `""`: empty), limits (see `values.rule`), update mode, origin, and a sentence of documentation
+if the key has an effect here. Only that last column tells which keys have an effect: a broker key
 without documentation is accepted and does nothing.
 
 Origins: `kafka-4`; `kafka-3` (removed in 4, accepted so that an old server.properties starts);
-`internal` (not listed by Kafka); `dynamic` (only ever set at run time); `plugin` (read by
-Kafka's stock plugins); `drumlin` (our own, and listed only where it is given).
+`internal` (not listed by Kafka); `dynamic` (set only at run time); `plugin` (read by Kafka's own
+plugins); `drumlin` (our own, listed only if given).
 
-The update modes are Kafka's, save for `listeners` and `listener.security.protocol.map`, which
+The update modes are Kafka's, except for `listeners` and `listener.security.protocol.map`, which
 cannot be changed while this broker runs.
 """
 
@@ -28,7 +28,7 @@ READ_ONLY: Final = "read-only"
 PER_BROKER: Final = "per-broker"
 
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.([^.]*)\.(.+)")
-#: Prefixes of keys for a listener or a plugin; Kafka accepts any such key.
+#: Prefixes of keys for a listener or plugin; Kafka accepts any such key.
 FREE_PREFIXES: Final = ("listener.name.", "config.providers.", "rlmm.config.", "rsm.config.")
 
 
@@ -58,14 +58,14 @@ class Key:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether it may change while the broker runs."""
+        """Whether the key may change while the broker runs."""
         return self.update != READ_ONLY
 
     def parse(self, text: str) -> Value:
         """The value of `text` for this key.
 
         Raises:
-            ConfigError: it is not allowed.
+            ConfigError: the value is not allowed.
         """
         try:
             value = parse(self.value_type, text)
@@ -79,7 +79,7 @@ class Key:
 
     @property
     def allowed(self) -> str:
-        """The allowed values, as people read it."""
+        """The allowed values, described for people."""
         noun = _NOUNS[self.value_type]
         limits = self.rule.allowed if self.rule else ""
         if limits.startswith("one of"):
@@ -144,13 +144,14 @@ def group_keys() -> dict[str, Key]:
 def changeable_broker_key(name: str) -> Key | None:
     """The broker key `name`, if Kafka 4 knows it; None for older keys.
 
-    As in Kafka, a change of an unknown key at run time is stored, has no effect and is not shown.
+    As in Kafka, a change of an unknown key at run time is stored, but has no effect and is not
+    shown.
     """
     key = broker_keys().get(name)
     return None if key is None or key.origin in ("kafka-3", "plugin") else key
 
 
 def of_a_listener(name: str) -> tuple[str, str] | None:
-    """Listener and key, where `name` is a key for one listener."""
+    """The listener and the key, if `name` is a key for one listener."""
     match = _OF_A_LISTENER.fullmatch(name)
     return (match[1], match[2]) if match else None

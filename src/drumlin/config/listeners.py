@@ -1,4 +1,4 @@
-"""The listeners of a broker: the addresses that it binds, and those that it advertises."""
+"""The listeners of a broker: the addresses to bind, and those to advertise."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Listener:
 
     @property
     def address(self) -> str:
-        """Host and port as people write them; `*` is every interface."""
+        """Host and port, as written by people; `*` is every interface."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host or '*'}:{self.port}"
 
 
 def parse_listeners(key: str, entries: tuple[str, ...]) -> tuple[Listener, ...]:
-    """The listeners of a configuration value.
+    """The listeners in a configuration value.
 
     Raises:
-        ConfigError: one does not parse, or a name or port is given twice.
+        ConfigError: a listener is malformed, or a name or port is given twice.
     """
     listeners = []
     for entry in entries:
@@ -69,10 +69,10 @@ _NAMES: Final = ", ".join(_PROTOCOLS)
 def broker_listeners(
     entries: tuple[str, ...], protocols: dict[str, str], controller_names: tuple[str, ...]
 ) -> tuple[Listener, ...]:
-    """The listeners that a broker binds: all except those of a KRaft controller.
+    """The listeners that a broker binds: all except a KRaft controller's.
 
     Raises:
-        ConfigError: none is left, ports clash, or a listener is not plain text.
+        ConfigError: no listener is left, ports collide, or a listener is not plaintext.
     """
     key = "listeners"
     controllers = {name.upper() for name in controller_names}
@@ -99,10 +99,11 @@ def advertised_listeners(
     listeners: tuple[Listener, ...],
     controller_names: tuple[str, ...],
 ) -> tuple[Listener, ...]:
-    """The addresses that clients get, one for each listener; by default those of `listeners`.
+    """The addresses to advertise to clients, one for each listener; by default those of
+    `listeners`.
 
     Raises:
-        ConfigError: one cannot be connected to, or belongs to no listener.
+        ConfigError: clients cannot connect to an address, or it belongs to no listener.
     """
     key = "advertised.listeners"
     controllers = {name.upper() for name in controller_names}
@@ -128,10 +129,11 @@ def inter_broker_listener(
     advertised: tuple[Listener, ...],
     protocols: dict[str, str],
 ) -> str:
-    """The name of the listener by which the brokers of a cluster connect to each other.
+    """The name of the listener that the brokers of a cluster use among each other.
 
-    All brokers of a cluster use the same name. Without `inter.broker.listener.name` it is the
-    listener named like the security protocol, as in Apache Kafka, or the first with that protocol.
+    All brokers of a cluster use the same name. Without `inter.broker.listener.name`, this is the
+    listener named like the security protocol, as in Apache Kafka, or the first one with that
+    protocol.
 
     Raises:
         ConfigError: there is no such listener.
@@ -152,10 +154,10 @@ def inter_broker_listener(
 
 
 def metrics_listener(key: str, text: str | None) -> Listener | None:
-    """The address at which metrics are served; None if they are not.
+    """The address for serving metrics; None if they are not served.
 
     Raises:
-        ConfigError: it is not an address.
+        ConfigError: the value is not an address.
     """
     if not text:
         return None

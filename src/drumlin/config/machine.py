@@ -1,6 +1,6 @@
-"""The configurations of several brokers of one machine, made from one configuration. Pure.
+"""The configurations of several brokers of one machine, derived from one configuration. Pure.
 
-The first has the configuration as it is. The others have the ids and ports that follow, and a
+The first broker has the unchanged configuration. The others have the following ids and ports, and a
 folder of their own in each log dir.
 """
 

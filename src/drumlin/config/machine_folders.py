@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-#: In each log dir: the folders of all brokers but the first, by their ids.
+#: The folder in each log dir that contains the folders of all brokers but the first, by id.
 FOLDER: Final = ".brokers"
 
 
@@ -15,6 +15,8 @@ def folder_of(log_dir: str, index: int, node_id: int) -> str:
 
 
 def log_dir_of(folder: str) -> str:
-    """The log dir that contains a broker's folder; the first broker's folder is the log dir."""
+    """The log dir that contains a broker's folder; the first broker's folder is the log dir
+    itself.
+    """
     path = Path(folder)
     return str(path.parents[1]) if path.parent.name == FOLDER else folder

@@ -10,10 +10,10 @@ _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values of a properties file; a key given twice has its last value.
+    """The keys and values of a properties file; of a key given twice, the last value counts.
 
     Raises:
-        ValueError: a broken `\\uXXXX` escape; the message names the line, and shows no value.
+        ValueError: a broken `\\uXXXX` escape; the message names the line, but shows no value.
     """
     properties = {}
     for number, line in _logical_lines(text):
@@ -26,10 +26,10 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def decode_properties(content: bytes) -> dict[str, str]:
-    """`parse_properties` of a file in UTF-8; a byte order mark at its beginning is skipped.
+    """Like `parse_properties`, for a file in UTF-8; skips a byte order mark at the beginning.
 
     Raises:
-        ValueError: other bytes, or a broken escape; the message names the line.
+        ValueError: the file is not UTF-8, or has a broken escape; the message names the line.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -42,7 +42,7 @@ def decode_properties(content: bytes) -> dict[str, str]:
 def _logical_lines(text: str) -> list[tuple[int, str]]:
     """Lines without comments, with continued lines joined and leading whitespace removed.
 
-    Each with the number of its last natural line.
+    Each has the number of its last natural line.
     """
     lines: list[tuple[int, str]] = []
     pending = ""
@@ -53,7 +53,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
         if not is_continued and (not line or line[0] in "#!"):
             continue
         pending += line
-        # An odd number of backslashes at the end: the last one continues the line.
+        # With an odd number of backslashes at the end, the last one continues the line.
         is_continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
         if is_continued:
             pending = pending[:-1]
@@ -103,6 +103,6 @@ def _unescape(text: str) -> str:
             position += 4
         else:
             characters.append(_ESCAPES.get(escaped, escaped))
-    # Java's characters are UTF-16: one beyond the first 65,536 is two escapes.
+    # Java's characters are UTF-16: one beyond the first 65,536 needs two escapes.
     units = "".join(characters).encode("utf-16-le", "surrogatepass")
     return units.decode("utf-16-le", "surrogatepass")

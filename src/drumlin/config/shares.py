@@ -1,7 +1,7 @@
-"""Limits that are meant for a machine, divided among its brokers. Pure.
+"""The division of a machine's limits among its brokers. Pure.
 
-Each broker gets an equal part, rounded up, but never less than it needs to work at all. No limit
-stays no limit. DescribeConfigs shows the whole limit, as it was configured.
+Each broker gets an equal part, rounded up, but never less than it needs to work at all. An
+unlimited setting stays unlimited. DescribeConfigs shows the whole limit, as configured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Values = Mapping[str, Any]
 
 
 def part(whole: int, brokers: int) -> int:
-    """One broker's part of a limit on a number."""
+    """One broker's part of a numeric limit."""
     return whole if whole >= _UNLIMITED else -(-whole // brokers)
 
 
@@ -52,5 +52,5 @@ _SHARED: Final[Mapping[str, Callable[[_Values, int], Any]]] = {
 
 
 def shares(values: _Values, brokers: int) -> dict[str, Any]:
-    """One broker's part of each limit that brokers share, by key."""
+    """One broker's part of each shared limit, by key."""
     return {name: share(values, brokers) for name, share in _SHARED.items()}

@@ -2,12 +2,12 @@
 
     command line (`--set key=value`)  >  environment  >  properties file  >  default
 
-In the environment a key is written `DRUMLIN_` and its name in capitals, each dot an
-underscore: `DRUMLIN_LOG_SEGMENT_BYTES=1048576`; our own keys, which begin with that already, have
-no second prefix: `DRUMLIN_METRICS_LISTENER`. The keys of listeners and plugins, which are in no
-table, are written as in Kafka's container image: `_` for a dot, `__` for an underscore,
-`___` for a dash. A variable `DRUMLIN_...` that names no key is ignored (other programs may use
-such names) but returned, so that the broker can report it.
+In the environment a key is written as `DRUMLIN_` and its name in capitals, with underscores for
+dots: `DRUMLIN_LOG_SEGMENT_BYTES=1048576`; our own keys, which begin with that already, have no
+second prefix: `DRUMLIN_METRICS_LISTENER`. The keys of listeners and plugins, which are in no table,
+are written as for Kafka's container image: `_` for a dot, `__` for an underscore, `___` for a dash.
+A variable `DRUMLIN_...` that names no key is ignored (other programs may use such names) but
+returned, so that the broker can report it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read_properties_file(path: Path) -> dict[str, str]:
     """The properties of a file.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the file cannot be read.
     """
     try:
         return decode_properties(path.read_bytes())
@@ -41,7 +41,9 @@ def read_properties_file(path: Path) -> dict[str, str]:
 
 
 def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The properties in an environment, and the `DRUMLIN_...` variables that name no property."""
+    """The properties in an environment, and the `DRUMLIN_...` variables that do not name a
+    property.
+    """
     properties: dict[str, str] = {}
     unknown: list[str] = []
     for variable, value in sorted(environment.items()):
@@ -56,7 +58,9 @@ def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], li
 
 
 def variables_of_kafkas_images(environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Environment variables that configure Kafka's images, and the variable for each here."""
+    """Environment variables that configure Kafka's images, each with the corresponding variable
+    here.
+    """
     found = []
     for variable in sorted(environment):
         name = variable.removeprefix(_IMAGE_PREFIX)
@@ -66,7 +70,7 @@ def variables_of_kafkas_images(environment: Mapping[str, str]) -> list[tuple[str
 
 
 def nearest_variable(variable: str) -> str | None:
-    """The variable that was probably meant; None if none is similar."""
+    """The variable that was probably meant; None if no variable is similar."""
     key = variable.upper().removeprefix(ENVIRONMENT_PREFIX).replace("_", ".").lower()
     todays = todays_broker_keys(key)
     if todays:
@@ -77,7 +81,7 @@ def nearest_variable(variable: str) -> str | None:
 
 @functools.cache
 def _variables() -> dict[str, str]:
-    # Our own keys begin with `drumlin.`, as every variable does: the prefix is not repeated.
+    # Our own keys begin with `drumlin.`, like every variable, so the prefix is not repeated.
     return {name.removeprefix("drumlin.").replace(".", "_").upper(): name for name in broker_keys()}
 
 
@@ -94,7 +98,7 @@ def read_assignments(assignments: Iterable[str]) -> dict[str, str]:
     """Properties from the command line, each as `key=value`.
 
     Raises:
-        ConfigError: one without `=`.
+        ConfigError: a property without `=`.
     """
     properties: dict[str, str] = {}
     for assignment in assignments:

@@ -1,4 +1,6 @@
-"""Synonyms: the broker keys that give a topic key its default, and broker keys with one meaning."""
+"""Synonyms: the broker keys with the default of a topic key, and broker keys with the same
+meaning.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any, Final
 from drumlin.config.keys import topic_keys
 from drumlin.config.values import Value
 
-#: Broker keys for one thing, by precedence: DescribeConfigs lists them as synonyms of each other.
+#: Broker keys for the same setting, by precedence: DescribeConfigs lists them as synonyms.
 SAME_THING: Final = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -16,8 +18,8 @@ SAME_THING: Final = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 
-#: Topic key -> the broker keys that give its default, by precedence, each with the factor
-#: from its unit to the topic key's.
+#: Topic key -> the broker keys with its default, by precedence, each with the factor from its unit
+#: to that of the topic key.
 BROKER_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),

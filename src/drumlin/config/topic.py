@@ -1,4 +1,4 @@
-"""A topic's configuration: its own values over the broker's defaults, typed."""
+"""A topic's configuration, typed: its own values above the broker's defaults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Typed values, named like Kafka's topic keys with underscores for dots; Kafka's defaults."""
+    """The typed values, with Kafka's defaults, named like Kafka's topic keys with underscores for
+    dots.
+    """
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     compression_gzip_level: int = -1
@@ -56,7 +58,7 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     def append_rules(self) -> AppendRules:
-        """The rules that a produced batch must satisfy to be appended."""
+        """The rules that a produced batch must meet to be appended."""
         levels = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
@@ -85,10 +87,10 @@ _FOR_TESTS: Final = "internal.segment.bytes"
 
 
 def log_config(overrides: Mapping[str, str], defaults: Mapping[str, Value]) -> LogConfig:
-    """The configuration of a topic: its own values, else `defaults` (by topic key).
+    """The configuration of a topic: its own values, or else `defaults` (by topic key).
 
     Raises:
-        KafkaError: INVALID_CONFIG, when a value does not parse.
+        KafkaError: INVALID_CONFIG, a value is malformed.
     """
     values = {key: value for key, value in defaults.items() if key in _FIELDS}
     parsed = parse_overrides(overrides)
@@ -106,7 +108,7 @@ def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
     """The values of a topic's own configuration, by key; unknown keys are skipped.
 
     Raises:
-        KafkaError: INVALID_CONFIG, when a value does not parse.
+        KafkaError: INVALID_CONFIG, a value is malformed.
     """
     keys = topic_keys()
     try:
@@ -116,7 +118,7 @@ def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
 
 
 def validate_overrides(overrides: Mapping[str, str], defaults: Mapping[str, Value]) -> None:
-    """Check a topic's own configuration, names and values, as a client requests it.
+    """Check a topic's own configuration, as requested by a client: names and values.
 
     Raises:
         KafkaError: INVALID_CONFIG.

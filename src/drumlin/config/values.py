@@ -16,7 +16,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ValueType(enum.Enum):
-    """Kafka's types; the value is the number that stands in a DescribeConfigs response."""
+    """Kafka's types; the value is the number in DescribeConfigs responses."""
 
     BOOLEAN = 1
     STRING = 2
@@ -33,7 +33,7 @@ class Refused(ValueError):
     """A text that is not a value of the required type."""
 
 
-# Longer texts are not numbers of 64 bits, unless they begin with many zeros.
+# Longer texts are not 64-bit numbers, unless they begin with many zeros.
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?\d{1,40}")
 _DECIMAL: Final = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)")
 _BITS: Final = {ValueType.SHORT: 16, ValueType.INT: 32, ValueType.LONG: 64}
@@ -42,10 +42,10 @@ _JAVA_WHITESPACE: Final = "".join(map(chr, range(33)))
 
 
 def parse(value_type: ValueType, text: str) -> Value:
-    """The value that `text` denotes.
+    """Parse the value in `text`.
 
     Raises:
-        Refused: it denotes no value of this type.
+        Refused: the text is not a value of this type.
     """
     if value_type is ValueType.PASSWORD:
         return text
@@ -84,7 +84,7 @@ def _parse_double(text: str) -> float:
 
 
 def format_value(value: Value) -> str | None:
-    """A value as Kafka writes it."""
+    """A value, written as in Kafka."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -97,7 +97,7 @@ def format_value(value: Value) -> str | None:
 
 
 def _format_double(value: float) -> str:
-    """Like Java's Double.toString: 0.5, 1.0E-4, 1.7976931348623157E308."""
+    """A double, written like Java's Double.toString: 0.5, 1.0E-4, 1.7976931348623157E308."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -110,14 +110,14 @@ def _format_double(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A condition on a parsed value: `allows` tests it, `allowed` describes it for people."""
+    """A condition on a parsed value: `allows` checks it, `allowed` describes it for people."""
 
     allowed: str
     allows: Callable[[Value], bool]
 
 
 def rule(notation: str, value_type: ValueType) -> Rule:
-    """A rule from the notation of the key tables.
+    """The rule for the notation in the key tables.
 
     ====================  ==========================================================
     `0..`, `1..9`         a number within limits, both included
@@ -153,7 +153,7 @@ def _range_rule(notation: str) -> Rule:
         assert isinstance(value, int | float)
         if extra and value == int(extra):
             return True
-        # Not "low <= value": as in Kafka, NaN is within all limits.
+        # Not "low <= value", because NaN is within all limits, as in Kafka.
         return not (value < low or (high is not None and value > high))
 
     allowed = f"of at least {low}" if high is None else f"from {low} to {high}"

@@ -1,8 +1,8 @@
 """Deadlines by key: a plain data structure, without an event loop.
 
-Deadlines are moved often (by every heartbeat) and rarely pass. So a key whose deadline is moved
-later keeps its place in the heap, and is queued again when that place comes first. A cancelled key
-keeps its place until then, too.
+Deadlines are moved often (by every heartbeat) and rarely pass. So if a key's deadline is moved
+later, the key keeps its place in the heap, and is queued again when that place comes first. The
+place of a cancelled key stays until then, too.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from typing import Final, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-#: Places of cancelled deadlines that one check removes. A check adds at most one place.
+#: The number of places of cancelled deadlines that one check removes. A check adds at most one
+#: place.
 _GIVEN_UP_MAX: Final = 64
 
 
 class DeadlineQueue(Generic[Key]):
-    """At most one deadline for each key, in seconds of a monotonic clock."""
+    """A queue with at most one deadline for each key, in seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._deadlines: dict[Key, float] = {}
         self._heap: list[tuple[float, int, Key]] = []
         self._queued_at: dict[Key, float] = {}
-        self._sequence = 0  # keys need no order among themselves
+        self._sequence = 0  # a tie-breaker, as keys are not comparable
 
     def __len__(self) -> int:
         return len(self._deadlines)
@@ -70,7 +71,7 @@ class DeadlineQueue(Generic[Key]):
     def look(self, now: float) -> Iterator[Key | None]:
         """Like `due`, for callers that give way: None for places whose key was moved or removed.
 
-        There may be as many of these as there are keys. Keys that are not taken stay scheduled.
+        There may be as many such places as keys. Keys that the caller does not take stay scheduled.
         """
         while self._heap and self._heap[0][0] <= now:
             yield self._take_first()

@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers: taken from the metadata store in blocks.
+"""Producer ids for idempotent producers, taken from the metadata store in blocks.
 
 A block is recorded as taken before its first id is allocated. Its remaining ids are lost when the
 broker stops, and no id is ever allocated twice.
@@ -13,7 +13,7 @@ from drumlin.metadata.store.store import ProducerIdBlock
 
 
 class BlockExhausted(Exception):
-    """All ids of the block are used; there are more after a `refill`."""
+    """All ids of the block are used; `refill` gets more."""
 
 
 class ProducerIds:
@@ -29,7 +29,7 @@ class ProducerIds:
         self._refilling = asyncio.Lock()
 
     async def next_id(self) -> int:
-        """An id that has never been used."""
+        """Allocate an id that has never been used."""
         while True:
             try:
                 return self.take()
@@ -37,7 +37,7 @@ class ProducerIds:
                 await self.refill()
 
     def take(self) -> int:
-        """An id that has never been used, without waiting.
+        """Like `next_id`, without waiting.
 
         Raises:
             BlockExhausted: a `refill` is necessary.

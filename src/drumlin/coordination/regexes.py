@@ -2,10 +2,11 @@
 
 RE2 takes time in proportion to the text, whatever the pattern, and its memory is limited. Compiling
 is slow: above all Unicode classes, each of which has hundreds of ranges, and repetitions. So both
-are limited, as are the pattern's length and memory: the worst patterns take some milliseconds.
-Threads would not help: RE2's binding holds the GIL while it compiles. It releases the GIL while it
-matches: where that may take longer than a turn of the event loop (`takes_long`), a thread does it,
-in seconds at most. Matches of groups in the pattern are not captured: that takes 50 times as long.
+are limited, as are the pattern's length and memory: the worst patterns take a few milliseconds.
+Threads would not help, as RE2's binding holds the GIL during compilation. During matching it
+releases the GIL: if that may take longer than a turn of the event loop (`takes_long`), a thread
+does it, in seconds at most. Groups in the pattern are not captured, which would take 50 times as
+long.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import re2
 
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The memory of one compiled pattern; larger ones are refused.
+#: The memory limit of a compiled pattern; larger patterns are refused.
 _MEMORY_BYTES_MAX: Final = 128 << 10
 _LENGTH_MAX: Final = 4096
 #: `\\p` and `\\P`; each takes up to 0.4 ms.
 _UNICODE_CLASSES_MAX: Final = 16
-#: More repetitions in all would not fit into the memory: each takes 16 bytes of it.
+#: Repetitions in total; more would not fit into the memory, as each takes 16 bytes.
 _REPETITIONS_MAX: Final = _MEMORY_BYTES_MAX // 16
 _repetitions: Final = re.compile(r"\{(\d{1,4})(?:,(\d{0,4}))?\}").findall
 #: Steps are characters of the text times instructions of the pattern; each takes some 10 ns.
@@ -30,7 +31,7 @@ _STEPS_MAX: Final = 200_000
 
 
 def compile_regex(pattern: str) -> Any:
-    """The pattern, with `fullmatch` and the like.
+    """The compiled pattern, with `fullmatch` and similar methods.
 
     Raises:
         KafkaError: INVALID_REGULAR_EXPRESSION.
@@ -63,7 +64,7 @@ def compile_regex(pattern: str) -> Any:
 
 
 def takes_long(compiled: Any, text: str) -> bool:
-    """Whether matching may take more than a turn of the loop: from milliseconds to seconds."""
+    """Whether matching may take longer than a turn of the loop: milliseconds to seconds."""
     return bool(len(text) * compiled.programsize > _STEPS_MAX)
 
 

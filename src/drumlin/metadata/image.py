@@ -1,7 +1,8 @@
-"""The cluster as this broker knows it, in memory. Anyone may read it; only the store changes it.
+"""The image of the cluster in this broker's memory. All code may read it; only the store changes
+it.
 
-The values in the image are immutable: a change replaces them, so a reader may keep a value for the
-length of a request.
+The values in the image are immutable: a change replaces them, so a reader may keep a value during a
+request.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NO_LEADER: Final = -1
 
 
 class ResourceType(enum.IntEnum):
-    """The kind of resource that a configuration belongs to; the numbers are the protocol's."""
+    """The type of a resource with a configuration; the numbers are the protocol's."""
 
     TOPIC = 2
     BROKER = 4
@@ -27,7 +28,9 @@ class ResourceType(enum.IntEnum):
 
 
 class Resource(NamedTuple):
-    """The owner of a configuration. A broker without a name: the default of all brokers."""
+    """The owner of a configuration. A broker without a name stands for the default of all
+    brokers.
+    """
 
     type: ResourceType
     name: str
@@ -44,12 +47,12 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """A broker that is alive."""
+    """A live broker."""
 
     node_id: int
     rack: str | None
     endpoints: tuple[Endpoint, ...]
-    #: A later process of the same broker has a larger one (KIP-903); -1: not registered yet.
+    #: A later process of the same broker has a higher epoch (KIP-903); -1 if not registered yet.
     epoch: int = -1
 
     def endpoint(self, listener: str) -> Endpoint | None:
@@ -67,8 +70,8 @@ class PartitionId(NamedTuple):
 class ReplicaAssignment(NamedTuple):
     """The brokers that have replicas of a partition, the preferred leader first.
 
-    During a reassignment (KIP-455), `replicas` are the target replicas, followed by those that are
-    to be removed: `removing`. `adding` are the target replicas that are new.
+    During a reassignment (KIP-455), `replicas` has the target replicas, followed by those in
+    `removing`, which will be removed. `adding` has the new target replicas.
     """
 
     replicas: tuple[int, ...]
@@ -79,22 +82,22 @@ class ReplicaAssignment(NamedTuple):
 class LogEnd(NamedTuple):
     """The end of a log: the leader epoch of its last record, and the log end offset.
 
-    Of two replicas that had all committed records, the one with the larger end has more of them.
+    Of two replicas that had all committed records, the one with the higher log end has kept more.
     """
 
     leader_epoch: int
     end_offset: int
 
 
-#: The end of the log of a replica that has none.
+#: The log end of a replica without a log.
 NO_LOG: Final = LogEnd(-1, -1)
 
 
 class LastKnown(NamedTuple):
-    """A replica that may have lost records in an unclean stop, and the end of its log since then.
+    """A replica that may have lost records in an unclean stop, and its present log end.
 
-    was_complete: it had all committed records when it stopped, so it lacks at most those that were
-        not on its disk yet. False for a log that is gone, or was restored from a copy.
+    was_complete: whether it had all committed records when it stopped, so that it lacks at most
+        those not yet on its disk. False for a log that is lost or was restored from a copy.
     """
 
     node_id: int
@@ -104,23 +107,23 @@ class LastKnown(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """The state of a partition: its replicas, its leader, and which replicas are in sync."""
+    """The state of a partition: its replicas, its leader, and its ISR."""
 
     index: int
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    #: The number of changes of leader and ISR: a later state has a larger one (KIP-497).
+    #: The partition epoch: the number of changes of leader and ISR (KIP-497).
     partition_epoch: int = 0
     #: See `ReplicaAssignment`.
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
-    #: Eligible leader replicas (KIP-966): not in sync, but they have all committed records.
+    #: Eligible leader replicas (KIP-966): not in sync, but with all committed records.
     elr: tuple[int, ...] = ()
     #: See `eligible.py`. Empty unless fewer than `min.insync.replicas` are in sync.
     last_known: tuple[LastKnown, ...] = ()
-    #: The last leader, while there is none.
+    #: The last leader, while there is no leader.
     last_leader: int = NO_LEADER
 
     @property
@@ -153,7 +156,7 @@ class TopicState:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
     def with_states(self, states: Mapping[int, PartitionState]) -> TopicState:
-        """The topic with these states of partitions, by index."""
+        """The topic with new states of partitions, by index."""
         partitions = tuple(states.get(each.index, each) for each in self.partitions)
         return replace(self, partitions=partitions)
 
@@ -167,9 +170,9 @@ class ClusterImage:
 
     cluster_id: str
     controller_id: int = -1
-    #: The number of controller elections; 0 in the embedded store, which has a single controller.
+    #: The controller epoch; 0 in the embedded store, which has a single controller.
     controller_epoch: int = 0
-    #: False while the source of the metadata is out of reach: the image may be outdated.
+    #: False while the source of the metadata is unreachable, so the image may be outdated.
     is_current: bool = True
     brokers: dict[int, BrokerState] = field(default_factory=dict)
     topics: dict[str, TopicState] = field(default_factory=dict)
@@ -178,15 +181,15 @@ class ClusterImage:
     _names_by_collision_key: dict[str, set[str]] = field(default_factory=dict)
 
     def alive(self) -> dict[int, int]:
-        """The brokers that are alive, and their epochs."""
+        """The live brokers and their epochs."""
         return {each.node_id: each.epoch for each in self.brokers.values()}
 
     def configs(self, resource: Resource) -> Mapping[str, str]:
-        """The configuration that was set for the resource; empty if none was."""
+        """The configuration set for the resource; empty if there is none."""
         return self._configs.get(resource, _NO_CONFIGS)
 
     def configured(self, resource_type: ResourceType) -> list[str]:
-        """The names of all resources of one type that have a configuration."""
+        """The names of all resources of this type that have a configuration."""
         return [each.name for each in self._configs if each.type is resource_type]
 
     def all_configured(self) -> list[Resource]:
@@ -197,7 +200,7 @@ class ClusterImage:
         return self.configs(Resource(ResourceType.TOPIC, topic))
 
     def broker_configs(self, name: str) -> Mapping[str, str]:
-        """The configuration of one broker, or the default of all brokers if `name` is empty."""
+        """The configuration of a broker or, if `name` is empty, the default of all brokers."""
         return self.configs(Resource(ResourceType.BROKER, name))
 
     def topic_name(self, topic_id: UUID | None) -> str | None:
@@ -206,17 +209,17 @@ class ClusterImage:
         return None if topic is None else topic.name
 
     def has_partition(self, topic_id: UUID, index: int) -> bool:
-        """Whether there is a topic with that id that has this partition."""
+        """Whether the topic with that id exists and has this partition."""
         topic = self.topics_by_id.get(topic_id)
         return topic is not None and topic.partition(index) is not None
 
     def has_partition_of(self, name: str, index: int) -> bool:
-        """Like `has_partition`, for a topic's name."""
+        """Like `has_partition`, by a topic's name."""
         topic = self.topics.get(name)
         return topic is not None and topic.partition(index) is not None
 
     def colliding_names(self, name: str) -> set[str]:
-        """Existing topics whose metrics would have the same names as those of `name`."""
+        """Existing topics whose metrics would collide with those of a topic called `name`."""
         return self._names_by_collision_key.get(collision_key(name), set())
 
     # -- changes, for the store ----------------------------------------------------------

@@ -20,7 +20,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse an invalid topic name: it becomes the name of a folder and a part of metric names.
+    """Refuse an invalid topic name, as topic names are used in names of folders and metrics.
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION.
@@ -39,12 +39,14 @@ def check_topic_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """A key that is equal for names which differ only in `.` and `_`: metrics write both alike."""
+    """A key that is equal for names that differ only in `.` and `_`, which are the same in
+    metrics.
+    """
     return name.replace(".", "_")
 
 
 def check_no_collision(name: str, existing: Iterable[str]) -> None:
-    """Refuse a name whose metrics would have the same names as an existing topic's.
+    """Refuse a topic name whose metrics would collide with those of an existing topic.
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION.

@@ -1,4 +1,5 @@
-"""Opening the metadata store that a broker is configured for: the only place that knows all stores.
+"""Opening of the metadata store that a broker is configured for: the only place that knows all
+stores.
 
 It never creates a new store for data whose metadata may be elsewhere.
 """
@@ -29,15 +30,15 @@ from drumlin.storage.files.files import Files
 
 _log = logging.getLogger(__name__)
 
-#: A file in each log dir whose metadata is in ZooKeeper: the addresses of ZooKeeper.
+#: A file in each log dir whose metadata is in ZooKeeper; it has the addresses of ZooKeeper.
 IN_ZOOKEEPER: Final = "drumlin-metadata.zookeeper"
 
 
 async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
-    """Open the metadata store of the cluster that the broker belongs to.
+    """Open the metadata store of the broker's cluster.
 
     Raises:
-        UnusableMetadata: it cannot be used.
+        UnusableMetadata: the store cannot be used.
     """
     paths = [Path(path) for path in config.log_dirs]
     if not config.zookeeper_connect:
@@ -56,7 +57,7 @@ async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
 
 
 def _note_zookeeper(paths: list[Path], hosts: str) -> None:
-    """Note in the log dirs that their metadata is in ZooKeeper: it must not be created anew."""
+    """Note in the log dirs that their metadata is in ZooKeeper, and must not be created anew."""
     noted = 0
     for path in paths:
         with contextlib.suppress(OSError):  # a log dir may be offline
@@ -68,7 +69,7 @@ def _note_zookeeper(paths: list[Path], hosts: str) -> None:
 
 
 def _cluster_in_zookeeper(paths: list[Path]) -> str | None:
-    """The id of the cluster that the log dirs belong to, if its metadata is not in one of them."""
+    """The cluster id of the log dirs, if the cluster's metadata is not in one of them."""
     for path in paths:
         if (path / FILE_NAME).exists():
             _check_is_not_moving(path)
@@ -88,7 +89,7 @@ def _check_is_not_moving(path: Path) -> None:
 
 
 def configs_in(image: ClusterImage, config: BrokerConfig) -> Callable[[str], LogConfig]:
-    """A function from a topic to its current configuration, with the broker's defaults."""
+    """A function that returns a topic's current configuration, including the broker's defaults."""
     return lambda topic: log_config(image.topic_configs(topic), config.topic_defaults())
 
 
@@ -102,7 +103,7 @@ def open_embedded(
     are_locked: the caller holds the locks of the log dirs.
 
     Raises:
-        UnusableMetadata: it cannot be used.
+        UnusableMetadata: the store cannot be used.
     """
     paths = [Path(path) for path in config.log_dirs]
     first = paths[0]
@@ -140,10 +141,10 @@ def open_embedded(
 
 
 def _known_cluster_id(paths: Sequence[Path], *, is_new: bool) -> str | None:
-    """The id of the cluster that the log dirs belong to; None if none of them names one.
+    """The cluster id of the log dirs; None if no log dir has one.
 
-    A log dir that cannot be read is passed over. But a new store must see all of them before it
-    chooses an id or takes over logs.
+    An unreadable log dir is skipped. But a new store must see all log dirs before it chooses an id
+    or takes over logs.
     """
     found: dict[str, Path] = {}
     for path in paths:

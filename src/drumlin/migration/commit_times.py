@@ -1,6 +1,6 @@
-"""Commit timestamps of a group, read from `__consumer_offsets`: no request returns them.
+"""Commit timestamps of a group, read from `__consumer_offsets`, as no request returns them.
 
-Reads only the records since a given time, and only the partition that holds the group.
+Reads only records since a given time, and only the group's partition.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _TOPIC: Final = "__consumer_offsets"
 
 
 class CommitTime(NamedTuple):
-    """A committed offset, and the timestamp that the coordinator gave it."""
+    """A committed offset with the coordinator's timestamp."""
 
     offset: int
     timestamp_ms: int
 
 
-#: Finds the last commits of a group since a timestamp, by partition; None if they are unreadable.
+#: Finds the last commits of a group since a timestamp, by partition; None if unreadable.
 FindCommits = Callable[[str, int], Mapping[TopicPartition, CommitTime] | None]
 
 
 def find_commits(bootstrap: str, security: Security) -> FindCommits:
-    """A function that looks up commits on this cluster. It is rare, so each call connects anew."""
+    """A function that looks up commits on this cluster. Calls are rare, so each connects anew."""
 
     def find(group: str, since_ms: int) -> Mapping[TopicPartition, CommitTime] | None:
         from drumlin.client.client import connect  # loads Arrow, which is rarely needed

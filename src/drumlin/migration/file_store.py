@@ -1,4 +1,4 @@
-"""A file as an offset store: read as a whole, and written as a whole by `save`."""
+"""A file as an offset store, which is read as a whole, and written as a whole by `save`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drumlin.migration.stores import Positions, Refusals
 
 
 class FileStore:
-    """Offsets of several groups in one file. What is written stays in memory until `save`."""
+    """Offsets of several groups in one file. Written offsets stay in memory until `save`."""
 
     def __init__(self, path: Path | None, rows: list[OffsetRow] | None = None) -> None:
         self.name = str(path or "standard output")
@@ -25,7 +25,7 @@ class FileStore:
         """Read a file.
 
         Raises:
-            StoreError: the file names no groups, or is not a file of offsets.
+            StoreError: the file does not name groups, or is not a file of offsets.
         """
         try:
             rows = read_file(path)

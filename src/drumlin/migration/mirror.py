@@ -1,8 +1,8 @@
 """One pass of a mirror: read both stores, settle their differences, and remember them.
 
-All decisions are made by `reconcile`. Nothing older than the current pass is relied on: a node that
-has changed since is not overwritten (ZooKeeper compares versions), and the broker's offsets are
-fetched right before they are written, as a broker cannot compare them.
+All decisions are made by `reconcile`. They rely only on data from the current pass: a node that has
+changed since is not overwritten (ZooKeeper compares versions), and the broker's offsets are fetched
+right before writing, as a broker cannot compare.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _STILL_CHANGING: Final = "both are being changed"
 
 
 class Say(Protocol):
-    """Reports an event, as a sentence and as fields."""
+    """Reports an event as a sentence and as fields."""
 
     def __call__(self, event: str, sentence: str, **fields: Any) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A partition whose offsets still differ after a pass, and why."""
+    """A partition whose offsets still differ after a pass, with the reason."""
 
     group: str
     place: TopicPartition
@@ -64,7 +64,7 @@ class Status:
     partitions: int = 0
     to_broker: int = 0  # offsets written in this pass
     to_zookeeper: int = 0
-    absent: int = 0  # partitions that the cluster does not have: left alone
+    absent: int = 0  # partitions that the cluster does not have, and that are left alone
     differences: list[Difference] = field(default_factory=list)
 
 
@@ -84,7 +84,7 @@ class _Group:
         return None if found is None else Node(found.offset, found.version)
 
     def written_node(self, place: TopicPartition, offset: int) -> Node:
-        """The node after our write, which increments its version or creates it."""
+        """The node after our write, which increments its version or creates the node."""
         node = self.node(place)
         return Node(offset, 0 if node is None else node.version + 1)
 
@@ -99,7 +99,7 @@ class _Group:
 class Mirror:
     """Keeps the offsets of groups in ZooKeeper and in a cluster equal, pass by pass.
 
-    An error of either store ends a pass; the next one does the rest.
+    An error of either store ends a pass; the next pass does the rest.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Mirror:
         self._conflicts: dict[tuple[str, TopicPartition], tuple[int | None, int | None]] = {}
 
     def run_pass(self, groups: Collection[str], *, is_last: bool = False) -> Status:
-        """Settle the differences of these groups; in the last pass, recent changes too.
+        """Settle the differences of these groups; in the last pass, also recent changes.
 
         Raises:
             StoreUnavailable, PeerError, KafkaError: a store cannot be used now.
@@ -165,7 +165,7 @@ class Mirror:
             self._settle(group, conflicts)
 
     def _is_stable(self, group: _Group, place: TopicPartition) -> bool:
-        """Whether a conflict is the same as in the pass before.
+        """Whether a conflict is the same as in the previous pass.
 
         A consumer that commits to both stores commits to one of them first, and will settle the
         difference itself.
@@ -185,7 +185,7 @@ class Mirror:
             group.to_zookeeper[place] = position
 
     def _settle(self, group: _Group, conflicts: list[TopicPartition]) -> None:
-        """Settle partitions that have changed in both stores: the later change counts."""
+        """Settle partitions that have changed in both stores, in favour of the later change."""
         since_ms = min(group.zookeeper[each].modified_timestamp_ms for each in conflicts)
         commits = self._find_commits(group.name, since_ms)
         for place in conflicts:

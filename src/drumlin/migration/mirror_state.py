@@ -1,8 +1,8 @@
-"""The persistent state of a mirror: a file of JSON lines, the last line of a partition counts.
+"""The persistent state of a mirror: a file of JSON lines, in which a partition's last line counts.
 
-A write to a store is recorded before it is sent, so that a mirror which was killed can tell its
-own writes from those of consumers. The file is never synced: after a power failure it may be out
-of date; then some offsets seem to have changed in both stores, and timestamps decide.
+A write to a store is recorded before it is sent, so that after being killed a mirror can tell its
+own writes from those of consumers. The file is never synced, so it may be out of date after a power
+failure; then some offsets seem to have changed in both stores, and timestamps decide.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from drumlin.migration.reconcile import Agreement, Node
 from drumlin.migration.store_error import StoreError
 
 _VERSION: Final = 1
-#: The file is rewritten when it has this many times the lines that it needs.
+#: The file is rewritten when it has this many times the necessary lines.
 _LINES_FOR_EACH: Final = 20
 _LINES_MIN: Final = 1_000
 
 
 class MirrorState:
-    """The agreements of all mirrored groups. Only one mirror at a time may use a file."""
+    """The agreed offsets of all mirrored groups. Only one mirror at a time may use a file."""
 
     def __init__(self, path: Path, cluster_id: str | None) -> None:
         """Lock and load the file, or create it.
 
         Raises:
-            StoreError: another mirror uses it, it belongs to another cluster, or it is malformed.
-            OSError: it cannot be read, or its folder cannot be created.
+            StoreError: another mirror uses the file, or it belongs to another cluster, or is
+                malformed.
+            OSError: the file cannot be read, or its folder cannot be created.
         """
         self.path = path
         self._cluster_id = cluster_id
@@ -59,7 +60,7 @@ class MirrorState:
         return self._agreements.setdefault((group, place), Agreement())
 
     def changed(self, group: str, place: TopicPartition) -> None:
-        """Mark a partition to be written by the next `save`."""
+        """Mark a partition for writing by the next `save`."""
         self._changed.add((group, place))
 
     def save(self) -> None:
@@ -122,7 +123,7 @@ class MirrorState:
 
 
 def _complete_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of the file, without a partial one at the end, which a killed mirror may leave."""
+    """The lines of the file, without a partial last line, which a killed mirror may leave."""
     with path.open(encoding="utf-8") as source:
         for line in source:
             if line.endswith("\n"):

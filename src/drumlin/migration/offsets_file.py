@@ -1,7 +1,7 @@
 """Committed offsets in a file: JSON if its name ends in `.json`, otherwise CSV.
 
 CSV has the header `group,topic,partition,offset,metadata`. The output of `kafka-consumer-groups
---export` is read too: no header, and `topic,partition,offset` with or without the group first.
+--export` can be read, too: no header, and `topic,partition,offset`, which the group may precede.
 JSON is a list of objects with the same keys.
 """
 
@@ -22,7 +22,7 @@ _SHOWN_MAX: Final = 40
 
 
 class OffsetRow(NamedTuple):
-    """One committed offset; `group` is None if the file names no group."""
+    """One committed offset; `group` is None if the file does not name groups."""
 
     group: str | None
     topic: str
@@ -53,7 +53,7 @@ def read_file(path: Path) -> list[OffsetRow]:
 
 
 def write_file(path: Path, rows: Iterable[OffsetRow]) -> None:
-    """Write a file, in the format that its name implies; an existing one is replaced atomically."""
+    """Write a file in the format that its name implies; an existing file is replaced atomically."""
     new = path.with_name(f".{path.name}.new")
     with new.open("w", encoding="utf-8", newline="") as sink:
         if path.suffix == ".json":

@@ -1,17 +1,16 @@
-"""The mirror's rule: which of two stores' offsets counts, for one partition. Pure.
+"""The mirror's rule for one partition: the choice between the offsets of two stores. Pure.
 
-The last change wins, whether it went forward or back: a deliberate rewind is no less a change
-than an ordinary commit. To tell a change from a value that merely differs, the mirror remembers
-the last offset that both stores had, with the version of ZooKeeper's node, and its own writes
-that may or may not have arrived:
+The last change wins, forward or back: a deliberate rewind is a change like an ordinary commit. To
+tell a change from a mere difference, the mirror remembers the last offset that both stores had,
+with the version of ZooKeeper's node, and its own writes that may or may not have arrived:
 
-- only one store has changed since: that one counts. A node that was written has changed even if
+- if only one store has changed since, that one counts. A node that was written has changed even if
   its offset is the same; of a broker only the offset is known;
-- both have changed: the later change counts, by ZooKeeper's mtime and the broker's commit
+- if both have changed, the later change counts, by ZooKeeper's mtime and the broker's commit
   timestamp;
-- both have changed, and their timestamps are unknown or equal: the smaller offset counts, as
-  reading records again loses nothing;
-- a store without an offset takes the other's: deletions are not mirrored.
+- if both have changed, with unknown or equal timestamps, the smaller offset counts, as reading
+  records again loses nothing;
+- a store without an offset gets the other's: deletions are not mirrored.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import NamedTuple
 
 
 class Decision(Enum):
-    """What to do about one partition."""
+    """The decision about one partition."""
 
     NOTHING = "nothing"
     TO_BROKER = "to the broker"
@@ -31,7 +30,7 @@ class Decision(Enum):
 
 
 class Node(NamedTuple):
-    """ZooKeeper's side: an offset, and its node's version, which counts the writes."""
+    """ZooKeeper's side: an offset and the version of its node, which counts writes."""
 
     offset: int
     version: int
@@ -41,13 +40,13 @@ class Node(NamedTuple):
 class Agreement:
     """The remembered state of one partition."""
 
-    offset: int | None = None  # the last one that both stores had; None before there was one
-    version: int | None = None  # the version of the node then
+    offset: int | None = None  # the last offset that both stores had; None if there was none yet
+    version: int | None = None  # the version of the node at that time
     sent_to_zookeeper: set[Node] = field(default_factory=set)  # writes that may still arrive
     sent_to_broker: set[int] = field(default_factory=set)
 
     def agree(self, offset: int, version: int) -> bool:
-        """Record that both stores have this offset; returns whether the agreement has changed."""
+        """Note that both stores have this offset; returns whether the agreement has changed."""
         is_known = (self.offset, self.version) == (offset, version)
         if is_known and not self.sent_to_zookeeper and not self.sent_to_broker:
             return False
@@ -74,7 +73,7 @@ def decide(agreement: Agreement, node: Node | None, broker: int | None) -> Decis
     if zookeeper_changed != broker_changed:
         return Decision.TO_BROKER if zookeeper_changed else Decision.TO_ZOOKEEPER
     if not zookeeper_changed and is_ours_in_zookeeper != is_ours_in_broker:
-        # One store holds our copy of the other's offset, and the other was set back since.
+        # One store has our copy of the other's offset, and the other was set back since.
         return Decision.TO_BROKER if is_ours_in_broker else Decision.TO_ZOOKEEPER
     return Decision.CONFLICT
 
@@ -82,7 +81,7 @@ def decide(agreement: Agreement, node: Node | None, broker: int | None) -> Decis
 def later(
     zookeeper: int, modified_timestamp_ms: int, broker: int, commit_timestamp_ms: int | None
 ) -> Decision:
-    """Decide between two changes; `commit_timestamp_ms` is None if it is not known."""
+    """Decide between two changes; `commit_timestamp_ms` is None if unknown."""
     if commit_timestamp_ms is None or commit_timestamp_ms == modified_timestamp_ms:
         is_zookeeper = zookeeper < broker
     else:

@@ -6,7 +6,7 @@ from drumlin.client.errors import ClientError
 
 
 class StoreError(ClientError):
-    """A store cannot be used: it is missing, or has unexpected contents."""
+    """A store cannot be used, as it is missing or has unexpected contents."""
 
 
 class StoreUnavailable(StoreError):

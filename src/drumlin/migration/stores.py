@@ -1,7 +1,7 @@
 """The interface of a store of committed offsets, and the store of a Kafka cluster.
 
 A store lists its groups, their committed offsets, and the live consumers of a group; it writes
-offsets and reports those that it refused. It never decides what to write.
+offsets and reports refusals. It never decides what to write.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from drumlin.peer.broker_connections import BrokerConnections
 T = TypeVar("T")
 
 Positions = Mapping[TopicPartition, OffsetAndMetadata]
-#: The partitions that were not written, and why, in words.
+#: The partitions that were not written, with the reasons in words.
 Refusals = dict[TopicPartition, str]
 
 _WITH_OFFSETS: Final = (None, "", "classic", "consumer")
 
 
 class OffsetStore(Protocol):
-    """A place where groups keep their offsets."""
+    """A store in which groups keep their offsets."""
 
     name: str
     notes: list[str]
-    """Oddities found in the store, in words, for the caller to report."""
+    """Unusual findings in the store, in words, for the caller to report."""
 
     def groups(self) -> list[str]: ...
 
@@ -37,7 +37,7 @@ class OffsetStore(Protocol):
     def write(self, group: str, positions: Positions) -> Refusals: ...
 
     def live_consumers(self, group: str) -> str | None:
-        """A description of the group's live consumers; None if it has none."""
+        """A description of the group's live consumers; None if there are none."""
 
 
 class ConnectedCluster(Protocol):
@@ -67,7 +67,7 @@ class BrokerStore:
         return self._cluster.run(group_admin.fetch_committed(self._connections, group))
 
     def write(self, group: str, positions: Positions) -> Refusals:
-        # Leader epochs are valid in one cluster only: in another they would mislead consumers.
+        # Leader epochs are valid in one cluster only; in another they would mislead consumers.
         known = {place: each._replace(leader_epoch=-1) for place, each in positions.items()}
         refused = self._cluster.run(group_admin.commit(self._connections, group, known))
         return {place: code.name.replace("_", " ") for place, code in refused.items()}

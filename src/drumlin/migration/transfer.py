@@ -1,9 +1,9 @@
-"""The transfer of offsets from one store to another: a plan for each of them, then the writes.
+"""The transfer of offsets from one store to another: first a plan for each offset, then the writes.
 
-A greater offset in the destination is kept unless the rules allow to overwrite it. An offset
-before the log start is moved to the log start; one beyond the log end is refused, since it must
-belong to another log. Groups with live consumers are refused: a running consumer would ignore the
-new offsets, and overwrite them.
+A greater offset in the destination is kept, unless the rules allow overwriting. An offset before
+the log start is moved to the log start; an offset beyond the log end is refused, since it must
+belong to another log. Groups with live consumers are refused, as a running consumer would ignore
+the new offsets and overwrite them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from drumlin.migration.store_error import StoreError
 from drumlin.migration.stores import OffsetStore
 
 Action = Literal["write", "same", "keep", "refuse"]
-#: The words for an action that was carried out.
+#: The words for actions that were carried out.
 DONE: Final[dict[Action, str]] = {
     "write": "written",
     "same": "same",
@@ -32,7 +32,7 @@ DONE: Final[dict[Action, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the operator allows."""
+    """The operator's permissions."""
 
     overwrite: bool = False  # replace greater offsets of the destination
     clamp: bool = False  # replace offsets beyond the log end by the log end
@@ -45,7 +45,7 @@ class Step:
 
     group: str
     place: TopicPartition
-    position: OffsetAndMetadata  # to write, or that would be written
+    position: OffsetAndMetadata  # the one to write, or that would be written
     existing: int | None
     bounds: LogBounds | None
     action: Action
@@ -53,7 +53,7 @@ class Step:
 
 
 def choose(names: Iterable[str], patterns: Collection[str]) -> list[str]:
-    """The names that match one of the patterns (* and ? are wildcards), sorted.
+    """The names that match any of the patterns (* and ? are wildcards), sorted.
 
     Raises:
         StoreError: a pattern matches nothing.
@@ -69,7 +69,7 @@ def choose(names: Iterable[str], patterns: Collection[str]) -> list[str]:
 
 
 def is_chosen(topic: str, patterns: Collection[str] | None) -> bool:
-    """Whether a topic matches one of the patterns; without patterns every topic does."""
+    """Whether a topic matches any of the patterns; without patterns every topic does."""
     return not patterns or any(_matches(topic, pattern) for pattern in patterns)
 
 
@@ -126,7 +126,7 @@ def refuse_live(store: OffsetStore, groups: Iterable[str]) -> None:
     """Check that the groups have no live consumers.
 
     Raises:
-        StoreError: one of the groups has.
+        StoreError: a group has live consumers.
     """
     for group in groups:
         consumers = store.live_consumers(group)
@@ -135,7 +135,7 @@ def refuse_live(store: OffsetStore, groups: Iterable[str]) -> None:
 
 
 def carry_out(store: OffsetStore, steps: list[Step]) -> list[Step]:
-    """Write the offsets, group by group; returns the steps with their outcome.
+    """Write the offsets, group by group; returns the steps with their outcomes.
 
     `steps` must be grouped by group.
     """

@@ -1,6 +1,6 @@
-"""ZooKeeper as an offset store: where Kafka's old high-level consumers committed.
+"""ZooKeeper as an offset store, for offsets of Kafka's old high-level consumers.
 
-Never decides what to write. Calls block; only one thread at a time may make them.
+Never decides what to write. Calls block, and only one thread at a time may make them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def as_store_errors() -> Iterator[None]:
 
     Raises:
         StoreUnavailable: there is no answer.
-        StoreError: ZooKeeper refuses, or cannot be used.
+        StoreError: ZooKeeper refuses the request, or cannot be used.
     """
     try:
         yield
@@ -58,7 +58,7 @@ def open_client(
 ) -> KazooClient:
     """Connect to "host:port,host:port/chroot".
 
-    `properties` may configure TLS and authentication, with the keys of a broker. Raises like
+    `properties` may configure TLS and authentication, with a broker's keys. Raises like
     `as_store_errors`, also if the chroot does not exist.
     """
     with as_store_errors():
@@ -76,7 +76,7 @@ def connected(
     properties: Mapping[str, str] = MappingProxyType({}),
     session_timeout_ms: int = 10_000,
 ) -> Iterator[KazooClient]:
-    """Connect as `open_client` does, and close the client at the end of the block."""
+    """Like `open_client`, as a context that closes the client at its end."""
     client = open_client(hosts, properties, session_timeout_ms=session_timeout_ms)
     try:
         yield client
@@ -133,7 +133,7 @@ class ZooKeeperStore:
     def read_nodes(
         self, group: str, places: Iterable[TopicPartition], watch: Watch | None = None
     ) -> dict[TopicPartition, ZooKeeperOffset]:
-        """The offsets of these partitions, without those that are missing or unreadable."""
+        """The offsets of these partitions, except missing or unreadable ones."""
         with as_store_errors():
             found = self._nodes.read_nodes(group, places, watch)
         self.notes += [f"{each}, left alone" for each in found.unreadable.values()]

@@ -1,8 +1,8 @@
 """A cache of groups' offsets in ZooKeeper, kept up to date by watches.
 
-A watch fires once: its node is read again, with a new watch, before the next use of the cache. A
-lost connection or session loses all watches; then everything is read again. Callbacks run in
-kazoo's thread, and only record which node has changed.
+A watch fires once: its node is read again, with a new watch, before the next use of the cache. If
+the connection or session is lost, so are all watches, and everything is read again. Callbacks run
+in kazoo's thread, and only note which node has changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _CachedGroup:
 
 
 class ZooKeeperFollower:
-    """Follows any number of groups; calls `wake`, in another thread, when one of them changes."""
+    """A cache of any number of groups; calls `wake`, in another thread, when a group changes."""
 
     def __init__(self, store: ZooKeeperStore, wake: Callable[[], None]) -> None:
         self._store = store
@@ -46,14 +46,14 @@ class ZooKeeperFollower:
         """The group's current offsets.
 
         Raises:
-            StoreUnavailable: ZooKeeper cannot be reached; try again later.
+            StoreUnavailable: ZooKeeper cannot be reached; retry later.
         """
         self._take_events()
         self._store.check_connected()
         cached = self._groups.setdefault(group, _CachedGroup())
         if not cached.is_listed:
             places = self._store.partitions(group, self._changed)
-            # A group without nodes has nothing to watch: list it again at the next call.
+            # A group without nodes cannot be watched, so list it again at the next call.
             cached.is_listed = bool(places)
             cached.unread.update(set(places) - cached.offsets.keys())
             cached.places = places
@@ -78,13 +78,13 @@ class ZooKeeperFollower:
         return refused
 
     def read_all_again(self) -> None:
-        """Invalidate the cache, when watches may have been lost."""
+        """Invalidate the cache, as watches may have been lost."""
         for cached in self._groups.values():
             cached.is_listed = False
             cached.unread.update(cached.places)
 
     def _changed(self, event: Any) -> None:
-        """Record a fired watch, in kazoo's thread; without a path all watches are lost."""
+        """Note a fired watch, in kazoo's thread; without a path, all watches are lost."""
         self._events.put(event.path)
         self._wake()
 

@@ -1,7 +1,7 @@
-"""The connections of a client to a cluster: one per broker, opened when needed.
+"""The connections of a client to a cluster: one per broker, opened on demand.
 
-Finds leaders and other brokers by metadata, reconnects to a lost broker on the next use, and
-retries an attempt after transient errors, within a deadline. Lives in one event loop.
+Finds leaders and other brokers by metadata, reconnects on the next use of a lost connection, and
+retries an attempt after transient errors, within a deadline. Used in one event loop only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def parse_bootstrap(bootstrap: str) -> list[Address]:
     """Addresses from "host:port,[::1]:port,host".
 
     Raises:
-        ValueError: it has no address, or an invalid port.
+        ValueError: the text has no address, or an invalid port.
     """
     addresses = []
     for part in filter(None, (each.strip() for each in bootstrap.split(","))):
@@ -54,7 +54,7 @@ def parse_bootstrap(bootstrap: str) -> list[Address]:
 
 
 class BrokerConnections:
-    """All connections of one client. `view` is its view of the cluster."""
+    """All connections of one client. `view` is the client's view of the cluster."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class BrokerConnections:
         options: PeerOptions,
         access: Access | None = None,
     ) -> None:
-        """Prepare the connections; none is opened yet.
+        """Prepare the connections, without opening any.
 
         Raises:
             SecurityOptionError: certificates or keys of the options cannot be read.
@@ -77,7 +77,8 @@ class BrokerConnections:
     def sibling(self) -> BrokerConnections:
         """Further connections to the same brokers, which share the view of the cluster.
 
-        For requests that a broker may hold for long, since it answers each connection in order.
+        For requests that a broker may hold for long, as it answers the requests of a connection in
+        order.
         """
         connections = BrokerConnections(self._bootstrap, self.options, self._access)
         connections.view = self.view
@@ -85,7 +86,7 @@ class BrokerConnections:
         return connections
 
     async def close(self) -> None:
-        """Close all connections, also those that are being opened."""
+        """Close all connections, including those being opened."""
         for link in self._links.values():
             link.close()
         self._links.clear()
@@ -93,12 +94,13 @@ class BrokerConnections:
     # -- connections ---------------------------------------------------------------------
 
     async def any(self) -> BrokerConnection:
-        """A connection to any broker of the cluster: an open one if there is one.
+        """A connection to any broker of the cluster, preferably an open one.
 
         Raises:
             ConnectionLost: no broker, known or bootstrap, answers.
-            AuthenticationFailed: a broker rejects our identity, or we do not trust it. The others
-                are not tried: a wrong password that is sent to every broker locks its user out.
+            AuthenticationFailed: a broker rejects our identity, or we do not trust it. Other
+                brokers are not tried: sending a wrong password to every broker could lock the user
+                out.
         """
         for link in self._links.values():
             connection = link.if_open
@@ -136,7 +138,7 @@ class BrokerConnections:
         """The current partition numbers of a topic, sorted.
 
         Raises:
-            KafkaError: there is no such topic; the message may suggest a similar name.
+            KafkaError: the topic does not exist; the message may suggest a similar name.
         """
         try:
             await self.retrying(lambda: self.refresh((topic,)))
@@ -178,7 +180,7 @@ class BrokerConnections:
     async def refresh(
         self, topics: Collection[str] | None, *, create_missing: bool = False
     ) -> None:
-        """Request metadata of `topics`: () requests brokers only, None every topic.
+        """Request metadata of `topics`; () stands for brokers only, None for all topics.
 
         Raises:
             KafkaError: a topic does not exist, has no leader yet, or may not be described.
@@ -190,7 +192,7 @@ class BrokerConnections:
     async def look_up(
         self, topics: Collection[str] | None, *, create_missing: bool = False
     ) -> dict[str, ErrorCode]:
-        """Do what `refresh` does, but return the topics that were refused, with their errors."""
+        """Like `refresh`, but returns the refused topics with their errors."""
         connection = await self.any()
         wanted = [MetadataRequestTopic(topic_id=None, name=each) for each in topics or ()]
         request = MetadataRequest(
@@ -217,7 +219,7 @@ class BrokerConnections:
     ) -> T:
         """Retry `attempt` until it succeeds or fails for good, refreshing metadata of `topics`.
 
-        After a failure the next attempt looks up coordinators again.
+        After a failure, the next attempt looks up coordinators again.
         """
 
         async def try_once() -> T:

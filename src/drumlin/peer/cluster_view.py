@@ -1,6 +1,6 @@
 """A client's view of the cluster, from metadata responses: brokers, topics, partitions, leaders.
 
-Plain state without I/O. It may be out of date at any time; code that finds it so refreshes it.
+Plain state without I/O. It may be out of date at any time; code that notices this refreshes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition. `leader` is -1 while it has none."""
+    """One partition. `leader` is -1 while there is none."""
 
     index: int
     leader: int
@@ -48,7 +48,7 @@ class ClusterView:
     coordinators: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def update(self, response: Any) -> dict[str, ErrorCode]:
-        """Apply a metadata response; returns the topics that were refused, with their errors."""
+        """Apply a metadata response; returns the refused topics with their errors."""
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         self.brokers = {each.node_id: Address(each.host, each.port) for each in response.brokers}
@@ -65,7 +65,7 @@ class ClusterView:
         """The broker that leads a partition.
 
         Raises:
-            KafkaError: topic or partition are not in this view, or have no leader at the moment.
+            KafkaError: the topic or partition is not in this view, or has no leader at the moment.
         """
         known = self.topics.get(topic)
         if known is None or partition not in known.partitions:

@@ -1,12 +1,12 @@
 """One connection to one broker: sends requests, and matches responses by correlation id.
 
-Requests are pipelined: any number may wait for their answers. A request that is not answered
-in time closes the connection, since a broker answers in order and all later answers would be late
-as well. After any error the connection is dead, and every waiting request fails with the reason;
-opening a new one is up to `BrokerConnections`.
+Requests are pipelined: any number may wait for answers. If a request is not answered in time, the
+connection is closed, since a broker answers in order, and all later answers would be late as well.
+After any error the connection is dead, and every waiting request fails with the reason;
+`BrokerConnections` opens a new one.
 
-A connection that must be encrypted or authenticated is never used otherwise. A login that expires
-is repeated in time (KIP-368): requests sent meanwhile are queued, in order.
+A connection that must be encrypted or authenticated is never used without that. A login that
+expires is repeated in time (KIP-368); requests sent meanwhile are queued, in order.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from drumlin.wire.schema.declaration import Message
 _logger = logging.getLogger(__name__)
 
 _FRAME_BYTES_MAX: Final = 2**31 - 1
-#: Frame limit for a peer that has not yet answered ApiVersions.
+#: The frame limit for a peer that has not yet answered ApiVersions.
 _UNVERIFIED_FRAME_BYTES_MAX: Final = 1 << 20
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake
 _RENEWED_AFTER: Final = (0.85, 0.95)  # fractions of a login's lifetime, as in Kafka's clients
@@ -59,7 +59,7 @@ _LIFETIME_MAX_S: Final = 30 * 86400.0
 
 #: A request for every version, or a function that returns it for a version when it is sent.
 Request = Message | EncodedBody | Callable[[int], Message | EncodedBody]
-#: Given the version, reads a whole response frame.
+#: A function that reads a whole response frame, given the version.
 ResponseParser = Callable[[int, memoryview], Any]
 
 
@@ -101,11 +101,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._outbox: PlainOutbox | EncryptedOutbox | None = None
         self._versions: dict[int, tuple[int, int]] = {}
         self._closed_by: PeerError | None = None
-        self._is_paused = False  # the transport's buffer is full
+        self._is_paused = False  # whether the transport's buffer is full
         self._may_write = asyncio.Event()
         self._may_write.set()
-        self._has_unanswered = False  # requests with acks=0 were sent
-        self._has_served = False  # has answered more than ApiVersions
+        self._has_unanswered = False  # whether requests with acks=0 were sent
+        self._has_served = False  # whether the peer has answered more than ApiVersions
         self._queued: list[Sequence[bytes | memoryview]] | None = None  # during a repeated login
         self._unanswered: set[int] = set()  # requests sent before the login is repeated
         self._all_answered = asyncio.Event()
@@ -119,10 +119,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         memory: FrameMemory | None = None,
         access: Access | None = None,
     ) -> Self:
-        """Connect, negotiate versions, and log in; `access` defaults to that of the options.
+        """Connect, negotiate versions, and log in. By default `access` is made from the options.
 
         Raises:
-            ConnectionLost: refused, not resolved, or not accepted in time.
+            ConnectionLost: the connection was refused or not accepted in time, or the name not
+                resolved.
             AuthenticationFailed: we do not trust the broker, or it rejects our identity.
             PeerError: the peer is not a broker, or not a compatible one.
         """
@@ -162,7 +163,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The highest version that both the broker and we support, at most `version_max`.
 
         Raises:
-            UnsupportedByBroker: there is no such version.
+            UnsupportedByBroker: no such version exists.
         """
         ours_min, ours_max = schema_versions(api_name)
         theirs = self._versions.get(API_KEYS[api_name])
@@ -190,7 +191,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Send a request and wait for its response.
 
         Raises:
-            PeerError: no answer; the message says which broker, which API, and why.
+            PeerError: there is no answer; the message has the broker, the API and the reason.
         """
         await self.writable()
         return await self.send(
@@ -213,9 +214,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         timeout_ms: float | None = None,
         parse: ResponseParser | None = None,
     ) -> asyncio.Future[Any]:
-        """Send a request now, after all earlier ones; returns its future response.
+        """Send a request now, after all earlier ones; returns a future of the response.
 
-        `parse` reads the response in place of the generated schemas.
+        `parse` reads the response, instead of the generated schemas.
         """
         version = self.version_of(api_name, version_max)
         return self._send(api_name, version, _in_version(request, version), timeout_ms, parse)
@@ -225,7 +226,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> None:
         """Send a request that has no response: Produce with acks=0.
 
-        From then on `writable` waits until the operating system has taken everything: there is no
+        From then on `writable` waits until the operating system has taken all data: there is no
         other sign of progress, and unsent data is lost when the connection is closed.
         """
         version = self.version_of(api_name, version_max)
@@ -318,7 +319,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     async def _log_in(self, exchange: Exchange) -> float:
         if self.version_of("sasl_handshake") < 1:
-            # Before KIP-152, SASL messages had no Kafka frames; no current broker needs that.
+            # Before KIP-152, SASL messages were not in Kafka's frames; no current broker needs
+            # that.
             raise UnsupportedByBroker(f"broker {self.address} is too old to log in to")
         where = f"broker {self.address}"
         return await log_in(self._ask_for_login, self._access, exchange, where)
@@ -330,7 +332,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return await self._await_answer(correlation_id, api_name, version, timeout_ms)
 
     async def _stay_logged_in(self, lifetime_s: float) -> None:
-        """Repeat the login each time before the session ends (KIP-368)."""
+        """Repeat the login, each time before the session ends (KIP-368)."""
         try:
             while lifetime_s > 0:
                 lifetime_s = min(lifetime_s, _LIFETIME_MAX_S)
@@ -354,12 +356,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 await asyncio.sleep(self._options.retry_backoff_max_ms / 1000)
 
     async def _log_in_again(self, exchange: Exchange) -> float:
-        """Log in again; requests are queued until then, as the broker would reject them."""
+        """Log in again; requests are queued meanwhile, as the broker would reject them."""
         self._queued = []
         self._may_write.clear()
         self._unanswered = set(self._waiting)
         if self._unanswered:
-            # The broker may hold a request for minutes, and would not read the login until then.
+            # The broker may hold a request for minutes, and would not read the login before
+            # answering.
             self._all_answered.clear()
             await self._all_answered.wait()
         lifetime_s = await self._log_in(exchange)
@@ -379,7 +382,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         is_plain = self._access.tls is None
         try:
             self._outbox = PlainOutbox(transport, self) if is_plain else EncryptedOutbox(transport)
-        except OSError as error:  # no descriptor is left
+        except OSError as error:  # no file descriptor is left
             self._fail(ConnectionLost(f"broker {self.address}: {_reason(error)}"))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
@@ -425,7 +428,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        is_stranger = not self._versions  # its refusal may come after the handshake (TLS 1.3)
+        is_stranger = not self._versions  # a refusal may come after the handshake (TLS 1.3)
         if is_stranger and isinstance(exc, ssl.SSLError) and "ALERT" in (exc.reason or ""):
             self._fail(explained(exc, f"broker {self.address}"))
             return
@@ -433,7 +436,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._fail(ConnectionLost(f"broker {self.address}: connection closed{why}{self._guess()}"))
 
     def _guess(self) -> str:
-        """A possible cause, if a broker closes a connection on which it has served little."""
+        """A possible cause, for a broker that closes a connection after serving little."""
         if self._has_served:
             return ""
         if not self._versions:
@@ -470,7 +473,7 @@ def _in_version(request: Request, version: int) -> Message | EncodedBody:
 
 
 def _reason(error: OSError) -> str:
-    # asyncio words its own errors; a failed name look-up has a negative number.
+    # asyncio has its own texts for errors; a failed name look-up has a negative number.
     known = error.errno is not None and error.errno > 0
     return os.strerror(error.errno or 0) if known else str(error.strerror or error)
 

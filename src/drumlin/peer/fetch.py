@@ -1,8 +1,8 @@
-"""Fetching record batches of one partition, as bytes.
+"""Fetching of one partition's record batches, as bytes.
 
 Responses carry whole batches, except that the last may be cut off at the size limit; the first is
-always whole. This module does not read the records. `end_of_batches` is where to continue, even if
-records were compacted away or batches are control batches.
+always whole. This module does not read the records. `end_of_batches` returns the offset at which to
+continue, even if records were compacted away or batches are control batches.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ async def fetch(
     isolation: Isolation,
     rack: str = "",
 ) -> PartitionFetch:
-    """Fetch batches, from the one that contains `offset`, up to about `max_bytes`.
+    """Fetch batches, beginning with the one that contains `offset`, up to about `max_bytes`.
 
-    Given a rack, the leader may name a replica there instead of sending records (KIP-392).
+    If a rack is given, the leader may name a replica there instead of sending records (KIP-392).
 
     Raises:
         KafkaError: the broker's error for this partition.
-        PeerError: no answer.
+        PeerError: there is no answer.
     """
     wanted = FetchPartition(
         partition=partition,
@@ -91,6 +91,6 @@ def last_whole_batch(records: Buffer) -> BatchHeader | None:
 
 
 def end_of_batches(records: Buffer) -> int | None:
-    """The offset after the last whole batch, the next to fetch; None if no batch is whole."""
+    """The offset after the last whole batch, to be fetched next; None if no batch is whole."""
     last = last_whole_batch(records)
     return None if last is None else last.end_offset

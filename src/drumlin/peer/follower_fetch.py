@@ -1,7 +1,8 @@
 """Encoding of a follower's Fetch request, by hand for speed.
 
 The first request of a session may name thousands of partitions, so no object is created for each.
-Tests compare the bytes with the schemas. Responses are read by `wire/by_hand/fetch_response.py`.
+Tests compare the bytes with those of the schemas. Responses are read by
+`wire/by_hand/fetch_response.py`.
 
     max_wait min_bytes max_bytes isolation session_id session_epoch
     [topic_id [index leader_epoch offset last_fetched_epoch log_start_offset max_bytes]]
@@ -24,7 +25,7 @@ VERSION_MAX: Final = 17
 _LIMITS: Final = struct.Struct(">iiibii")
 _PARTITION: Final = struct.Struct(">iiqiqix")
 _INDEX: Final = struct.Struct(">i")
-#: One tagged field, number 1, of 13 bytes, itself without tagged fields.
+#: One tagged field: number 1, 13 bytes, itself without tagged fields.
 _REPLICA_STATE: Final = struct.Struct(">bbbiqx")
 _REPLICA_STATE_TAG: Final = 1
 _REPLICA_STATE_SIZE: Final = 13
@@ -32,21 +33,21 @@ _READ_UNCOMMITTED: Final = 0
 _NO_RACK: Final = b"\x01"
 _NO_TAGS: Final = b"\x00"
 
-#: A topic's id (16 bytes) and a partition of it.
+#: A topic's id (16 bytes) and the index of a partition.
 Key = tuple[bytes, int]
 
 
 class Position(NamedTuple):
     """A follower's position in a partition."""
 
-    leader_epoch: int  # the one in which it follows
+    leader_epoch: int  # the epoch in which it follows
     offset: int
-    last_fetched_epoch: int  # the epoch of the record before `offset`; -1 without one
+    last_fetched_epoch: int  # the epoch of the record before `offset`; -1 if none
     log_start_offset: int
 
 
 class Limits(NamedTuple):
-    """The waiting time and the sizes that a request allows the leader."""
+    """The limits of waiting time and sizes that a request sets for the leader."""
 
     max_wait_ms: int
     min_bytes: int
@@ -55,7 +56,7 @@ class Limits(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """The replica that fetches, and the epoch of its process (KIP-903)."""
+    """The fetching replica, and the epoch of its process (KIP-903)."""
 
     node_id: int
     broker_epoch: int
@@ -71,8 +72,8 @@ def encode_fetch(
     """The body of the request, for versions 15 to 17.
 
     Args:
-        session: the id of the session and the epoch of this request (KIP-227).
-        wanted: partitions that are new in the session, or whose position has changed.
+        session: the session's id and the epoch of this request (KIP-227).
+        wanted: partitions that are new in the session or whose position has changed.
         forgotten: partitions to remove from the session.
     """
     wait, min_bytes, max_bytes, partition_max_bytes = limits

@@ -1,7 +1,7 @@
-"""Memory for large responses, which is reused.
+"""Reusable memory for large responses.
 
-Touching new memory costs about as much as receiving into it. So a caller that is done with a
-large frame may give its memory back; otherwise the garbage collector frees it.
+Touching new memory costs about as much as receiving into it. So after using a large frame, a caller
+may give its memory back; otherwise the garbage collector frees it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 from drumlin.records.batch.sizes import LARGE_RECORD_BYTES
 
 _STEP: Final = 1 << 20
-#: Larger frames are allocated as they arrive: their announced size may be a lie.
+#: Larger frames are allocated as they arrive, as the announced size may be a lie.
 _SIZE_MAX: Final = 64 << 20
 _KEPT_PER_SIZE: Final = 4
 
 
 class FrameMemory:
-    """Free memory by size. It is taken in the loop, and given back from any thread."""
+    """Free memory by size: taken in the loop, and given back from any thread."""
 
     def __init__(self) -> None:
         self._free: defaultdict[int, list[bytearray]] = defaultdict(list)
@@ -36,7 +36,7 @@ class FrameMemory:
     def give_back(self, part: memoryview) -> None:
         """Take back the memory of the frame that contains `part`, which must not be used again.
 
-        Memory that may hold a large record is not reused: such records refer to it.
+        Memory that may hold a large record is not reused, as such records refer to it.
         """
         memory = part.obj
         if (

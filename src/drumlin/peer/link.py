@@ -1,6 +1,6 @@
-"""A link to one broker: a connection that is opened on demand, and again after it was lost.
+"""A link to one broker: a connection that is opened on demand, and again after a loss.
 
-Owns the connection. Never sends a request, and never reconnects unless it is asked for one.
+Owns the connection. Never sends a request, and reconnects only when the connection is needed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Link:
     Args:
         name: the broker's name, for messages.
         open_: opens a connection.
-        pauses: the pauses in seconds after the first, second ... of consecutive failed attempts,
-            in which no other is made.
+        pauses: the pauses in seconds before another attempt, after one, two ... consecutive
+            failures.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class Link:
         return connection if connection is not None and connection.is_open else None
 
     async def connection(self) -> BrokerConnection:
-        """The connection, which is opened if it is not open.
+        """The connection, opened if necessary.
 
         Raises:
-            PeerError: it could not be opened, or the last attempt failed too recently.
+            PeerError: the connection could not be opened, or the last attempt failed too recently.
         """
         connection = self.if_open
         if connection is not None:
@@ -63,11 +63,11 @@ class Link:
             self._waiting = loop.create_future()
             self._opening = loop.create_task(self._open())
             self._opening.add_done_callback(self._opened)
-        # Several may wait for one connection: a cancelled one must not cancel it for the others.
+        # Several callers may wait for the connection: if one is cancelled, the others still wait.
         return await asyncio.shield(self._waiting)
 
     def _opened(self, task: asyncio.Task[BrokerConnection]) -> None:
-        """Keep the connection, even if nobody waits for it any longer."""
+        """Keep the connection, even if no caller waits for it any more."""
         waiting, self._waiting, self._opening = self._waiting, None, None
         assert waiting is not None
         failure = None if task.cancelled() else task.exception()
@@ -86,10 +86,10 @@ class Link:
             waiting.set_result(self._connection)
             return
         waiting.set_exception(failure)
-        waiting.exception()  # marks it as retrieved, as nobody may be waiting any longer
+        waiting.exception()  # marks it as retrieved, as no caller may be waiting
 
     def close(self) -> None:
-        """Close the connection; those waiting for it get `ConnectionLost`."""
+        """Close the connection; waiting callers get `ConnectionLost`."""
         self._is_closed = True
         if self._opening is not None:
             self._opening.cancel()

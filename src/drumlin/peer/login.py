@@ -1,7 +1,7 @@
 """The login of a connection: SaslHandshake, then SaslAuthenticate until both sides are done.
 
-KIP-43 and KIP-152. The exchange decides what the SASL messages contain; this module wraps them
-in Kafka's requests, and interprets the broker's refusals.
+KIP-43 and KIP-152. The exchange decides on the contents of SASL messages; this module wraps them in
+Kafka's requests, and interprets the broker's refusals.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drumlin.wire.protocol.sasl_authenticate import SaslAuthenticateRequest
 from drumlin.wire.protocol.sasl_handshake import SaslHandshakeRequest
 from drumlin.wire.schema.declaration import Message
 
-#: Sends a request ahead of all others and waits for the answer.
+#: Sends a request ahead of all others, and waits for the answer.
 Ask = Callable[[str, Message], Awaitable[Any]]
 
 

@@ -17,8 +17,8 @@ class PeerOptions:
     """Options with the names and values of Kafka's clients.
 
     `request_timeout_ms` limits a single request, `call_timeout_ms` a call with all of its retries:
-    Kafka's `default.api.timeout.ms`. A call survives a broker that hangs only if the second is
-    longer; by default they are equal.
+    Kafka's `default.api.timeout.ms`. A call survives a hanging broker only if its limit is higher;
+    by default the two are equal.
     """
 
     client_id: str = "drumlin"

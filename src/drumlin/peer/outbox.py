@@ -3,8 +3,8 @@
 An asyncio transport copies data that the socket does not take at once, and before Python 3.12 it
 moves that data in memory with every further part: for batches of a megabyte this costs more than
 encoding them. So plaintext bypasses the transport, which then only receives. Encrypted connections
-send through the transport. Lives in the loop. (`broker/net/outbox.py` is the broker's, which sends
-slices of files.)
+send through the transport. Used in the event loop only. (The broker's outbox, which sends slices of
+files, is `broker/net/outbox.py`.)
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
-_PARTS_MAX: Final = 64  # per system call
+_PARTS_MAX: Final = 64  # in one system call
 _MUCH_BYTES: Final = 64 << 10
-# Up to this, one write of joined parts is cheaper than encrypting each.
+# Up to this size, one write of joined parts is cheaper than encrypting each.
 _JOIN_BYTES_MAX: Final = 128 << 10
 
 
@@ -26,22 +26,22 @@ class Paused(Protocol):
     """The part of an asyncio protocol that reacts to flow control."""
 
     def pause_writing(self) -> None:
-        """Handle that too much data is waiting to be sent."""
+        """Pause, as too much data is waiting to be sent."""
 
     def resume_writing(self) -> None:
-        """Handle that the waiting data has been sent."""
+        """Resume, as the waiting data has been sent."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handle that nothing can be sent any longer."""
+        """Handle the loss of the connection, after which nothing can be sent."""
 
 
 class PlainOutbox:
-    """Bypasses the transport, by a second socket object of the same connection."""
+    """An outbox that bypasses the transport, by a second socket object for the same connection."""
 
     def __init__(self, transport: asyncio.Transport, protocol: Paused) -> None:
         self._loop = asyncio.get_running_loop()
         self._protocol = protocol
-        # asyncio does not let others watch the transport's own descriptor.
+        # asyncio does not allow others to watch the transport's own descriptor.
         theirs = transport.get_extra_info("socket")
         self._socket = socket.fromfd(theirs.fileno(), theirs.family, theirs.type)
         self._socket.setblocking(False)
@@ -53,18 +53,20 @@ class PlainOutbox:
 
     @property
     def is_sending(self) -> bool:
-        """Whether there is data that the operating system has not taken yet."""
+        """Whether the operating system has not taken all data yet."""
         return bool(self._parts)
 
     def put(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Send a frame after all earlier ones; its parts must not change until it is answered."""
+        """Send a frame after all earlier ones; its parts must not change until there is an
+        answer.
+        """
         self._parts.extend(memoryview(part) for part in parts if len(part))
         self._size += sum(map(len, parts))
         if not self._is_watching:
             self._send()
 
     def report_any(self) -> None:
-        """Pause the protocol from now on while any byte is waiting."""
+        """From now on, pause the protocol while any byte is waiting."""
         self._much = 0
 
     def close(self) -> None:
@@ -86,7 +88,7 @@ class PlainOutbox:
         except OSError as error:
             self._parts.clear()
             self._size = 0
-            # In the next turn, as the sender does not wait for its answer yet.
+            # In the next turn, as the sender is not waiting for the answer yet.
             self._loop.call_soon(self._protocol.connection_lost, error)
         self._watch(bool(self._parts))
         self._pause_or_resume()
@@ -117,14 +119,14 @@ class PlainOutbox:
 
 
 class EncryptedOutbox:
-    """Sends through the transport, which pauses the protocol itself."""
+    """An outbox that sends through the transport, which itself pauses the protocol."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
 
     @property
     def is_sending(self) -> bool:
-        """Whether TLS, or the transport of the socket below it, has unsent data."""
+        """Whether TLS, or the socket's transport below it, has unsent data."""
         below = getattr(getattr(self._transport, "_ssl_protocol", None), "_transport", None)
         layers = (self._transport, below)
         return any(
@@ -139,14 +141,14 @@ class EncryptedOutbox:
             self._transport.write(some)
 
     def report_any(self) -> None:
-        """Do nothing: no limit covers data that is encrypted already. See `is_sending`."""
+        """Do nothing, as no limit applies to data that is encrypted already. See `is_sending`."""
 
     def close(self) -> None:
-        """Do nothing: the transport has the only socket."""
+        """Do nothing, as the transport has the only socket."""
 
 
 def _joined(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """The same bytes, with small neighbours joined; large parts are not copied."""
+    """The same bytes, with small neighbouring parts joined; large parts are not copied."""
     some: list[bytes | memoryview] = []
     size = 0
     for part in parts:

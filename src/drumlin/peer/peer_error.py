@@ -1,4 +1,4 @@
-"""Errors of a connection to a broker, without an answer from the broker.
+"""Errors of a connection to a broker, if there is no answer from the broker.
 
 An answer with an error code is a `KafkaError`. Every message here names the broker.
 """
@@ -16,15 +16,15 @@ class PeerError(Exception):
 
 
 class ConnectionLost(PeerError):
-    """No connection could be made, or it ended while requests were waiting."""
+    """The connection could not be made, or ended while requests were waiting."""
 
 
 class RequestTimeout(PeerError):
-    """A broker, or the cluster, did not answer or act in time."""
+    """A broker or the cluster did not answer or act in time."""
 
 
 class UnsupportedByBroker(PeerError):
-    """The broker does not support the API, or none of our versions of it."""
+    """The broker does not support the API, or any of our versions of it."""
 
 
 class InvalidResponse(PeerError):
@@ -34,7 +34,7 @@ class InvalidResponse(PeerError):
 class AuthenticationFailed(PeerError):
     """We do not trust the broker, or it rejects our identity.
 
-    Never retried, as the same would happen again.
+    Never retried, as the outcome would be the same.
     """
 
 

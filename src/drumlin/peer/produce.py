@@ -1,4 +1,4 @@
-"""Sending record batches to their partitions, as bytes.
+"""Sending of record batches to their partitions, as bytes.
 
 Each batch has an answer of its own; callers do not see which batches share a request.
 """
@@ -21,9 +21,9 @@ from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from drumlin.wire.schema.declaration import Message
 
-# From version 13 on, topics are named by id.
+# From version 13 on, requests name topics by id.
 _VERSION_MAX: Final = 12
-# From version 12 on, the broker adds partitions to the transaction itself (KIP-890), and expects a
+# From version 12 on, the broker itself adds partitions to the transaction (KIP-890), and expects a
 # new producer epoch for the next transaction.
 _TRANSACTIONAL_VERSION_MAX: Final = 11
 NO_ACKS: Final = 0
@@ -68,14 +68,14 @@ def send_batch(
     timeout_ms: int,
     transactional_id: str | None = None,
 ) -> asyncio.Future[Any]:
-    """Send a batch after all earlier ones; pass the answer of the future to `produced`.
+    """Send a batch after all earlier ones; pass the result of the returned future to `produced`.
 
     Batches to one broker from the same turn of the loop share a request if possible. With acks=0
-    the answer is None, as soon as the batch was sent or lost.
+    the result is None, as soon as the batch was sent or lost.
     """
     settings = _RequestSettings(acks, timeout_ms, transactional_id)
     if acks != NO_ACKS:
-        connection.version_of("produce", settings.version_max)  # raises here, not in a later turn
+        connection.version_of("produce", settings.version_max)  # raise now, not in a later turn
         outgoing = _all_outgoing.setdefault(connection, _Outgoing())
         return outgoing.add(connection, settings, (topic, partition), batch)
     request = _request(settings, {(topic, partition): batch})
@@ -100,7 +100,7 @@ def _request(settings: _RequestSettings, batches: Mapping[_Place, Buffer]) -> Me
 
 
 class _Outgoing:
-    """Batches that a connection sends at the end of this turn, one per partition and request."""
+    """Batches that a connection sends at the end of this turn; a request has one per partition."""
 
     def __init__(self) -> None:
         self._settings: _RequestSettings | None = None
@@ -159,7 +159,7 @@ _all_outgoing: WeakKeyDictionary[BrokerConnection, _Outgoing] = WeakKeyDictionar
 def _share_out(
     answers: Mapping[_Place, asyncio.Future[Any]], response: asyncio.Future[Any]
 ) -> None:
-    """Give each partition its part of a response."""
+    """Settle each partition's future with its part of the response."""
     waiting = {place: each for place, each in answers.items() if not each.done()}
     if response.cancelled():
         for answer in waiting.values():
@@ -210,7 +210,7 @@ def _complaint(answer: Any, topic: str, partition: int) -> str:
     details = [
         f"record {each.batch_index}: {each.batch_index_error_message}"
         for each in errors
-        if (each.batch_index_error_message or "") not in message  # Drumlin's message has them
+        if (each.batch_index_error_message or "") not in message  # Drumlin's message includes them
     ]
     reasons = [message, *details[:3]]
     where = f"topic {topic!r} partition {partition}"

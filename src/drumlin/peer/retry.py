@@ -1,4 +1,4 @@
-"""The retry policy of all requests: which errors are retried, and after which pause."""
+"""The retry policy of all requests: the errors to retry, and the pauses."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ STALE_METADATA: Final = frozenset(
         ErrorCode.not_controller,
     }
 )
-#: A missing topic may just have been created; if it is still missing after this, it does not exist.
+#: A missing topic may just have been created; if it is still missing after this time, it does not
+#: exist.
 UNKNOWN_TOPIC_PATIENCE_S: Final = 1.0
-#: For a topic that a Metadata request creates: brokers answer before it exists, which takes
-#: seconds under load. Their answers do not show whether they create topics at all.
+#: The same for a topic that a Metadata request creates: brokers answer before it exists, which may
+#: take seconds under load. The answers do not show whether brokers create topics at all.
 CREATED_TOPIC_PATIENCE_S: Final = 10.0
 
 
 class Deadline:
-    """A point in time by which something must have happened."""
+    """The time by which something must have happened."""
 
     __slots__ = ("_at", "_clock")
 
@@ -54,7 +55,7 @@ class Deadline:
 
 
 def backoff_s(options: PeerOptions) -> Iterator[float]:
-    """Growing pauses with a jitter of up to 20 %, so that clients do not retry in step."""
+    """Growing pauses with a jitter of up to 20 %, so that clients do not retry in lockstep."""
     pause_ms = float(options.retry_backoff_ms)
     while True:
         yield pause_ms / 1000 * random.uniform(0.8, 1.2)
@@ -62,14 +63,14 @@ def backoff_s(options: PeerOptions) -> Iterator[float]:
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the same request may succeed if it is sent again, perhaps to another broker."""
+    """Whether the request may succeed if it is sent again, perhaps to another broker."""
     if isinstance(error, KafkaError):
         return bool(error.code.retriable) or error.code in STALE_METADATA
     return isinstance(error, ConnectionLost | RequestTimeout)
 
 
 def is_stale_metadata(error: BaseException) -> bool:
-    """Whether the error says that our view of leaders, topics or brokers is stale."""
+    """Whether the error means that our view of leaders, topics or brokers is stale."""
     if isinstance(error, KafkaError):
         return error.code in STALE_METADATA
     return isinstance(error, ConnectionLost | RequestTimeout)
@@ -77,7 +78,7 @@ def is_stale_metadata(error: BaseException) -> bool:
 
 class _Patience:
     """The time limits of one call. The limit for a missing topic starts with the first answer that
-    reports it, since that answer itself may have taken long.
+    reports it, as that answer may have taken long.
     """
 
     def __init__(self, deadline: Deadline, missing_s: float) -> None:
@@ -103,10 +104,11 @@ async def retrying(
     before_retry: Callable[[BaseException], Awaitable[None]],
     missing_s: float = UNKNOWN_TOPIC_PATIENCE_S,
 ) -> T:
-    """Retry `attempt` until it succeeds, fails for good, or time is up; raises its last error.
+    """Retry `attempt` until it succeeds, fails for good, or the time is over; raises its last
+    error.
 
     `before_retry` refreshes a stale view of the cluster; if that fails with a transient error, it
-    counts as one more failed attempt. `missing_s`: how long a topic may be missing.
+    counts as one more failed attempt. `missing_s`: the time for which a topic may be missing.
     """
     patience = _Patience(deadline, missing_s)
     for pause_s in backoff_s(options):

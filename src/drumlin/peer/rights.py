@@ -1,4 +1,4 @@
-"""The right that a user lacks when a broker refuses a request, in the words of Kafka's ACLs.
+"""The right that a user lacks when a broker refuses a request, in the terms of Kafka's ACLs.
 
 A broker's error names only the kind of resource; the operation follows from the request.
 """
@@ -9,7 +9,7 @@ from typing import Final
 
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: A Metadata request that creates missing topics.
+#: The name here of a Metadata request that creates missing topics.
 CREATING: Final = "metadata, creating"
 
 _CLUSTER: Final = ErrorCode.cluster_authorization_failed
@@ -20,8 +20,8 @@ _TOPIC: Final = ErrorCode.topic_authorization_failed
 _WRITE_ID: Final = "WRITE on the transactional id"
 _RIGHTS: Final = {
     ("metadata", _TOPIC): "DESCRIBE on the topic",
-    # Brokers answer the same for a hidden topic and for one that they would have to create. A
-    # client that lets them create it is about to write.
+    # Brokers give the same answer for a hidden topic and for one that they would have to create. A
+    # client that lets them create it intends to write.
     (CREATING, _TOPIC): "WRITE on the topic, and CREATE if it is not there",
     ("produce", _TOPIC): "WRITE on the topic",
     ("produce", _ID): _WRITE_ID,

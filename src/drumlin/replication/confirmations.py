@@ -1,7 +1,7 @@
-"""Waiters for the high watermark: everything that is acknowledged with `acks=all`.
+"""Waiters for the high watermark, which all acknowledgements with `acks=all` await.
 
-Serves produce requests, offset commits, the transaction log, markers and share state. The
-partition reports how far the high watermark has advanced, or that this broker leads it no longer.
+Serves produce requests, offset commits, the transaction log, markers and share state. The partition
+reports the new high watermark, or that this broker no longer leads it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from functools import partial
 
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Called once, with the error if there was one, in the middle of a change of the partition. It must
-#: only note the outcome, and react to it later.
+#: A callback, called once with the error or None, in the middle of a change of the partition. It
+#: must only note the outcome, and react later.
 Told = Callable[[KafkaError | None], object]
 
 
 class Confirmations:
-    """The waiters of one partition, in the order of the offsets that they wait for."""
+    """The waiters of one partition, in the order of their offsets."""
 
     __slots__ = ("_waiting",)
 
@@ -27,9 +27,9 @@ class Confirmations:
         self._waiting: deque[tuple[int, list[Told]]] = deque()
 
     def tell(self, end_offset: int, told: Told) -> None:
-        """Call `told` once the high watermark has reached `end_offset`, or never will.
+        """Call `told` when the high watermark has reached `end_offset`, or can no longer reach it.
 
-        Offsets are asked for in ascending order.
+        Calls must have ascending offsets.
         """
         waiting = self._waiting
         if waiting and waiting[-1][0] == end_offset:
@@ -44,7 +44,7 @@ class Confirmations:
         return future
 
     def reached(self, high_watermark: int) -> None:
-        """Complete the futures up to `high_watermark`, which enough in-sync replicas have."""
+        """Notify the waiters up to `high_watermark`, which enough in-sync replicas have reached."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
             for told in waiting.popleft()[1]:
@@ -64,4 +64,4 @@ def _settle(future: asyncio.Future[None], error: KafkaError | None) -> None:
         future.set_result(None)
     else:
         future.set_exception(error)
-        future.exception()  # marks it as retrieved, as there may be no waiter left
+        future.exception()  # marks it as retrieved, as no waiter may be left

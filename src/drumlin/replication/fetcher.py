@@ -1,8 +1,8 @@
 """A fetcher: replicates partitions from one leader, over one incremental fetch session.
 
-The next request is sent as soon as a response is appended to the logs: it acknowledges those
+The next request is sent as soon as a response is appended to the logs: it acknowledges these
 records to the leader, and producers with acks=all wait for that. If a partition is added while the
-leader holds a request, a second request names it, which makes the leader answer the first.
+leader holds a request, a second request names the partition, and makes the leader answer the first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from drumlin.wire.messages import EncodedBody
 
 _logger = logging.getLogger(__name__)
 
-_IN_FLIGHT_MAX: Final = 2  # the one that the leader holds, and one that updates the session
+_IN_FLIGHT_MAX: Final = 2  # one held by the leader, and one that updates the session
 _SESSION_ERRORS: Final = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
@@ -37,21 +37,23 @@ _SESSION_ERRORS: Final = frozenset(
 
 
 class LeaderFetcher:
-    """Fetches from `start` until `close`. Partitions may be added and removed at any time."""
+    """A fetcher, active from `start` until `close`. Partitions may be added and removed at any
+    time.
+    """
 
     def __init__(self, leader_id: int, context: FollowerContext) -> None:
         self.leader_id = leader_id
         self._context = context
         self._followed = FollowedPartitions(context, self._update_soon)
         self._session = self._followed.session
-        self._epoch = -1  # this broker's epoch, as the leader knows it from the session
+        self._epoch = -1  # this broker's epoch that the leader knows from the session
         self._has_updates = asyncio.Event()
         self._will_update = False
         self._task: asyncio.Task[None] | None = None
         self._connection: BrokerConnection | None = None
         self._in_flight: deque[tuple[Request, asyncio.Future[FetchResponse]]] = deque()
-        self._failures = 0  # consecutive ones, of connections and of whole requests
-        self._unforeseen = ""  # the last failure that is a bug of ours, as its repr
+        self._failures = 0  # consecutive failures of connections and of whole requests
+        self._unforeseen = ""  # the repr of the last failure by a bug of ours
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -75,7 +77,7 @@ class LeaderFetcher:
         self._followed.remove(partition)
 
     def report_again(self, partition: FollowedPartition) -> None:
-        """Send the leader the position of a partition once more."""
+        """Send the position of a partition to the leader once more."""
         self._followed.report_again(partition)
 
     def pause_while_offline(self, partition: FollowedPartition) -> None:
@@ -91,7 +93,7 @@ class LeaderFetcher:
             except (PeerError, KafkaError) as error:
                 level = logging.DEBUG if self._failures else logging.WARNING  # once
                 _logger.log(level, "fetching from broker %d has failed: %s", self.leader_id, error)
-            except Exception as error:  # else nothing would replicate these partitions any longer
+            except Exception as error:  # else the replication of these partitions would end
                 is_known = self._failures > 0 and self._unforeseen == repr(error)
                 self._unforeseen = repr(error)
                 if not is_known:
@@ -133,7 +135,7 @@ class LeaderFetcher:
     # -- requests ----------------------------------------------------------------------
 
     def _update_soon(self) -> None:
-        """Update the session in the next turn: there may be more changes in this one."""
+        """Update the session in the next turn, as there may be more changes in this one."""
         self._has_updates.set()
         if self._in_flight and not self._will_update:
             self._will_update = True
@@ -144,10 +146,10 @@ class LeaderFetcher:
         try:
             self._update()
         except (PeerError, KafkaError):
-            return  # `_run` fails for the same reason, and handles it
+            return  # `_run` fails for the same reason and handles that
 
     def _update(self) -> None:
-        """Send the leader the changes of the session, if it holds a request of that session."""
+        """Send the changes of the session, if the leader holds a request of that session."""
         if (
             self._connection is not None
             and 0 < len(self._in_flight) < _IN_FLIGHT_MAX
@@ -158,7 +160,7 @@ class LeaderFetcher:
 
     def _send(self, connection: BrokerConnection) -> None:
         epoch = self._context.broker_epoch()
-        if epoch != self._epoch:  # each partition has to be reported in the new epoch (KIP-903)
+        if epoch != self._epoch:  # report each partition in the new epoch (KIP-903)
             self._epoch = epoch
             self._session.restart()
         request = self._session.next()
@@ -227,7 +229,7 @@ class LeaderFetcher:
     async def _reset(
         self, connection: BrokerConnection, out_of_range: list[tuple[Followed, Position, int]]
     ) -> None:
-        """Look up the leader's log start and end offsets, as it lacks the offsets asked for."""
+        """Look up the leader's log start and end offsets, as it lacks the requested offsets."""
         partitions = [followed.partition for followed, _, _ in out_of_range]
         found = await leaders_offsets(connection, self._context.node_id, partitions)
         for followed, asked, committed in out_of_range:

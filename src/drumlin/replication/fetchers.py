@@ -1,4 +1,4 @@
-"""Assignment of partitions to fetchers, of which each leader has `num.replica.fetchers`.
+"""Assignment of partitions to fetchers. There are `num.replica.fetchers` for each leader.
 
 A partition moves to another fetcher when its leader changes; a fetcher without partitions closes.
 """
@@ -14,7 +14,7 @@ from drumlin.replication.followed_partitions import FollowerContext
 
 
 class Fetchers:
-    """All fetchers of one broker. Lives in the loop."""
+    """All fetchers of one broker. Used in the event loop only."""
 
     def __init__(self, context: FollowerContext) -> None:
         self._context = context
@@ -23,9 +23,10 @@ class Fetchers:
         self._closing: set[asyncio.Task[None]] = set()
 
     def follow(self, partition: FollowedPartition) -> None:
-        """Replicate a partition from its current leader. Call it whenever the leader has changed.
+        """Replicate a partition from its current leader. To be called whenever the leader has
+        changed.
 
-        The partition must have a leader; if it has none, call `forget`.
+        If the partition has no leader, call `forget` instead.
         """
         key = partition.topic, partition.index
         number = crc32(f"{partition.topic}-{partition.index}".encode())
@@ -56,7 +57,7 @@ class Fetchers:
             task.add_done_callback(self._closing.discard)
 
     def report_again(self, topic: str, index: int) -> None:
-        """Send the leader the position of this replica, though nothing is new."""
+        """Send the position of this replica to the leader, although it has not changed."""
         known = self._followed.get((topic, index))
         if known is not None:
             partition, fetcher = known

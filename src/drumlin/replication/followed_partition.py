@@ -1,16 +1,16 @@
-"""A replica that follows: which leader it follows, and what the leader's answers change.
+"""A replica that follows: its leader, and the changes that result from the leader's answers.
 
-Plain synchronous code on the event loop: nothing here awaits. The log is truncated by leader
-epochs only, never to the high watermark (KIP-101). A truncation blocks: it is decided here, and
-carried out by the fetcher, which asks here before each step that changes the log.
+Plain synchronous code on the event loop: nothing here awaits. The log is truncated by leader epochs
+only, never to the high watermark (KIP-101). A truncation blocks: the decision is made here, and the
+fetcher carries it out, but checks here before each step that changes the log.
 
 A log that has to be fetched anew is fetched into a copy beside the old log
-(`storage/replacement/log_copy.py`). The old log keeps serving readers, and the next leader, until
-the copy has every committed record. The replica switches to the copy before the fetch that tells
-the leader so, because that fetch makes it eligible for the ISR.
+(`storage/replacement/log_copy.py`). The old log keeps serving readers, and could serve as the
+leader's log, until the copy has every committed record. The replica switches to the copy before the
+fetch that tells the leader of this, because that fetch makes it eligible for the ISR.
 
-While this replica may still be elected in place of the leader (`metadata/rules/eligible.py`) it
-removes no records, as it would lack them as the leader. A live leader soon ends that state.
+While this replica may still be elected in place of the leader (`metadata/rules/eligible.py`), it
+removes no records, as it would lack these as the leader. A live leader soon ends that state.
 
 Invariants: log start offset <= high watermark <= log end offset. The high watermark decreases only
 when the log is truncated below it.
@@ -46,22 +46,23 @@ class FollowedPartition(Replica):
         log.forget_followers()
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        #: According to the metadata. Consumers may be sent to this replica (KIP-392).
+        #: Whether the metadata has this replica in the ISR. If so, consumers may be sent to it
+        #: (KIP-392).
         self.is_in_sync = True
-        #: According to the metadata. This replica may be elected with its current log if the
-        #: leader dies, even though it restarted after an unclean shutdown.
+        #: Whether, by the metadata, this replica may be elected with its current log if the leader
+        #: dies, although it has restarted after an unclean shutdown.
         self.may_lead_instead = False
-        #: Grows with every change of leader: work that has seen another value must stop.
+        #: Grows with every change of leader: work that began with another value must stop.
         self._interruptions = 0
-        #: The change of the log in progress; nothing is fetched in the meantime.
+        #: The change of the log in progress; nothing is fetched meanwhile.
         self._truncation: LogChange | None = None
-        #: The copy that gets the leader's records, and the one that is about to take its place.
+        #: The copy that gets the leader's records, and the copy that will soon replace the log.
         self._copy: LogCopy | None = None
         self._next_copy: LogCopy | None = None
         self._committed = 0  # the high watermark of the copy when it was complete
-        #: The disk space that a copy is known to need: the last one failed for lack of it.
+        #: The disk space that a copy needs, known from the last one, for which there was no room.
         self._room_needed = 0
-        # Bytes that were appended and that waiting fetches have not been notified of.
+        # Appended bytes of which waiting fetches have not been notified.
         self._withheld_bytes = self._withheld_stable_bytes = 0
 
     def __repr__(self) -> str:
@@ -69,7 +70,7 @@ class FollowedPartition(Replica):
 
     @property
     def position(self) -> Position:
-        """The position to fetch from."""
+        """The position from which to fetch."""
         log, refetch = self._target, self._refetch
         if refetch is not None and log is self.log:
             start = refetch.begins_at
@@ -79,9 +80,9 @@ class FollowedPartition(Replica):
 
     @property
     def _refetch(self) -> Refetch | None:
-        """The reason to fetch the whole log anew, if there is one in this leader epoch.
+        """The reason to fetch the whole log anew in this leader epoch, if any.
 
-        It is kept by the log, because this object may be replaced within a leader epoch.
+        The log keeps it, as this object may be replaced within a leader epoch.
         """
         refetch = self.log.refetch
         return None if refetch is None or refetch.leader != self._leader else refetch
@@ -97,19 +98,19 @@ class FollowedPartition(Replica):
         return self.log if copy is None or not copy.is_current else copy.log
 
     def has(self, log: PartitionLog) -> bool:
-        """Whether `log` is this replica's log, rather than one that it has replaced."""
+        """Whether `log` is this replica's current log, not one that was replaced."""
         return self.log is log
 
     # -- the leader --------------------------------------------------------------------
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
-        """Follow another leader, or the same in another epoch; waiting fetches are answered."""
+        """Follow another leader, or the same leader in another epoch; answers waiting fetches."""
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         self.interrupt()
         self.waiting.disturb()
 
     def note_in_sync(self, *, is_in_sync: bool) -> None:
-        """Record whether this replica is in the ISR; waiting fetches look again if it left."""
+        """Note whether this replica is in the ISR; if it has left, waiting fetches check again."""
         was_in_sync, self.is_in_sync = self.is_in_sync, is_in_sync
         if was_in_sync and not is_in_sync:
             self.waiting.disturb()
@@ -119,7 +120,7 @@ class FollowedPartition(Replica):
             raise KafkaError(ErrorCode.not_leader_or_follower)
 
     def interrupt(self) -> None:
-        """Invalidate the work in progress: it changes nothing from now on."""
+        """Invalidate the work in progress, which must not change anything from now on."""
         self._interruptions += 1
         truncation, self._truncation = self._truncation, None
         self._next_copy = None
@@ -142,11 +143,11 @@ class FollowedPartition(Replica):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a truncation is in progress: nothing must be fetched in the meantime."""
+        """Whether a truncation is in progress; nothing may be fetched meanwhile."""
         return self._truncation is not None
 
     def close(self) -> None:
-        """End the replica: it stops following, or is removed. Waiting fetches are answered."""
+        """Stop following, or remove the replica; answers waiting fetches."""
         self.interrupt()
         self.waiting.disturb()
 
@@ -155,8 +156,8 @@ class FollowedPartition(Replica):
     async def take(self, asked: Position, answer: PartitionFetch, now_ms: int) -> LogChange | None:
         """Apply an answer without an error, in steps.
 
-        The answer is dropped if the position has changed by other means, which may happen while
-        the work waits for its turn.
+        The answer is dropped if the position has changed otherwise, as may happen while the work
+        waits for its turn.
 
         Returns:
             A change of the log to carry out before the next fetch.
@@ -179,7 +180,7 @@ class FollowedPartition(Replica):
         stable_before, interruptions = self.last_stable_offset, self._interruptions
         try:
             await self._append(self.log, answer, asked.leader_epoch, now_ms)
-        except KafkaError:  # consumers of this replica wait for the batches before the bad one
+        except KafkaError:  # the batches before the bad one can be read by consumers
             self._take_marks(answer, stable_before)
             raise
         if self._interruptions == interruptions:
@@ -189,7 +190,7 @@ class FollowedPartition(Replica):
     async def _take_beside(
         self, copy: LogCopy, answer: PartitionFetch, now_ms: int
     ) -> LogChange | None:
-        """Apply an answer to the copy, which has no readers yet."""
+        """Apply an answer to the copy, which does not have readers yet."""
         interruptions, log = self._interruptions, copy.log
         needed = max(copy.goal, answer.high_watermark)
         try:
@@ -209,7 +210,7 @@ class FollowedPartition(Replica):
             log.delete_records_before(min(answer.log_start_offset, log.log_end_offset))
         if log.log_end_offset < needed:
             return None
-        # Before the next fetch, by which the leader may add this replica to the ISR.
+        # Before the next fetch, after which the leader may add this replica to the ISR.
         what = f"is replaced by a copy from broker {self.leader_id}"
         self._log_removal(log.log_end_offset, what, f"{log} is complete")
         self._committed = answer.high_watermark
@@ -247,7 +248,7 @@ class FollowedPartition(Replica):
             log.truncate_fully_and_start_at(header.base_offset)
 
     def _take_marks(self, answer: PartitionFetch, stable_before: int) -> None:
-        """Take over the leader's log start offset and high watermark."""
+        """Adopt the leader's log start offset and high watermark."""
         log = self.log
         high_watermark = min(answer.high_watermark, log.log_end_offset)
         has_advanced = high_watermark > log.high_watermark
@@ -274,8 +275,8 @@ class FollowedPartition(Replica):
     def begin(self) -> LogChange | None:
         """Prepare for the first fetch; returns a truncation to carry out before it.
 
-        Records that the log has lost are fetched again. An epoch without records here is dropped:
-        it says nothing about this log.
+        Lost records are fetched again. An epoch without records is dropped, as it says nothing
+        about this log.
         """
         self._drop_copy()
         log, lost_from = self.log, self.log.epoch_due_at
@@ -293,7 +294,7 @@ class FollowedPartition(Replica):
         return Extent(log.log_start_offset, log.log_end_offset)
 
     def _agree(self, leaders: EpochEnd, answer: PartitionFetch) -> LogChange | None:
-        """Remove records that the leader does not have, as far as this answer shows.
+        """Remove records that the leader does not have, as far as this answer shows that.
 
         Raises:
             KafkaError: UNKNOWN_SERVER_ERROR, the answer does not show where the logs diverge;
@@ -323,16 +324,16 @@ class FollowedPartition(Replica):
     def reset(
         self, asked: Position, leaders_start: int, leaders_end: int, committed: int = -1
     ) -> LogChange | None:
-        """Handle OFFSET_OUT_OF_RANGE: the leader's log has these offsets.
+        """Handle OFFSET_OUT_OF_RANGE, given the offsets of the leader's log.
 
         Args:
-            committed: the leader's high watermark; -1 if it is not known.
+            committed: the leader's high watermark; -1 if unknown.
 
         Returns:
             A change of the log to carry out before the next fetch.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, the leader has the offset after all: try again;
+            KafkaError: OFFSET_OUT_OF_RANGE, the leader has the offset after all: retry;
                 KAFKA_STORAGE_ERROR, there is no room to fetch the log anew.
         """
         if asked != self.position or self._truncation is not None:
@@ -351,7 +352,7 @@ class FollowedPartition(Replica):
         return self._truncation_to(cut.offset, has)
 
     def _truncation_to(self, offset: int, why: str, *, is_full: bool = False) -> LogChange:
-        if self._copy is not None:  # all of it came from this leader, in this epoch
+        if self._copy is not None:  # the whole copy comes from this leader, in this epoch
             self._drop_copy()
             raise KafkaError(
                 ErrorCode.unknown_server_error, f"the leader contradicts itself: {why}"
@@ -365,7 +366,7 @@ class FollowedPartition(Replica):
         """Refuse to remove records while this replica may be elected in place of the leader.
 
         Raises:
-            KafkaError: ELIGIBLE_LEADERS_NOT_AVAILABLE, which is retried.
+            KafkaError: ELIGIBLE_LEADERS_NOT_AVAILABLE, to be retried.
         """
         log = self.log
         has_records = log.log_start_offset < log.log_end_offset
@@ -377,9 +378,9 @@ class FollowedPartition(Replica):
             )
 
     def _fetch_anew(self, refetch: Refetch, committed: int) -> LogChange:
-        """Fetch the leader's whole log: into a copy, unless one of the logs is empty.
+        """Fetch the leader's whole log, into a copy unless one of the two logs is empty.
 
-        Without disk space for two logs, the old one stays, out of sync, until there is enough.
+        Without disk space for two logs, the old log stays, out of sync, until there is enough.
         """
         log, start = self.log, refetch.begins_at
         self._check_removal(start, is_full=True)
@@ -407,9 +408,9 @@ class FollowedPartition(Replica):
         return copy
 
     def _log_removal(self, offset: int, what: str, why: str) -> None:
-        """Log what is removed from an offset on: as a warning, if some of it may be committed.
+        """Log the removal of records from an offset on, as a warning if some may be committed.
 
-        A high watermark from a checkpoint before a crash does not show what was committed since.
+        A high watermark from a checkpoint before a crash does not show records committed since.
         """
         log = self.log
         end, high_watermark = log.log_end_offset, log.high_watermark
@@ -430,11 +431,11 @@ class FollowedPartition(Replica):
         )
 
     def is_wanted(self, truncation: LogChange) -> bool:
-        """Whether a truncation is still wanted, and was not interrupted."""
+        """Whether a truncation is still needed, and was not interrupted."""
         return self._truncation is truncation
 
     def cut(self, truncation: LogChange) -> bool:
-        """Cut the log; False if the truncation has to be prepared again.
+        """Truncate the log; returns False if the truncation must be prepared again.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -452,14 +453,14 @@ class FollowedPartition(Replica):
         return True
 
     def finish(self, truncation: LogChange) -> None:
-        """End a truncation; the log can be fetched into again."""
+        """End a truncation, so that fetching can continue."""
         truncation.finish()
         self._truncation = None
 
     def give_up(self, truncation: LogChange) -> None:
         """Give up a truncation that could not be carried out.
 
-        If it has cut the log already, either the log dir is offline now, or the log is whole
+        If it has truncated the log already, either the log dir is offline now, or the log is whole
         nevertheless: the next start completes an interrupted change-over.
         """
         if truncation.is_cut and self.log.log_directory.is_online:

@@ -1,8 +1,8 @@
-"""The partitions of one fetcher: which are fetched, which pause, which are being truncated.
+"""The partitions of one fetcher: fetched, paused, or being truncated.
 
-A partition pauses after an error, and is truncated, independently of the others, which continue
-to be fetched. What an answer changes is decided by `FollowedPartition`, what a request contains
-by `FollowerSession`.
+If a partition pauses after an error, or is truncated, the others continue to be fetched.
+`FollowedPartition` decides on the changes by an answer, `FollowerSession` on the contents of a
+request.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ _logger = logging.getLogger(__name__)
 #: The first pause after an error; it doubles up to `replica.fetch.backoff.ms`.
 _BACKOFF_MS: Final = 50
 _BACKOFF_MIN_MS: Final = 5
-#: The pause before a truncation is tried again while other work uses the files of the log.
+#: The pause before another attempt to truncate while other work uses the files of the log.
 _BUSY_S: Final = 0.005
-#: The longest pause of a throttled partition: its rate may be changed while it pauses.
+#: The longest pause of a throttled partition, as the rate may change during the pause.
 _THROTTLED_S: Final = 1.0
-#: Expected for a moment whenever a leader changes, or logged by the leader: not worth a warning.
+#: Errors that are not worth a warning: expected for a moment when a leader changes, or logged by
+#: the leader.
 _EXPECTED: Final = frozenset(
     {
         ErrorCode.kafka_storage_error,
@@ -61,9 +62,9 @@ class FollowerContext(NamedTuple):
     config: BrokerConfig
     #: Runs a blocking function in a thread.
     blocking: Callable[..., Awaitable[Any]]
-    #: Called when the leader knows a later leader epoch of a partition than this broker does.
+    #: Called when the leader knows a later leader epoch of a partition than this broker.
     on_fenced: Callable[[FollowedPartition], object]
-    #: Applies to partitions that lack records (KIP-73).
+    #: The throttle for partitions that lack records (KIP-73).
     throttle: Throttle | None = None
 
     def backoff_s(self, failures: int) -> float:
@@ -80,8 +81,8 @@ class Followed:
     def __init__(self, partition: FollowedPartition) -> None:
         self.partition = partition
         self.key: Key = partition.topic_id.bytes, partition.index
-        self.failures = 0  # consecutive ones
-        self.lacks_records = True  # until an answer shows that it has caught up
+        self.failures = 0  # consecutive failures
+        self.lacks_records = True  # until an answer shows that the replica has caught up
         self.pause: asyncio.TimerHandle | None = None
 
     def end_pause(self) -> None:
@@ -91,7 +92,9 @@ class Followed:
 
 
 class FollowedPartitions:
-    """Lives in the loop. `on_update` is called when the session has changes to send."""
+    """The partitions of a fetcher. Used in the event loop only. `on_update` is called when the
+    session has changes to send.
+    """
 
     def __init__(self, context: FollowerContext, on_update: Callable[[], object]) -> None:
         self.session = FollowerSession()
@@ -127,7 +130,7 @@ class FollowedPartitions:
         partition.interrupt()
 
     def report_again(self, partition: FollowedPartition) -> None:
-        """Send the leader the position of a partition once more."""
+        """Send the position of a partition to the leader once more."""
         followed = self._followed.get((partition.topic_id.bytes, partition.index))
         if followed is not None:
             self.session.report_again(followed.key)
@@ -143,7 +146,7 @@ class FollowedPartitions:
         """Stop fetching all partitions."""
         for partition in self:
             self.remove(partition)
-        if self._truncating:  # each ends after its current step
+        if self._truncating:  # each truncation ends after its current step
             await asyncio.wait(self._truncating)
 
     def find(self, key: Key) -> Followed | None:
@@ -174,7 +177,7 @@ class FollowedPartitions:
     def reset(
         self, followed: Followed, asked: Position, offsets: LeadersOffsets, committed: int
     ) -> None:
-        """Handle OFFSET_OUT_OF_RANGE: the leader's log has these offsets."""
+        """Handle OFFSET_OUT_OF_RANGE, given the offsets of the leader's log."""
         try:
             if offsets.error_code is not ErrorCode.none:
                 raise KafkaError(offsets.error_code, "the leader refuses to list its offsets")
@@ -188,9 +191,9 @@ class FollowedPartitions:
         return self._followed.get(followed.key) is followed
 
     def _continue(self, followed: Followed, truncation: LogChange | None = None) -> None:
-        """Continue to fetch from the current position, after the truncation if there is one."""
+        """Continue to fetch from the current position, after a truncation if necessary."""
         if truncation is not None:
-            self.session.drop(followed.key)  # the leader must not send records in the meantime
+            self.session.drop(followed.key)  # the leader must not send records meanwhile
             work = self._truncate(followed, truncation)
             task = asyncio.get_running_loop().create_task(work)
             self._truncating.add(task)
@@ -201,7 +204,7 @@ class FollowedPartitions:
             self._on_update()
 
     def _pause_if_throttled(self, followed: Followed) -> bool:
-        """Pause a partition that catches up faster than its throttle allows (KIP-73)."""
+        """Pause a partition that catches up faster than the throttle allows (KIP-73)."""
         throttle = self._context.throttle
         if throttle is None or not followed.lacks_records:
             return False
@@ -225,7 +228,7 @@ class FollowedPartitions:
             partition.give_up(truncation)
             self._pause(followed, error)
         else:
-            current = self._followed.get(followed.key)  # it may have been added again by now
+            current = self._followed.get(followed.key)  # it may have been added again
             if current is not None and current.partition is partition:
                 self._continue(current)
 
@@ -247,7 +250,7 @@ class FollowedPartitions:
     # -- pauses ------------------------------------------------------------------------
 
     def _pause(self, followed: Followed, error: Exception) -> None:
-        """Retry later; until then the leader must not send records of this partition."""
+        """Pause a partition; until it is resumed, the leader must not send its records."""
         partition = followed.partition
         code = error.code if isinstance(error, KafkaError) else None
         if code is None and not followed.failures:  # a bug of ours, logged once
@@ -267,7 +270,7 @@ class FollowedPartitions:
             self._context.on_fenced(partition)
 
     def _resume(self, followed: Followed) -> None:
-        """End a pause, if the log dir works: a replica that fetches may be added to the ISR."""
+        """End a pause if the log dir works: a replica that fetches may be added to the ISR."""
         followed.pause = None
         try:
             followed.partition.log.log_directory.check_writable()
@@ -278,9 +281,9 @@ class FollowedPartitions:
 
 
 def _level(partition: FollowedPartition, code: ErrorCode | None) -> int:
-    """The log level for a pause: when a log dir fails, all of its partitions pause."""
+    """The log level for a pause; when a log dir fails, all of its partitions pause."""
     if not partition.log.log_directory.is_online:
-        return logging.DEBUG  # the failure of the log dir was logged
+        return logging.DEBUG  # the failure of the log dir was logged already
     return logging.INFO if code in _EXPECTED else logging.WARNING
 
 

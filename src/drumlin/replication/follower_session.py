@@ -1,8 +1,8 @@
-"""The follower's side of an incremental fetch session (KIP-227): what the leader knows.
+"""The follower's side of an incremental fetch session (KIP-227): the state known to the leader.
 
 The leader remembers the partitions of a session and the position of each, so a request names only
 partitions that are new in the session or whose position has changed. Requests may be sent before
-earlier ones are answered. Pure bookkeeping: this module must neither read logs nor send anything.
+earlier ones are answered. Pure bookkeeping: no log is read, and no request sent here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drumlin.peer.follower_fetch import Key, Position
 _NO_SESSION: Final = 0
 _INITIAL_EPOCH: Final = 0
 _EPOCH_MAX: Final = 2**31 - 1
-#: Partitions named by one request, which takes about a millisecond to encode; later requests
+#: The partitions that one request names, which takes about a millisecond to encode; later requests
 #: name the others.
 _NAMED_MAX: Final = 1000
 
@@ -24,7 +24,7 @@ _NAMED_MAX: Final = 1000
 class Request(NamedTuple):
     """The contents of one fetch request."""
 
-    number: int  # ascending, across sessions
+    number: int  # ascending across sessions
     session_id: int
     epoch: int
     wanted: Sequence[tuple[Key, Position]]
@@ -33,7 +33,7 @@ class Request(NamedTuple):
 
 
 class FollowerSession:
-    """The partitions that are fetched from one leader, and what it has been sent about them."""
+    """The partitions that are fetched from one leader, and the positions sent to it."""
 
     def __init__(self) -> None:
         self._id = _NO_SESSION
@@ -41,11 +41,11 @@ class FollowerSession:
         self._number = 0
         self._first_number = 1  # the number of this session's first request
         self._positions: dict[Key, Position] = {}
-        #: Partitions whose position has to be sent, in the order of the requests to come.
+        #: Partitions whose position has to be sent, in the order of sending.
         self._unsent: dict[Key, None] = {}
-        #: The number of the request that sent the current position of a partition.
+        #: Partition -> the number of the request that sent its current position.
         self._sent_in: dict[Key, int] = {}
-        #: Partitions that are in the leader's session, with this position or an older one.
+        #: Partitions in the leader's session, which has this position or an older one.
         self._known: set[Key] = set()
         self._forgotten: dict[Key, None] = {}
 
@@ -61,7 +61,7 @@ class FollowerSession:
         self._forgotten.pop(key, None)
 
     def report_again(self, key: Key) -> None:
-        """Send the position of a partition, if it is fetched, though the leader knows it."""
+        """Send the position of a partition, if it is fetched, although the leader knows it."""
         if key in self._positions:
             self._unsent[key] = None
             self._sent_in.pop(key, None)
@@ -86,7 +86,7 @@ class FollowerSession:
 
     @property
     def is_starting(self) -> bool:
-        """Whether the first request is not answered yet: no other may be sent until it is."""
+        """Whether the first request is not answered yet; no other may be sent until then."""
         return self._epoch == _INITIAL_EPOCH
 
     def next(self) -> Request:
@@ -107,7 +107,7 @@ class FollowerSession:
         return Request(self._number, self._id, epoch, wanted, forgotten, not self._unsent)
 
     def is_current(self, request: Request) -> bool:
-        """Whether `request` belongs to this session, rather than to one before a restart."""
+        """Whether `request` belongs to this session, not to one before a restart."""
         return request.number >= self._first_number
 
     def answered(self, request: Request, session_id: int) -> None:
@@ -118,20 +118,20 @@ class FollowerSession:
         if session_id != _NO_SESSION:
             self._epoch = 1
             return
-        self._known.clear()  # the leader keeps no session: each request names all partitions
+        self._known.clear()  # the leader keeps no session, so each request names all partitions
         for key, position in request.wanted:
             if self._positions.get(key) == position:
                 self._unsent.setdefault(key)
 
     def asked(self, key: Key, request: Request) -> Position | None:
-        """The position that `request` asked for; None if it has changed since."""
+        """The position that `request` has asked for; None if it has changed since."""
         sent_in = self._sent_in.get(key)
         if sent_in is None or sent_in > request.number:
             return None
         return self._positions[key]
 
     def restart(self) -> None:
-        """Start a new session with the next request; it replaces the old one at the leader."""
+        """Start a new session with the next request, in place of the leader's old one."""
         self._epoch = _INITIAL_EPOCH
         self._first_number = self._number + 1
         self._known.clear()

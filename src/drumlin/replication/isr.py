@@ -1,8 +1,8 @@
 """The in-sync replicas (ISR) of a partition, as its leader sees them, and its high watermark. Pure.
 
-Owns what the leader knows about its followers from their fetches. Proposes changes of the ISR and
-never makes one: a change is effective once it is in the metadata. Until that is known, the old and
-the new ISR both count: the high watermark waits for every member of either (KIP-497).
+Owns the leader's knowledge of its followers, from their fetches. Proposes changes of the ISR, but
+never makes one: a change takes effect when it is in the metadata. Until that is known, both the old
+and the new ISR count: the high watermark waits for every member of either (KIP-497).
 
     a follower falls behind       -> `shrinkage`, once it has not caught up for `lag_max_ms`
     a follower has caught up      -> `growth`: it has all records below the high watermark, and
@@ -24,12 +24,12 @@ from drumlin.metadata.rules.isr_requests import IsrRequest
 UNKNOWN: Final = -1
 _LONG_AGO_MS: Final = float("-inf")
 
-#: Whether the broker of that id is alive, in that broker epoch.
+#: Whether the broker with that id is alive with that broker epoch.
 IsAlive = Callable[[int, int], bool]
 
 
 class FollowerProgress:
-    """The progress of one follower, by its fetches."""
+    """The progress of one follower, known from its fetches."""
 
     __slots__ = (
         "_end_offset_then",
@@ -45,9 +45,9 @@ class FollowerProgress:
         self.broker_epoch = UNKNOWN
         self.log_end_offset = UNKNOWN
         self.log_start_offset = UNKNOWN
-        #: The leader's `deletions_kept_from` at the last fetch of this follower.
+        #: The leader's `deletions_kept_from` at this follower's last fetch.
         self.deletions_kept_from = UNKNOWN
-        #: The last time at which it had all of the leader's records.
+        #: The last time when the follower had all of the leader's records.
         self.caught_up_at_ms = caught_up_at_ms
         self._fetched_at_ms = caught_up_at_ms
         self._end_offset_then = 0  # the leader's log end offset at that fetch
@@ -57,7 +57,7 @@ class FollowerProgress:
     ) -> None:
         if offset >= leader_end_offset:
             self.caught_up_at_ms = now_ms
-        elif offset >= self._end_offset_then:  # it has all that existed at its last fetch
+        elif offset >= self._end_offset_then:  # it has all records that existed at its last fetch
             self.caught_up_at_ms = max(self.caught_up_at_ms, self._fetched_at_ms)
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset
@@ -65,28 +65,29 @@ class FollowerProgress:
         self._end_offset_then = leader_end_offset
 
     def left(self) -> None:
-        """Reset the progress of a follower that left the ISR, or fetches its log anew."""
+        """Reset the progress of a follower that has left the ISR or fetches its log anew."""
         self.log_end_offset = self.deletions_kept_from = UNKNOWN
         self.caught_up_at_ms = _LONG_AGO_MS
 
     def update_caught_up(self, leader_end_offset: int, at_ms: float) -> None:
-        """Count as caught up at `at_ms` if it has all records that the leader had then.
+        """Count the follower as caught up at `at_ms` if it has all records that the leader had
+        then.
 
-        It need not have fetched since: a fetch session is silent while nothing is new.
+        It need not have fetched since, as a fetch session is silent while there are no new records.
         """
         if self.log_end_offset >= leader_end_offset:
             self.caught_up_at_ms = max(self.caught_up_at_ms, at_ms)
 
 
 class InSyncReplicas:
-    """The ISR of one partition, during one leader epoch of this broker.
+    """The ISR of one partition during one leader epoch of this broker.
 
     Args:
         node_id: the id of this broker, the leader.
         state: the state of the partition at the beginning of the leader epoch.
-        end_offset: the log end offset at that moment.
+        end_offset: the log end offset at that time.
         lag_max_ms: `replica.lag.time.max.ms`.
-        is_alive: whether a broker is alive in a broker epoch.
+        is_alive: whether a broker is alive with a given broker epoch.
     """
 
     def __init__(
@@ -103,11 +104,11 @@ class InSyncReplicas:
         self.first_offset = end_offset
         self._lag_max_ms = lag_max_ms
         self._is_alive = is_alive
-        #: The last state in the metadata; its ISR counts even while a change is pending.
+        #: The last state from the metadata; its ISR counts even while a change is pending.
         self.state = state
-        #: The last call of `shrinkage`, and the log end offset then.
+        #: The time of the last call of `shrinkage`, and the log end offset then.
         self._looked_at_ms, self._end_offset_then = now_ms, end_offset
-        #: The change that was asked for, and not answered yet: at most one.
+        #: The requested change that is not answered yet, at most one.
         self.pending: IsrRequest | None = None
         self._pending_ids: frozenset[int] = frozenset()
         self.followers = {
@@ -118,7 +119,7 @@ class InSyncReplicas:
 
     @property
     def size(self) -> int:
-        """The size of the ISR in the metadata, without a pending change."""
+        """The size of the ISR in the metadata, without pending changes."""
         return len(self.state.isr)
 
     # -- fetches -------------------------------------------------------------------------
@@ -132,11 +133,11 @@ class InSyncReplicas:
         leader_end_offset: int,
         now_ms: float,
     ) -> bool:
-        """Record a follower's fetch from `offset`: it has everything before.
+        """Note a follower's fetch from `offset`, which shows that it has all records before that.
 
         Returns:
-            False if it is not a follower of this partition, or not the process that is registered
-                with that id: it was replaced, or is not known yet.
+            False if this is not a follower of the partition, or not the process that is registered
+            with that id, because it was replaced or is not known yet.
         """
         follower = self.followers.get(replica_id)
         if follower is None or broker_epoch == UNKNOWN:
@@ -144,7 +145,8 @@ class InSyncReplicas:
         if not self._is_alive(replica_id, broker_epoch):
             return False  # its records may be gone already
         if broker_epoch != follower.broker_epoch:
-            # A lower epoch is a new process, too: ZooKeeper may have been restored from a backup.
+            # A lower epoch is a new process, too, as ZooKeeper may have been restored from a
+            # backup.
             if follower.broker_epoch != UNKNOWN:
                 follower.caught_up_at_ms = _LONG_AGO_MS
             follower.broker_epoch = broker_epoch
@@ -152,17 +154,17 @@ class InSyncReplicas:
         return True
 
     def refetches(self, replica_id: int) -> None:
-        """Reset a follower outside the ISR, which fetches its log anew."""
+        """Reset a follower outside the ISR that fetches its log anew."""
         follower = self.followers.get(replica_id)
         if follower is not None and not self.counts(replica_id):
             follower.left()
 
     def note_followed(self, replica_id: int, deletions_kept_from: int) -> None:
-        """Record that a follower has got all deletions dropped so far, or started after them."""
+        """Note that a follower has fetched all deletions dropped so far, or started after them."""
         self.followers[replica_id].deletions_kept_from = deletions_kept_from
 
     def counts(self, replica_id: int) -> bool:
-        """Whether a replica is in the ISR, or in the one of the pending change."""
+        """Whether a replica is in the ISR, or in that of the pending change."""
         return replica_id in self.state.isr or replica_id in self._pending_ids
 
     def has_followed(
@@ -170,9 +172,9 @@ class InSyncReplicas:
     ) -> bool:
         """Whether a follower at `offset` has fetched since tombstones or markers were last dropped.
 
-        A follower whose offset has decreased since has lost records, perhaps deletions that this
-        log no longer has. A new process may have returned to its old log, beside which it was
-        fetching a copy; the same process never does (`LogState.refetch`).
+        A follower whose offset has decreased since has lost records, perhaps including deletions
+        that this log no longer has. A new process may have returned to its old log, although the
+        previous process was fetching a copy; a process itself never returns (`LogState.refetch`).
         """
         follower = self.followers.get(replica_id)
         return (
@@ -185,7 +187,7 @@ class InSyncReplicas:
     def has_follower_below(self, offset: int) -> bool:
         """Whether a replica that is catching up has not reached `offset` yet.
 
-        If it missed deletions on its way, it would have to fetch its log anew, again and again.
+        If it missed deletions meanwhile, it would have to fetch its log anew, again and again.
         """
         return any(
             UNKNOWN < follower.log_end_offset < offset
@@ -195,10 +197,10 @@ class InSyncReplicas:
         )
 
     def high_watermark(self, current: int, leader_end_offset: int, now_ms: float) -> int:
-        """The first offset that some replica in sync lacks; never below `current`.
+        """The first offset that some in-sync replica lacks; never below `current`.
 
-        It also waits for a follower that is about to join: otherwise the follower would never have
-        everything below the high watermark while records keep coming.
+        Also waits for a follower that is about to join: otherwise, while records keep coming, the
+        follower would never have all records below the high watermark.
         """
         lowest = leader_end_offset
         for replica_id, follower in self.followers.items():
@@ -227,7 +229,9 @@ class InSyncReplicas:
     # -- changes of the ISR ----------------------------------------------------------------
 
     def growth(self, high_watermark: int) -> IsrRequest | None:
-        """The ISR with the replicas that have caught up; None without any, or if one is pending."""
+        """The ISR with replicas that have caught up; None if there are none, or a change is
+        pending.
+        """
         if self.pending is not None or len(self.state.isr) == len(self.state.replicas):
             return None
         needed = max(high_watermark, self.first_offset)
@@ -243,7 +247,8 @@ class InSyncReplicas:
     def shrinkage(self, leader_end_offset: int, now_ms: float) -> IsrRequest | None:
         """The ISR without replicas that lag; None if nothing changes or a change is pending.
 
-        Call it regularly: a follower that had everything at one call starts to lag after it.
+        Call this regularly: the lag of a follower that had all records at one call counts from that
+        call on.
         """
         for follower in self.followers.values():
             follower.update_caught_up(self._end_offset_then, self._looked_at_ms)
@@ -259,10 +264,10 @@ class InSyncReplicas:
         return self._request(kept) if len(kept) < len(self.state.isr) else None
 
     def renewal(self) -> IsrRequest | None:
-        """The unchanged ISR, if other replicas might be elected that lack records of this leader.
+        """The unchanged ISR, if replicas that lack records of this leader might be elected.
 
-        They are back after an unclean shutdown (`metadata/rules/eligible.py`). Any change asked
-        for by this leader shows that it is alive, and ends that.
+        Such replicas are back after an unclean shutdown (`metadata/rules/eligible.py`). Any change
+        requested by this leader shows that it is alive, and so prevents their election.
         """
         if self.pending is not None or not any(each.was_complete for each in self.state.last_known):
             return None
@@ -283,12 +288,12 @@ class InSyncReplicas:
         return IsrRequest(self.state.leader_epoch, self.state.partition_epoch, isr)
 
     def asked(self, request: IsrRequest) -> None:
-        """Note a change that was asked for: its members count as well until it is answered."""
+        """Note a requested change: its members count, too, until it is answered."""
         self.pending = request
         self._pending_ids = frozenset(each for each, _ in request.isr)
 
     def refused(self) -> None:
-        """Drop the pending change: it was not made, and will not be."""
+        """Drop the pending change, which was not made and will not be."""
         self.pending = None
         self._pending_ids = frozenset()
 
@@ -300,7 +305,7 @@ class InSyncReplicas:
             for replica_id in self.followers.keys() & set(self.state.isr) - set(state.isr):
                 self.followers[replica_id].left()
         if self.pending is not None and state.partition_epoch > self.pending.partition_epoch:
-            self.refused()  # made or not, the pending change is over
+            self.refused()  # whether it was made or not
         gone = set(self.followers) - set(state.replicas)
         for replica_id in gone:
             del self.followers[replica_id]

@@ -1,4 +1,4 @@
-"""A leader's log start and end offsets: for followers that got OFFSET_OUT_OF_RANGE."""
+"""A leader's log start and end offsets, for followers that got OFFSET_OUT_OF_RANGE."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class LeadersOffsets(NamedTuple):
 async def leaders_offsets(
     connection: BrokerConnection, node_id: int, partitions: Sequence[FollowedPartition]
 ) -> dict[FollowedPartition, LeadersOffsets]:
-    """The offsets of the partitions, without those that the leader leaves out of its answer.
+    """The offsets of partitions, except those missing in the leader's answer.
 
     Raises:
-        PeerError: no answer.
+        PeerError: there is no answer.
     """
     starts = _ask(connection, _asking(node_id, partitions, _EARLIEST))
     ends = _ask(connection, _asking(node_id, partitions, _LATEST))

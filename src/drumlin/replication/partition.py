@@ -1,8 +1,8 @@
 """A replica that leads: leader epoch, in-sync replicas, high watermark.
 
-Plain synchronous code on the event loop: nothing here awaits. The log appends what it is given;
-what becomes readable, and at which isolation level, is decided here alone. Which replicas are in
-sync, and so how far the high watermark may advance, is decided in `isr.py`.
+Plain synchronous code on the event loop: nothing here awaits. The log only appends; this file alone
+decides which records become readable, at each isolation level. `isr.py` decides which replicas are
+in sync, and so how far the high watermark may advance.
 
 Invariants: log start offset <= last stable offset <= high watermark <= log end offset.
 """
@@ -38,11 +38,11 @@ class LeaderContext(NamedTuple):
     """A leader's dependencies on its broker.
 
     is_alive: see `isr.IsAlive`. rack_of: returns the rack of a broker that is alive.
-    lag_max_ms: how long a follower may lack records before it is out of sync.
-    ask_for: asks the controller to change the ISR; the answer is passed to `agreed` or `refused`.
-    is_certain: whether this broker would know by now if another one led the partition.
-    throttle: applies to followers that lack records (KIP-73).
-    confirm: see `Partition.confirm`; it also flushes, if the topic requires that.
+    lag_max_ms: the time for which a follower may lack records before it is out of sync.
+    ask_for: requests a change of the ISR; the answer is passed to `agreed` or `refused`.
+    is_certain: whether this broker would know if another one led the partition.
+    throttle: the throttle for followers that lack records (KIP-73).
+    confirm: see `Partition.confirm`; also flushes, if the topic requires that.
     """
 
     node_id: int
@@ -63,14 +63,14 @@ class Partition(Replica):
         #: None if no other broker has a replica.
         self.isr: InSyncReplicas | None = None
         self._context = context
-        #: Waiters for the high watermark, and for the low watermark.
+        #: Waiters for the high watermark and for the low watermark.
         self._confirmations = Confirmations()
         self._deletions = Confirmations()
         self.is_led = True
-        # Bytes that no consumer has been notified of: they are above the high watermark.
+        # Bytes above the high watermark, of which no consumer has been notified.
         self._unread_bytes = 0
-        # Bytes after the last stable offset that waiting READ_COMMITTED fetches have not been
-        # notified of.
+        # Bytes after the last stable offset, of which no waiting READ_COMMITTED fetch has been
+        # notified.
         self._withheld_from = log.producer_state.first_undecided_offset
         self._withheld_bytes = 0 if self._withheld_from is None else log.size_bytes
         self.begin_leader_epoch(state)
@@ -106,7 +106,7 @@ class Partition(Replica):
 
     @property
     def awaits_confirmation(self) -> bool:
-        """Whether acknowledgements to `acks=all` must wait: for a flush or for in-sync replicas."""
+        """Whether acknowledgements with `acks=all` wait for a flush or in-sync replicas."""
         return self.awaits_replicas or self.log.is_flush_due
 
     @property
@@ -123,7 +123,7 @@ class Partition(Replica):
         *,
         supports_epoch_bump: bool,
     ) -> Verification | None:
-        """Begin to verify a transactional batch (KIP-890); None if that needs no coordinator.
+        """Begin to verify a transactional batch (KIP-890); None if no coordinator is needed.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH.
@@ -133,14 +133,14 @@ class Partition(Replica):
         )
 
     def withdrawal_of(self, producer_id: int, verification: Verification) -> Callable[[], None]:
-        """A callback for an unconfirmed verification. It keeps only the producer state alive."""
+        """A callback for an unconfirmed verification, which keeps only the producer state alive."""
         state = self.log.producer_state
         return partial(state.withdraw_verification, producer_id, verification)
 
     # -- changes -----------------------------------------------------------------------
 
     def begin_leader_epoch(self, state: PartitionState) -> None:
-        """Begin a new leader epoch; waiting fetches in the old one are answered."""
+        """Begin a new leader epoch; answers fetches that wait in the old one."""
         log = self.log
         self.replica_count, self.leader_epoch = len(state.replicas), state.leader_epoch
         log.start_leader_epoch(state.leader_epoch)
@@ -167,7 +167,7 @@ class Partition(Replica):
         self.replicas_waiting.disturb()
 
     def agreed(self, state: PartitionState) -> None:
-        """Adopt a change of the ISR or of the replicas, in the same leader epoch."""
+        """Adopt a change of the ISR or the replicas, in the same leader epoch."""
         if not self.is_led:
             return
         isr = self.isr
@@ -181,17 +181,18 @@ class Partition(Replica):
         self._ask_for(isr, isr.renewal())
 
     def refused(self, request: IsrRequest) -> None:
-        """Drop the change of the ISR that was asked for: it will not be made."""
+        """Drop the requested change of the ISR, which will not be made."""
         if self.is_led and self.isr is not None and self.isr.pending is request:
             self.isr.refused()
             self._move_high_watermark(self.isr)
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether the ISR is below `min.insync.replicas`: nothing is committed, acks=all refused.
+        """Whether the ISR is below `min.insync.replicas`: nothing is committed, acks=all is
+        refused.
 
-        Also while the partition has eligible leader replicas (KIP-966): the controller relies on
-        nothing being committed then.
+        Also true while the partition has eligible leader replicas (KIP-966), as the controller
+        relies on nothing being committed then.
         """
         isr = self.isr
         return isr is not None and (
@@ -230,8 +231,8 @@ class Partition(Replica):
         if isr is None or offset >= kept_from:
             return False
         if isr.has_followed(replica_id, broker_epoch, offset, kept_from):
-            return False  # it had all that has been dropped, or started later
-        if replica_id in isr.state.isr:  # it has lost records, and is about to leave the ISR
+            return False  # it had all dropped deletions, or started later
+        if replica_id in isr.state.isr:  # it has lost records, and will leave the ISR
             raise KafkaError(ErrorCode.not_leader_or_follower)
         return True
 
@@ -272,12 +273,12 @@ class Partition(Replica):
         return max(there)[1] if there else None
 
     def drop_laggards(self) -> None:
-        """Ask for an ISR without the replicas that lag. Call it regularly."""
+        """Request an ISR without replicas that lag. To be called regularly."""
         isr = self.isr
         if self.is_led and isr is not None:
             shrinkage = isr.shrinkage(self.log.log_end_offset, self._now_ms())
             self._ask_for(isr, shrinkage or isr.renewal())
-            self._move_high_watermark(isr)  # which may have waited for a replica about to join
+            self._move_high_watermark(isr)  # may have waited for a replica about to join
             self._deletions.reached(self.low_watermark)
 
     def _ask_for(self, isr: InSyncReplicas, request: IsrRequest | None) -> None:
@@ -292,14 +293,14 @@ class Partition(Replica):
         log = self.log
         before, end_offset = log.high_watermark, log.log_end_offset
         if self.is_under_min_isr:
-            # Nothing is committed, so that every replica that was in sync may lead (KIP-966), and
-            # nothing is acknowledged. Producers may retry once there are enough replicas.
+            # Nothing is committed or acknowledged, so that every replica that was in sync may lead
+            # (KIP-966). Producers may retry once there are enough replicas.
             self._confirmations.fail(ErrorCode.not_enough_replicas_after_append)
             return
         reached = isr.high_watermark(before, end_offset, self._now_ms())
         if reached > before:
             log.high_watermark = reached
-            # Perhaps more bytes than became readable: a fetch that finds too few waits again.
+            # Perhaps more bytes than have become readable: a fetch that finds too few waits again.
             self._advanced(self._unread_bytes or 1)
             if reached == end_offset:
                 self._unread_bytes = 0
@@ -307,12 +308,12 @@ class Partition(Replica):
         self._confirmations.reached(reached)
 
     def _needed_replicas(self) -> int:
-        # As in Apache Kafka, no more than the number of replicas can be required.
+        # As in Apache Kafka, not more than the number of replicas can be required.
         return min(self.log.config.min_insync_replicas, self.replica_count)
 
     @property
     def awaits_replicas(self) -> bool:
-        """Whether some in-sync replica lacks records that are appended by now."""
+        """Whether some in-sync replica lacks records that have been appended."""
         log = self.log
         return self.isr is not None and log.high_watermark < log.log_end_offset
 
@@ -337,7 +338,7 @@ class Partition(Replica):
         return self._confirmations.up_to(self.log.log_end_offset)
 
     def when_replicated(self, told: Told) -> None:
-        """Like `replicated`, with a callback, which runs in the turn in which they have it."""
+        """Like `replicated`, with a callback that runs in the turn in which they have it."""
         self._confirmations.tell(self.log.log_end_offset, told)
 
     def confirm(self) -> asyncio.Future[None]:
@@ -356,11 +357,11 @@ class Partition(Replica):
     ) -> AppendResult:
         """Append a client's batch and advance the high watermark.
 
-        `verification` shows that a transactional batch belongs to a transaction that is open, see
+        `verification` shows that a transactional batch belongs to an open transaction, see
         `storage/producers/verification.py`.
 
         Raises:
-            KafkaError: NOT_ENOUGH_REPLICAS with acks=all; the errors of the log.
+            KafkaError: NOT_ENOUGH_REPLICAS with acks=all; or an error of the log.
         """
         if required_acks == ACKS_ALL:
             self._check_enough_replicas()
@@ -405,10 +406,10 @@ class Partition(Replica):
         verification: Verification | None = NOT_REQUIRED,
         reserve_bytes: int = 0,
     ) -> AppendResult:
-        """Append a coordinator's batch, as if with acks=all; `reserve_bytes` more must fit, too.
+        """Append a coordinator's batch, as if with acks=all; it must fit with `reserve_bytes` more.
 
         Raises:
-            KafkaError: NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE; the errors of the log.
+            KafkaError: NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE; or an error of the log.
         """
         if self.isr is not None:
             self._check_enough_replicas()
@@ -441,7 +442,7 @@ class Partition(Replica):
             self.waiting.stable_advanced(appended_bytes)
 
     def _withhold(self, appended_bytes: int, first_undecided: int | None) -> int:
-        """The bytes that an append made readable for READ_COMMITTED, or more than that.
+        """The bytes that an append has made readable for READ_COMMITTED, perhaps overestimated.
 
         If a transaction ends while another is open, the bytes between them are not counted exactly:
         READ_COMMITTED fetches are notified of all withheld bytes, and check for themselves.
@@ -462,7 +463,7 @@ class Partition(Replica):
             raise KafkaError(ErrorCode.not_enough_replicas, message)
 
     def delete_records_before(self, offset: int) -> None:
-        """Advance the log start offset; -1 means the high watermark. Followers do the same later.
+        """Advance the log start offset; -1 means the high watermark. Followers do so later.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE above the high watermark.
@@ -475,7 +476,7 @@ class Partition(Replica):
         self.replicas_waiting.disturb()
 
     def settle_exact_states(self) -> None:
-        """Guarantee exact states from the current last stable offset on, see `exact_from`."""
+        """Guarantee exact states from the current last stable offset on; see `exact_from`."""
         self.log.settle_exact_states()
 
     @property
@@ -489,7 +490,7 @@ class Partition(Replica):
         return self.log.deletion_drops
 
     def close(self) -> None:
-        """End leadership: waiters look again, and find the partition gone."""
+        """End leadership: waiters check again, and find that the partition is gone."""
         self.is_led = False
         self._confirmations.fail(ErrorCode.not_leader_or_follower)
         self._deletions.fail(ErrorCode.not_leader_or_follower)

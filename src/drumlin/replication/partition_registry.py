@@ -15,20 +15,20 @@ _NOTHING: Mapping[int, Partition] = {}
 
 
 class PartitionRegistry:
-    """The partitions that this broker leads or follows, and the offline ones, without a log.
+    """The partitions that this broker leads or follows, and offline ones, which have no log here.
 
-    Iteration yields those that it leads. `exists` tells whether the cluster has a partition.
+    Iteration yields the led partitions. `exists` tells whether the cluster has a partition.
     """
 
     def __init__(self, exists: Callable[[str, int], bool]) -> None:
         self._exists = exists
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._followed: dict[tuple[str, int], FollowedPartition] = {}
-        # The same by the bytes with which requests name a topic: its name or its id.
+        # The led partitions by a topic's name or id, as bytes, as in requests.
         self._by_name: dict[bytes, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._offline: set[tuple[str, int]] = set()
-        #: Grows with every partition that goes offline or comes back.
+        #: A number that grows whenever a partition goes offline or comes back.
         self.offline_changes = 0
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class PartitionRegistry:
         return led.union(each.topic_id for each in self._followed.values())
 
     def add_offline(self, topic: str, index: int) -> None:
-        """Note a partition with a replica here whose log is not available now."""
+        """Note a partition whose replica here has no available log."""
         self._offline.add((topic, index))
         self.offline_changes += 1
 
@@ -81,7 +81,7 @@ class PartitionRegistry:
             self.offline_changes += 1
 
     def without_log(self) -> set[tuple[str, int]]:
-        """Topic and index of each partition with a replica here, but no log."""
+        """Topic and index of each partition with a replica but no log here."""
         return set(self._offline)
 
     @property
@@ -89,7 +89,7 @@ class PartitionRegistry:
         return bool(self._offline)
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether the partition has a replica here, without a log that can be read."""
+        """Whether the partition has a replica here, but no readable log."""
         partition = self._partitions.get((topic, index)) or self._followed.get((topic, index))
         if partition is None:
             return (topic, index) in self._offline
@@ -104,7 +104,9 @@ class PartitionRegistry:
             partition.close()
 
     async def clear(self) -> None:
-        """Remove all led partitions when the broker stops: after the first step it leads none."""
+        """Remove all led partitions, as the broker is stopping; after the first step it
+        leads none.
+        """
         partitions, self._partitions = self._partitions, {}
         by_name, self._by_name = self._by_name, {}
         by_id, self._by_id = self._by_id, {}
@@ -127,7 +129,7 @@ class PartitionRegistry:
         return self._by_id.get(topic_id, _NOTHING)
 
     def get(self, topic: str, index: int, leader_epoch: int = NO_LEADER_EPOCH) -> Partition:
-        """The led partition, for a request with this leader epoch, or without one.
+        """The led partition, for a request with this leader epoch or without one.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER, another broker leads it;

@@ -1,8 +1,8 @@
-"""Log lines that many partitions would write, or one of them again and again.
+"""Log lines that repeat, for many partitions or for a single one.
 
 The first line is written at once. Later ones with the same text are counted and written as one:
 after a second, then at growing intervals while they keep coming. So an outage takes few lines,
-however many partitions it affects and however often they retry. Lives in the loop.
+however many partitions it affects and however often they retry. Used in the event loop only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _FIRST_S: Final = 1.0
 _LAST_S: Final = 600.0
-_NAMED_MAX: Final = 3  # per line
+_NAMED_MAX: Final = 3  # in one line
 
 
 class _Line(NamedTuple):
@@ -24,7 +24,7 @@ class _Line(NamedTuple):
 
 
 class _Held:
-    """The partitions that have repeated a line since it was last written."""
+    """The partitions for which a line has repeated since it was last written."""
 
     __slots__ = ("count", "names", "pause_s")
 
@@ -45,7 +45,7 @@ class _Held:
 
 
 class RepeatedLines:
-    """Writes to one logger."""
+    """The repeated lines of one logger."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger

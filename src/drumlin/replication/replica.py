@@ -1,7 +1,7 @@
-"""A replica of a partition as its readers see it, whether this broker leads or follows.
+"""A replica of a partition, as seen by readers, whether this broker leads or follows.
 
-Plain synchronous code: what may be read, and at which isolation level, is decided here alone. Some
-methods also run in threads, which must not change anything.
+Plain synchronous code. This file alone decides which records may be read, at each isolation level.
+Some methods also run in threads, which must not change any state.
 
 Invariants: log start offset <= last stable offset <= high watermark <= log end offset.
 """
@@ -28,7 +28,7 @@ _READ_COMMITTED = 1
 
 
 class Replica:
-    """The base of `Partition`, which leads, and `FollowedPartition`."""
+    """The base class of `Partition`, which leads, and `FollowedPartition`."""
 
     #: The current leader epoch of the partition.
     leader_epoch: int
@@ -37,7 +37,7 @@ class Replica:
         self.log = log
         self.topic, self.index, self.name = log.topic, log.partition, log.name
         self.waiting = WaitingRoom()
-        #: Waiting fetches of followers, which read up to the log end offset.
+        #: Waiting fetches of followers, which may read up to the log end offset.
         self.replicas_waiting = WaitingRoom()
 
     @property
@@ -61,14 +61,14 @@ class Replica:
     def last_stable_offset(self) -> int:
         """The first offset of an open transaction, or else the high watermark. Thread-safe.
 
-        The high watermark is read first, so that the producer state has every open transaction
-        below it.
+        The high watermark is read first, so that the producer state already has every open
+        transaction below it.
         """
         high_watermark = self.high_watermark
         first_undecided = self.log.producer_state.first_undecided_offset
         if first_undecided is None:
             return high_watermark
-        # Retention may have deleted the beginning of the transaction.
+        # Retention may have deleted the transaction's beginning.
         return max(min(first_undecided, high_watermark), self.log.log_start_offset)
 
     def offsets(self) -> tuple[int, int, int]:
@@ -81,7 +81,7 @@ class Replica:
 
     @property
     def knows_its_end(self) -> bool:
-        """Whether an offset above the log end offset is invalid, and held by no other replica."""
+        """Whether offsets above the log end offset are invalid, as no other replica has them."""
         return False
 
     @property
@@ -90,7 +90,7 @@ class Replica:
         return self.log.log_end_offset
 
     def readable_end_offset(self, isolation_level: int) -> int:
-        """The end offset of a consumer's fetch: with READ_COMMITTED the last stable offset."""
+        """The end offset for a consumer's fetch: with READ_COMMITTED, the last stable offset."""
         if isolation_level == _READ_COMMITTED:
             return self.last_stable_offset
         return self.high_watermark
@@ -108,7 +108,7 @@ class Replica:
         return min(config.max_message_bytes, config.segment_bytes)
 
     def active_producers(self) -> Iterator[ProducerEntry]:
-        """A snapshot of the producers that are active in the log."""
+        """A snapshot of the log's active producers."""
         return self.log.producer_state.freeze().entries()
 
     def epoch_for(self, offset: int) -> int:
@@ -138,15 +138,15 @@ class Replica:
         return self.log.aborted_transactions(start_offset, end_offset, may_block=may_block)
 
     def batches(self) -> Iterator[bytes]:
-        """The bytes of all whole batches, in chunks. Blocks.
+        """All whole batches as bytes, in chunks. Blocks.
 
         Raises:
-            CorruptRecord: a batch is damaged so that the next one cannot be found.
+            CorruptRecord: a batch is so damaged that the next one cannot be found.
             KafkaError: the log cannot be read, or has no batches.
         """
         return batches_of(self.log)
 
-    # -- followers: only a leader has any ------------------------------------------------
+    # -- followers, which only a leader has ------------------------------------------------
 
     def check_follower(self, replica_id: int) -> None:
         """Refuse a broker that is not a follower of this leader.
@@ -158,25 +158,25 @@ class Replica:
         raise KafkaError(ErrorCode.not_leader_or_follower)
 
     def has_in_sync(self, replica_id: int) -> bool:
-        """Whether a follower is in sync, or about to be."""
+        """Whether a follower is in sync or about to be."""
         del replica_id
         return False
 
     def follower_fetched(
         self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int
     ) -> None:
-        """Record a follower's fetch from `offset`: it has everything before.
+        """Note a follower's fetch from `offset`, which shows that it has all records before that.
 
         Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER, the fetch is from a process that was replaced.
+            KafkaError: NOT_LEADER_OR_FOLLOWER, the fetch comes from a process that was replaced.
         """
         del broker_epoch, offset, log_start_offset
         self.check_follower(replica_id)
 
     def may_miss_deletions(self, replica_id: int, broker_epoch: int, offset: int) -> bool:
-        """Whether tombstones or markers may have been removed that a follower at `offset` lacks.
+        """Whether a follower at `offset` may lack tombstones or markers that were removed here.
 
-        Then the follower must fetch its log anew. Thread-safe.
+        If so, the follower must fetch its log anew. Thread-safe.
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER, the follower is in the ISR but has lost records.
@@ -196,7 +196,7 @@ class Replica:
         """Count bytes of records that are sent to a follower."""
 
     def nearest_to(self, rack: str, offset: int) -> int | None:
-        """The replica in `rack` from which to read `offset` (KIP-392); None means this one."""
+        """The replica in `rack` from which to read `offset` (KIP-392); None means this replica."""
         del rack, offset
         return None
 
@@ -215,7 +215,7 @@ class Replica:
         raise KafkaError(ErrorCode.unknown_leader_epoch)
 
     def check_readable(self) -> None:
-        """Refuse while the log dir has failed; a log dir that is merely full can be read.
+        """Refuse readers while the log dir has failed; a log dir that is merely full can be read.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -223,7 +223,7 @@ class Replica:
         self.log.log_directory.check_readable()
 
     def check_grows(self) -> None:
-        """Refuse a consumer at the high watermark of a replica that may never advance.
+        """Refuse a consumer at the high watermark of a replica that may never advance again.
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER, so that the consumer asks the leader.
@@ -252,7 +252,7 @@ class Replica:
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
-            BlockingIOError: the disk is needed, and it must not block.
+            BlockingIOError: the disk is needed, and the call must not block.
         """
         log = self.log
         committed = isolation_level == _READ_COMMITTED
@@ -262,7 +262,7 @@ class Replica:
     def read_as_replica(
         self, start_offset: int, max_bytes: int, *, minimum_one_batch: bool, may_block: bool
     ) -> ReadResult:
-        """Read like `read`, but up to the log end offset: for a follower."""
+        """Like `read`, but up to the log end offset, for a follower."""
         log = self.log
         end_offset = log.log_end_offset
         return log.read(start_offset, max_bytes, end_offset, minimum_one_batch, may_block=may_block)
@@ -278,7 +278,7 @@ class Replica:
     ) -> tuple[ReadResult, Sequence[AbortedTransaction]]:
         """Read with READ_COMMITTED; also returns the aborted transactions in the range.
 
-        If there are more than `aborted_max`, less is read, as long as that helps.
+        If there are more than `aborted_max`, fewer records are read, as far as that helps.
         """
         log = self.log
         while True:
@@ -300,5 +300,6 @@ class Replica:
                 return read, aborted
             if is_as_it_was:
                 max_bytes = min(max_bytes, records.size) // 2
-            # Otherwise segments were cleaned meanwhile, whose indexes list fewer aborted ones.
+            # Otherwise segments were cleaned meanwhile, and their indexes list fewer aborted
+            # transactions.
             records.release()

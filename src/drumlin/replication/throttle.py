@@ -1,7 +1,7 @@
 """Replication quotas (KIP-73): the rate at which replicas may catch up. Pure.
 
-A rate applies to the partitions that the topic's configuration lists, and only while a replica
-lacks records: in-sync replicas are never throttled. Leader and follower each have a `Throttle`.
+A rate applies to replicas listed in the topic's configuration, while these lack records: in-sync
+replicas are never throttled. Leader and follower each have a `Throttle`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from drumlin.storage.log.partition_log import PartitionLog
 
 UNLIMITED: Final = 2**63 - 1
 _ALL: Final = "*"
-#: The largest burst: a quota that was not used may be saved up for this long.
+#: The largest burst: an unused quota can be saved up for this long.
 _SAVED_S: Final = 1.0
 
 
 class Quota:
-    """A rate in bytes per second. One use may exceed what is left; the next ones wait longer.
+    """A rate in bytes per second. One use may exceed the rest; the next ones then wait longer.
 
     rate: called at each use, as it may change at any time.
     """
@@ -31,7 +31,7 @@ class Quota:
         self._left: float | None = None
 
     def wait_s(self) -> float:
-        """The time until more may be used; 0 if some is left."""
+        """The time until more may be used; 0 if some of the quota is left."""
         rate = self._rate()
         left = self._refill(rate)
         if left > 0:
@@ -70,7 +70,9 @@ class Throttle:
         self._quota = Quota(rate, now_s)
 
     def wait_s(self, log: PartitionLog) -> float:
-        """The time that a replica lacking records has to wait before the next ones."""
+        """The time to wait before the next records are sent to, or fetched by, a replica that lacks
+        records.
+        """
         return self._quota.wait_s() if self._holds_for(log) else 0.0
 
     def used(self, log: PartitionLog, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Waiting fetches of a partition, Kafka's purgatory: they wait until there is data to read.
+"""Fetches that wait for data of a partition: Kafka's purgatory.
 
 Plain bookkeeping: the code that advances a partition calls `advanced` or `disturb`, and every
 waiter whose condition is met is notified once. A waiter may be in the rooms of many partitions, and
@@ -19,26 +19,27 @@ from drumlin.turns import give_way
 class Watcher(Protocol):
     """An observer of a partition's changes.
 
-    Called in the middle of an append: it must not append, nor enter or leave a room.
+    It is called in the middle of an append, so it must neither append, nor enter or leave a room.
     """
 
     def advanced(self, readable_bytes: int) -> None:
         """Handle an advance of the high watermark."""
 
     def stable_advanced(self, readable_bytes: int) -> None:
-        """Handle an advance of the last stable offset; called if the watcher entered for it."""
+        """Handle an advance of the last stable offset, if the watcher has entered for that."""
 
     def disturb(self) -> None:
-        """Handle a change for which a waiting fetch must be answered now."""
+        """Handle a change after which a waiting fetch must be answered now."""
 
     def note(self) -> None:
         """Handle a change that can wait for the consumer's next request."""
 
 
 class Waiter:
-    """Waits until `needed` more bytes can be read, or a change must be answered now.
+    """Waits until `needed` more bytes can be read, or a change must be reported now.
 
-    `on_done` is called once, in the middle of an append: it must not append, nor enter or leave.
+    `on_done` is called once, in the middle of an append, so it must neither append, nor enter or
+    leave a room.
     """
 
     __slots__ = ("_is_done", "_needed", "_on_done")
@@ -62,21 +63,21 @@ class Waiter:
             self._on_done()
 
     def note(self) -> None:
-        """Ignore the change: this waiter does not wait for it."""
+        """Ignore the change, for which this waiter does not wait."""
 
 
 class Room(Protocol):
-    """A partition's waiting room, for one kind of requests."""
+    """A partition's waiting room for one kind of request."""
 
     def enter(self, waiter: Waiter, *, for_stable: bool) -> None:
-        """Add a waiter; with `for_stable` it waits for the last stable offset to advance."""
+        """Add a waiter; with `for_stable`, it waits for the last stable offset to advance."""
 
     def leave(self, waiter: Waiter) -> None:
-        """Remove a waiter, even if it was notified already or never entered."""
+        """Remove a waiter, even one that was notified already or never entered."""
 
 
 class WaitingRoom:
-    """The waiters of one partition, for its high watermark or its last stable offset."""
+    """The waiters of one partition, for the high watermark or the last stable offset."""
 
     __slots__ = ("_for_stable", "_waiters")
 
@@ -91,7 +92,9 @@ class WaitingRoom:
         (self._for_stable if for_stable else self._waiters).add(waiter)
 
     def watch(self, watcher: Watcher, *, also_for_stable: bool) -> None:
-        """Enter for all changes; with `also_for_stable` for the last stable offset too."""
+        """Add a watcher for all changes; with `also_for_stable`, also for the last stable
+        offset.
+        """
         self._waiters.add(watcher)
         if also_for_stable:
             self._for_stable.add(watcher)
@@ -101,7 +104,7 @@ class WaitingRoom:
         self._for_stable.discard(waiter)
 
     def advanced(self, readable_bytes: int) -> None:
-        """Notify of an advance of the high watermark: more bytes have become readable."""
+        """Notify of an advance of the high watermark, which has made more bytes readable."""
         for waiter in self._waiters:
             waiter.advanced(readable_bytes)
 
@@ -111,14 +114,16 @@ class WaitingRoom:
             waiter.stable_advanced(readable_bytes)
 
     def disturb(self) -> None:
-        """Have every waiter look again: leadership, log start offset or the topic has changed."""
+        """Have every waiter check again, as leadership, the log start offset or the topic has
+        changed.
+        """
         for waiter in self._waiters:
             waiter.disturb()
         for waiter in self._for_stable:
             waiter.disturb()
 
     def note(self) -> None:
-        """Notify watchers that old records were deleted, for which no waiter waits."""
+        """Notify watchers that old records were deleted; no waiter waits for that."""
         for waiter in self._waiters:
             waiter.note()
 
@@ -126,7 +131,7 @@ class WaitingRoom:
 class Stay:
     """A waiter's stay in several rooms; it is notified of every change after it has entered.
 
-    So a caller that enters, then checks the partition, and then waits, misses no change.
+    So a caller that enters, then checks the partition, and then waits, does not miss any change.
     """
 
     def __init__(self, needed: int, *, for_stable: bool = False) -> None:
@@ -141,7 +146,9 @@ class Stay:
         room.enter(self._waiter, for_stable=self._for_stable)
 
     async def until_notified(self, timeout_s: float) -> None:
-        """Wait for the notification, at most `timeout_s`; returns at once if it came already."""
+        """Wait for the notification, at most for `timeout_s`; returns at once if already
+        notified.
+        """
         timer = asyncio.get_running_loop().call_later(timeout_s, self._waiter.disturb)
         try:
             await self._notified
@@ -159,14 +166,16 @@ class Stay:
             while self._rooms:
                 self._rooms.pop().leave(self._waiter)
                 await give_way()
-        finally:  # after a cancellation the others are left at once
+        finally:  # after a cancellation, leave the others at once
             self.leave()
 
 
 async def wait_in(
     rooms: Iterable[Room], needed: int, timeout_s: float, *, for_stable: bool = False
 ) -> None:
-    """Wait until `needed` more bytes can be read, a change must be answered, or time is up."""
+    """Wait until `needed` more bytes can be read, a change must be reported, or the time is
+    over.
+    """
     stay = Stay(needed, for_stable=for_stable)
     try:
         for room in rooms:

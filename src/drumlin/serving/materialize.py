@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from drumlin.client import arguments
 from drumlin.client.arguments import STATE_BYTES
 from drumlin.client.needs_arrow import needing_arrow
-from drumlin.serving.targets import open_target
+from drumlin.serving.targets import TOPIC, open_store
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def materialize(
     client: Client,
-    topic: str,
+    topics: str | Sequence[str] | re.Pattern[str],
     to: str,
     *,
     group: str,
@@ -29,18 +30,21 @@ def materialize(
     on_progress: Callable[[Progress], object] | None = None,
     stop: threading.Event | None = None,
 ) -> Progress:
-    """Keep the last value of every key of a topic in a store, until `stop` is set.
+    """Keep the last value of every key of some topics in a store, until `stop` is set.
 
     Rows and the offsets up to which they are read are written together, so that after a kill at
     any moment the next process resumes exactly where the store is. A tombstone deletes its key.
     Processes with the same group share the partitions.
 
     Args:
-        client: of the cluster that has the topic.
-        topic: the topic's name.
+        client: of the cluster that has the topics.
+        topics: a name, several names, or a compiled pattern that must match the whole name of
+            topics that exist or are created later. Each has a table or a prefix of its own.
         to: the store: "sqlite:///PATH" or "sqlite:////ABSOLUTE/PATH", with "?table=NAME" for a
-            table name other than the topic's; or "redis://HOST:PORT/NUMBER", with "?prefix=TEXT"
-            for a key prefix other than the topic's name and a colon. The password may be in the
+            table name other than the topic's; "postgresql://USER@HOST/DATABASE", with
+            "?table=NAME&schema=NAME"; or "redis://HOST:PORT/NUMBER", with "?prefix=TEXT"
+            for a key prefix other than the topic's name and a colon. In NAME and TEXT,
+            "{topic}" is the topic's name. The password may be in the
             environment variable DRUMLIN_STORE_PASSWORD.
         group: a consumer group. A table is kept by one group; another one is refused.
         instance: this process's name within the group: a process that starts with the name of a
@@ -57,7 +61,7 @@ def materialize(
 
     Raises:
         TargetRefused: the table has other columns, or something else is kept in it.
-        UnknownTopic: there is no such topic, or it was deleted.
+        UnknownTopic: there is no such topic, or it was deleted. With a pattern it is let go.
         EqualKeys: two partitions have a value for the same key.
         StateNotExact: a cleaner removes tombstones faster than the log is read.
         Undecodable: with decode="utf8" a key or a value is not UTF-8; names the record.
@@ -65,7 +69,8 @@ def materialize(
         OSError: the store cannot be reached.
         TypeError, ValueError: an argument cannot have this value.
     """
-    arguments.text("topic", topic)
+    for each in _names(topics):
+        arguments.text("topics", each)
     arguments.text("group", group)
     arguments.text("to", to)
     if decode is not None:
@@ -73,15 +78,18 @@ def materialize(
     arguments.callable_or_none("on_progress", on_progress)
     arguments.whole_number("memory_bytes", memory_bytes, 1, 2**63 - 1)
     with needing_arrow():
+        from drumlin.client.consumer.options import Subscription
         from drumlin.serving.materializing import Materializing
 
-    target = open_target(to, topic, group, decode)
+    store = open_store(to, group, decode)
     try:
+        if TOPIC not in store.names and not isinstance(topics, str):
+            raise ValueError(f"several topics need {TOPIC} in the name: {store.names!r}")
         work = Materializing(
             client,
-            topic,
+            Subscription.of(topics),
             group,
-            target,
+            store,
             instance=instance,
             decode=decode,
             memory_bytes=memory_bytes,
@@ -90,4 +98,10 @@ def materialize(
             until_end=until_end, on_progress=on_progress, stop=stop or threading.Event()
         )
     finally:
-        target.close()
+        store.close()
+
+
+def _names(topics: str | Sequence[str] | re.Pattern[str]) -> Sequence[str]:
+    if isinstance(topics, re.Pattern):
+        return ()
+    return [topics] if isinstance(topics, str) else topics

@@ -1,49 +1,48 @@
-"""Keeps a topic in a store: the members of a group share its partitions, and the store decides.
+"""Keeps topics in a store: the members of a group share their partitions, and the store decides.
 
 An assigned partition is claimed in the store, and read from the store's position on. It is loaded
-from the beginning if the store has no position, or one of another topic, or if deletions may have
-been missed. All state is in the store: a killed process loses nothing.
+from the beginning if the store has no position, or one of another topic, or if records are missing
+behind it that may have been tombstones. All state is in the store: a killed process loses nothing.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.arguments import Decode
-from drumlin.client.errors import (
-    BrokerUnreachable,
-    OffsetOutOfRange,
-    RequestTimedOut,
-    StateNotExact,
-    translated,
-)
-from drumlin.client.table.loading import Loader
-from drumlin.client.tables import decoded
+from drumlin.client.consumer.consumer import Consumer, topic_of
+from drumlin.client.consumer.options import ConsumerOptions, Subscription
+from drumlin.client.consumer.topics import wanted_topics
+from drumlin.client.errors import ClientError, OffsetOutOfRange, UnknownTopic, translated
+from drumlin.client.table.loading import ISOLATION, OVERTAKEN, PASSES, PAUSE_S
 from drumlin.client.topic_partition import TopicPartition
+from drumlin.serving.kept_topic import KeptTopic
+from drumlin.serving.moments import Moment
 from drumlin.serving.owned import Owned
-from drumlin.serving.target import Fenced, Position, Replacement, Target
+from drumlin.serving.target import Fenced, Position, ReplacementLost
+from drumlin.serving.targets import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from drumlin.client.client import Client
-    from drumlin.client.consumer import Consumer
 
 _COLUMNS: Final = ("partition", "key", "value")
 _POLL_MS: Final = 500
+#: While the end is looked for.
+_POLL_UNTIL_END_MS: Final = 50
 _LOOK_S: Final = 5.0
 _PROGRESS_S: Final = 1.0
 _STAY_MEMBER_S: Final = 5.0
 #: The time until others take over the partitions of a killed process.
 _SESSION_MS: Final = 10_000
-_WRITE_IDLE_MS: Final = 60_000
-_PAUSE_S: Final = 0.5
-_LOADS_MAX: Final = 5
-_PASSES: Final = (BrokerUnreachable, RequestTimedOut)
+_WRITE_IDLE_S: Final = 60.0
+#: How soon new topics of a pattern are found.
+_FIND_TOPICS_MS: Final = 10_000
 
 
 class Progress(NamedTuple):
@@ -60,49 +59,62 @@ class _GivenUp(Exception):
 
 
 class Materializing:
-    """One process's share of a topic's partitions."""
+    """One process's share of the partitions of some topics."""
 
     def __init__(
         self,
         client: Client,
-        topic: str,
+        subscription: Subscription,
         group: str,
-        target: Target,
+        store: Store,
         *,
         instance: str | None,
         decode: Decode | None,
         memory_bytes: int,
     ) -> None:
         self._client = client
-        self._topic = topic
-        self._target = target
+        self._subscription = subscription
+        self._store = store
         self._decode: Decode | None = decode
         self._memory_bytes = memory_bytes
-        self._loader = Loader(client._thread, client._connections, topic)
-        self._topic_id: str | None = None
-        self._delete_retention_ms: int | None = None  # None: nothing is compacted
-        self._owned: dict[int, Owned] = {}
-        self._to_claim: set[int] = set()
-        self._to_load: set[int] = set()
+        self._topics: dict[str, KeptTopic] = {}
+        self._owned: dict[TopicPartition, Owned] = {}
+        self._to_claim: set[TopicPartition] = set()
+        self._to_load: set[TopicPartition] = set()
         self._records = 0
         self._rate = 0.0
         self._told = (time.monotonic(), 0)
-        self._looked_s = time.monotonic()
-        self._describe()
-        self._consumer: Consumer = client.consumer(
-            topic,
-            group=group,
+        self._poll_ms = _POLL_MS
+        self._polled_s = time.monotonic()
+        with translated():
+            wanted = client._thread.run(wanted_topics(client._connections, subscription))
+        for each in sorted(wanted):
+            try:
+                self._topic(each)
+            except UnknownTopic as error:
+                self._check_may_go(error)
+        options = ConsumerOptions(
             columns=_COLUMNS,
             decode=self._decode,
-            max_records=target.rows_at_a_time,
-            isolation="read_committed",
-            out_of_range="raise",
+            max_records=store.rows_at_a_time,
+            isolation=ISOLATION,
             group_instance_id=instance,
             session_timeout_ms=_SESSION_MS,
+            metadata_refresh_ms=_FIND_TOPICS_MS,
             on_assigned=self._assigned,
             on_revoked=self._given_up,
             on_lost=self._given_up,
         )
+        with translated():
+            self._consumer = Consumer(
+                client._thread,
+                client._connections,
+                group,
+                subscription,
+                (),
+                options,
+                on_gap=self._met_gap,
+            )
 
     def run(
         self,
@@ -111,8 +123,9 @@ class Materializing:
         on_progress: Callable[[Progress], object] | None,
         stop: threading.Event,
     ) -> Progress:
-        """Run until `stop` is set, or until the store has all that the log has now."""
-        ends = self._ends() if until_end else None
+        """Run until `stop` is set, or until the store has all that the logs have now."""
+        ends = {each: topic.ends() for each, topic in self._topics.items()} if until_end else None
+        self._poll_ms = _POLL_UNTIL_END_MS if until_end else _POLL_MS
         with self._consumer:
             while not stop.is_set():
                 self._step()
@@ -122,14 +135,11 @@ class Materializing:
                         on_progress(progress)
                 if ends is not None and not self._to_load and self._has(ends):
                     break
-        return self._progress()
+            return self._progress()  # before the partitions are given up
 
-    def _has(self, ends: dict[int, int]) -> bool:
-        found = self._target.positions()
-        return all(
-            each in found and found[each].topic_id == self._topic_id and found[each].offset >= end
-            for each, end in ends.items()
-        )
+    def _has(self, ends: Mapping[str, dict[int, int]]) -> bool:
+        topics = self._topics
+        return all(topics[each].has(those) for each, those in ends.items() if each in topics)
 
     def _progress(self) -> Progress:
         now_s, (before_s, before) = time.monotonic(), self._told
@@ -139,45 +149,60 @@ class Materializing:
         lag = sum(self._consumer.lag().values())
         return Progress(self._records, self._rate, lag, len(self._owned))
 
+    def _topic(self, name: str) -> KeptTopic:
+        found = self._topics.get(name)
+        if found is None:
+            found = KeptTopic(self._client, name, self._store, self._decode, self._memory_bytes)
+            self._topics[name] = found
+        return found
+
+    def _check_may_go(self, error: ClientError) -> None:
+        """Raise an error about a topic that was named and is gone. One of a pattern may go."""
+        if isinstance(error, UnknownTopic) and self._subscription.pattern is None:
+            raise error
+
     # -- one step --------------------------------------------------------------------------
 
     def _step(self) -> None:
+        self._polled_s = time.monotonic()
         try:
-            batch = self._consumer.poll(0 if self._to_claim or self._to_load else _POLL_MS)
+            batch = self._consumer.poll(0 if self._to_claim or self._to_load else self._poll_ms)
         except OffsetOutOfRange as error:
             # The next records were deleted, or the log was truncated.
-            self._load_later(error.partition)
+            self._load_later(TopicPartition(error.topic, error.partition))
             return
         if batch is not None and batch.num_rows:
             self._apply(batch)
-        for partition in sorted(self._to_claim):
-            self._claim(partition)
-        for partition in sorted(self._to_load):
-            self._load(partition)
-        if time.monotonic() - self._looked_s >= _LOOK_S:
-            self._look()
+        for place in sorted(self._to_claim):
+            self._claim(place)
+        for place in sorted(self._to_load):
+            if place in self._to_load:  # another one's load may have given it up
+                self._load(place)
+        self._look()
 
     def _apply(self, batch: pa.RecordBatch) -> None:
-        partition = batch.column("partition")[0].as_py()
-        owned = self._owned.get(partition)
-        if owned is None or owned.position is None or partition in self._to_load:
+        place = TopicPartition(topic_of(batch), batch.column("partition")[0].as_py())
+        owned = self._owned.get(place)
+        if owned is None or owned.position is None or place in self._to_load:
             return  # revoked in a callback, or about to be loaded
         columns = [batch.column(name).to_pylist() for name in ("key", "value")]
         changes = dict(zip(*columns, strict=True))
         changes.pop(None, None)
-        at = self._consumer.positions()[TopicPartition(self._topic, partition)]
+        at = self._consumer.positions()[place]
         position = owned.position._replace(offset=at.offset, leader_epoch=at.leader_epoch)
-        if self._write(owned, changes, position):
+        if self._write(place, owned, changes, position):
             self._records += batch.num_rows
 
-    def _write(self, owned: Owned, changes: dict[Any, Any], position: Position) -> bool:
+    def _write(
+        self, place: TopicPartition, owned: Owned, changes: dict[Any, Any], position: Position
+    ) -> bool:
         try:
-            self._target.apply(owned.partition, owned.term, changes, position)
+            self._topics[place.topic].target.apply(place.partition, owned.term, changes, position)
         except Fenced:
-            self._claim_later(owned.partition)
+            self._claim_later(place)
             return False
         owned.position = position
-        owned.written_ms = _now_ms()
+        owned.written_s = time.monotonic()
         owned.settle()
         return True
 
@@ -185,142 +210,123 @@ class Materializing:
 
     def _assigned(self, places: Iterable[TopicPartition]) -> None:
         for each in places:
-            self._claim(each.partition)
+            self._claim(each)
 
     def _given_up(self, places: Iterable[TopicPartition]) -> None:
         for each in places:
-            self._owned.pop(each.partition, None)
-            self._to_claim.discard(each.partition)
-            self._to_load.discard(each.partition)
+            self._owned.pop(each, None)
+            self._to_claim.discard(each)
+            self._to_load.discard(each)
 
-    def _claim_later(self, partition: int) -> None:
+    def _claim_later(self, place: TopicPartition) -> None:
         """Schedule another claim, after another process has claimed it; a rebalance cancels it."""
-        self._consumer.pause([TopicPartition(self._topic, partition)])
-        self._owned.pop(partition, None)
-        self._to_claim.add(partition)
+        self._consumer.pause([place])
+        self._owned.pop(place, None)
+        self._to_claim.add(place)
 
-    def _load_later(self, partition: int) -> None:
-        self._consumer.pause([TopicPartition(self._topic, partition)])
-        self._to_load.add(partition)
+    def _load_later(self, place: TopicPartition) -> None:
+        self._consumer.pause([place])
+        self._to_load.add(place)
 
-    def _claim(self, partition: int) -> None:
+    def _claim(self, place: TopicPartition) -> None:
         """Claim the partition in the store, and continue from the store's position."""
-        self._to_claim.discard(partition)
-        term, position = self._target.claim(partition)
-        owned = self._owned[partition] = Owned(partition, term, position)
-        if position is None or position.topic_id != self._topic_id or self._is_late(owned):
-            self._load_later(partition)
+        self._to_claim.discard(place)
+        try:
+            topic = self._topic(place.topic)
+        except (UnknownTopic, *PASSES) as error:
+            self._check_may_go(error)
+            self._claim_later(place)
+            time.sleep(PAUSE_S)
+            return
+        term, position = topic.target.claim(place.partition)
+        self._owned[place] = Owned(place.partition, term, position)
+        if position is None or position.topic_id != topic.topic_id:
+            self._load_later(place)
         else:
-            self._continue(owned)
+            self._continue(place, position)
 
-    def _continue(self, owned: Owned) -> None:
-        assert owned.position is not None
-        place = TopicPartition(self._topic, owned.partition)
-        at = OffsetAndMetadata(owned.position.offset, "", owned.position.leader_epoch)
-        self._consumer.seek(*place, at)
+    def _continue(self, place: TopicPartition, position: Position) -> None:
+        self._consumer.seek(*place, OffsetAndMetadata(position.offset, "", position.leader_epoch))
         self._consumer.resume([place])
 
-    def _is_late(self, owned: Owned) -> bool:
-        retention_ms = self._delete_retention_ms
-        return retention_ms is not None and owned.may_lack_deletions(retention_ms, _now_ms())
+    def _met_gap(self, place: TopicPartition) -> None:
+        """Load the partition if tombstones may be among the records that are missing."""
+        owned = self._owned.get(place)
+        if owned is None:
+            return
+        stay_ms = self._topics[place.topic].delete_retention_ms
+        if owned.may_lack_deletions(stay_ms, Moment.now()):
+            self._load_later(place)
 
     # -- loading ---------------------------------------------------------------------------
 
-    def _load(self, partition: int) -> None:
+    def _load(self, place: TopicPartition) -> None:
         """Replace the partition's rows by the state of the log now."""
-        owned = self._owned[partition]
-        others = [each for each in self._consumer.assignment if each.partition != partition]
-        self._consumer.pause(others)
-        try:
-            for left in reversed(range(_LOADS_MAX)):
-                try:
-                    self._load_once(owned)
-                    break
-                except (StateNotExact, OffsetOutOfRange):
-                    if not left:
-                        raise
-            self._to_load.discard(partition)
-            self._continue(owned)
-        except _GivenUp:
-            pass
-        except _PASSES:
-            time.sleep(_PAUSE_S)  # it is tried again
-        except Fenced:
-            self._to_load.discard(partition)
-            self._claim_later(partition)
-        finally:
-            waiting = self._to_load | self._to_claim
-            self._consumer.resume(
-                [each for each in self._consumer.assignment if each.partition not in waiting]
-            )
+        owned = self._owned[place]
+        self._consumer.pause([each for each in self._consumer.assignment if each != place])
 
-    def _load_once(self, owned: Owned) -> None:
-        self._describe()
-        since_ms = _now_ms()
-        replacement = self._target.replace(owned.partition, owned.term)
-        polled_s = time.monotonic()
-
-        def take(batch: pa.RecordBatch) -> None:
-            nonlocal polled_s
-            self._put(replacement, batch)
-            if time.monotonic() - polled_s >= _STAY_MEMBER_S:
-                # A poll may revoke or assign other partitions.
-                self._consumer.pause()
-                came = self._consumer.poll(0)
-                if came is not None:
-                    self._apply(came)
-                polled_s = time.monotonic()
-            if self._owned.get(owned.partition) is not owned:
+        def read(rows: int) -> None:
+            self._records += rows
+            self._stay_member()
+            if self._owned.get(place) is not owned:
                 raise _GivenUp
 
-        with translated():
-            states = self._loader.load([owned.partition], self._memory_bytes, take)
-        (state,) = states.values()
-        epoch = state.claim.leader_epoch
-        position = Position(self._topic_id, state.position, epoch, since_ms)
-        replacement.commit(position)
-        owned.position = position
+        try:
+            self._topics[place.topic].load(owned, read)
+            assert owned.position is not None
+            owned.in_vain.end()
+            self._to_load.discard(place)
+            self._continue(place, owned.position)
+        except _GivenUp:
+            pass
+        except (*OVERTAKEN, *PASSES, ReplacementLost, UnknownTopic) as error:
+            self._check_may_go(error)
+            owned.in_vain.check(error)
+            time.sleep(PAUSE_S)  # it is tried again at the next step
+        except Fenced:
+            self._to_load.discard(place)
+            self._claim_later(place)
+        finally:
+            waiting = self._to_load | self._to_claim
+            self._consumer.resume(self._consumer.assignment - waiting)
 
-    def _put(self, replacement: Replacement, batch: pa.RecordBatch) -> None:
-        readable = decoded(batch, self._decode, self._topic)
-        keys, values = (readable.column(name).to_pylist() for name in ("key", "value"))
-        replacement.add(zip(keys, values, strict=True))
-        self._records += batch.num_rows
+    def _stay_member(self) -> None:
+        """Poll now and then during a load; that may revoke or assign other partitions."""
+        if time.monotonic() - self._polled_s < _STAY_MEMBER_S:
+            return
+        self._consumer.pause()
+        came = self._consumer.poll(0)
+        if came is not None:
+            self._apply(came)
+        self._polled_s = time.monotonic()
 
-    # -- topic and log ends ----------------------------------------------------------------
+    # -- topics and log ends ---------------------------------------------------------------
 
     def _look(self) -> None:
-        """Check that the topic is the same, and look where its logs end."""
-        self._looked_s = time.monotonic()
-        before = self._topic_id
-        try:
-            self._describe()
-            asked_ms = _now_ms()
-            ends = self._ends()
-            late = [each for each in self._owned.values() if self._is_late(each)]
-        except _PASSES:
+        """Check whether a topic is the same, and where its logs end: one topic at each step."""
+        now_s = time.monotonic()
+        topic = min(self._topics.values(), key=lambda each: each.looked_s, default=None)
+        if topic is None or now_s - topic.looked_s < _LOOK_S:
             return
-        if self._topic_id != before:
-            late = list(self._owned.values())
-        for owned in list(self._owned.values()):
-            if owned in late:
-                self._load_later(owned.partition)
-            elif owned.partition in ends:
-                owned.saw_end(ends[owned.partition], asked_ms)
-                if owned.position is not None and asked_ms - owned.written_ms >= _WRITE_IDLE_MS:
-                    self._write(owned, {}, owned.position)
-
-    def _describe(self) -> None:
-        configs = self._client.topic_configs(self._topic)
-        is_compacted = "compact" in (configs["cleanup.policy"].value or "")
-        retention_ms = int(configs["delete.retention.ms"].value or 0)
-        self._delete_retention_ms = retention_ms if is_compacted else None
-        with translated():
-            self._topic_id = self._loader.describe().topic_id
-
-    def _ends(self) -> dict[int, int]:
-        return self._client.offsets(self._topic, isolation="read_committed")
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
+        topic.looked_s = now_s
+        owned = {place: each for place, each in self._owned.items() if place.topic == topic.name}
+        try:
+            topic.describe()
+            asked = Moment.now()
+            ends = topic.ends()
+        except PASSES:
+            return
+        except UnknownTopic as error:
+            self._check_may_go(error)
+            if not owned:  # the group has noticed
+                del self._topics[topic.name]
+            return
+        for place, each in owned.items():
+            if each.position is None:
+                continue
+            if each.position.topic_id != topic.topic_id:
+                self._load_later(place)
+            elif place.partition in ends:
+                each.saw_end(ends[place.partition], asked)
+                if now_s - each.written_s >= _WRITE_IDLE_S:
+                    self._write(place, each, {}, each.position)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from redis import Redis
 
 NO_REDIS: Final = "a store in Redis needs redis: pip install redis"
-_ROWS_AT_A_TIME: Final = 5000
+#: The most records whose changes one script applies.
+ROWS_AT_A_TIME: Final = 5000
 _RETRIES: Final = 8
 _TIMEOUT_S: Final = 30.0
 
@@ -28,7 +29,7 @@ if kept and kept ~= ARGV[1] then return {kept} end
 redis.call('HSET', KEYS[1], 'kept', ARGV[1])
 local term = redis.call('HINCRBY', KEYS[1], 'term', 1)
 return {false, term, unpack(redis.call('HMGET', KEYS[1],
-    'topic_id', 'offset', 'leader_epoch', 'ended_ms'))}
+    'topic_id', 'offset', 'leader_epoch', 'at_end'))}
 """
 #: KEYS: the hash, the set of keys, the set that replaces it (or the same). ARGV: the term, the
 #: prefix, the number of rows to put, these rows, and the keys to delete.
@@ -49,7 +50,7 @@ for i = last + 1, #ARGV - 4 do
 end
 if ARGV[#ARGV - 2] ~= '' then
     redis.call('HSET', KEYS[1], 'topic_id', ARGV[#ARGV - 3], 'offset', ARGV[#ARGV - 2],
-        'leader_epoch', ARGV[#ARGV - 1], 'ended_ms', ARGV[#ARGV])
+        'leader_epoch', ARGV[#ARGV - 1], 'at_end', ARGV[#ARGV])
 end
 return 'ok'
 """
@@ -65,8 +66,6 @@ _NOT_MOVED: Final = ("", "", "", "")
 
 class RedisTarget:
     """`kept` describes topic, group and format of what is under the prefix."""
-
-    rows_at_a_time: int | None = _ROWS_AT_A_TIME
 
     def __init__(self, url: str, password: str | None, prefix: str, kept: str) -> None:
         """
@@ -96,9 +95,6 @@ class RedisTarget:
             url, socket_timeout=_TIMEOUT_S, retry=Retry(NoBackoff(), 0), **given
         ) as at:
             self._ask(at.ping)
-        self._claim, self._write, self._begin = (
-            self._redis.register_script(each) for each in (_CLAIM, _WRITE, _BEGIN)
-        )
 
     def positions(self) -> dict[int, Position]:
         found = {}
@@ -114,7 +110,7 @@ class RedisTarget:
 
     def claim(self, partition: int) -> Claim:
         hash_name, _, _ = self._names(partition)
-        kept, *found = self._ask(self._claim, keys=[hash_name], args=[self._kept])
+        kept, *found = self._run(_CLAIM, [hash_name], [self._kept])
         if kept is not None:
             raise TargetRefused(f"prefix {self._prefix!r} has {kept.decode()}, not {self._kept}")
         term, *values = found
@@ -129,7 +125,7 @@ class RedisTarget:
         self.run(partition, [hash_name, keys, keys], term, puts, gone, position)
 
     def replace(self, partition: int, term: int) -> RedisReplacement:
-        done = self._ask(self._begin, keys=self._names(partition), args=[term])
+        done = self._run(_BEGIN, self._names(partition), [term])
         self._check(partition, done)
         return RedisReplacement(self, partition, term)
 
@@ -145,12 +141,12 @@ class RedisTarget:
         """Run the script of a write."""
         moved = _NOT_MOVED if position is None else (position.topic_id or "", *position[1:])
         args = [term, self._prefix, len(puts) // 2, *puts, *gone, *moved]
-        self._check(partition, self._ask(self._write, keys=names, args=args))
+        self._check(partition, self._run(_WRITE, names, args))
 
     def put_aside(self, partition: int, term: int, rows: Iterable[tuple[Cell, Cell]]) -> None:
         """Put rows of a replacement."""
         waiting = iter(rows)
-        while some := list(islice(waiting, _ROWS_AT_A_TIME)):
+        while some := list(islice(waiting, ROWS_AT_A_TIME)):
             puts = [cell for row in some for cell in row]
             self.run(partition, self._names(partition), term, puts, (), None)
 
@@ -159,14 +155,14 @@ class RedisTarget:
         names = hash_name, keys, new = self._names(partition)
         cursor = 0
         while True:
-            cursor, some = self._ask(self._redis.sscan, keys, cursor, count=_ROWS_AT_A_TIME)
+            cursor, some = self._ask(self._redis.sscan, keys, cursor, count=ROWS_AT_A_TIME)
             is_new = self._ask(self._redis.smismember, new, some) if some else []
             gone = [key for key, new_too in zip(some, is_new, strict=True) if not new_too]
             self.run(partition, names, term, [], gone, None)
             if cursor == 0:
                 break
         # The sets are now equal, except for keys that only the new one has.
-        self._check(partition, self._ask(self._begin, keys=names, args=[term]))
+        self._check(partition, self._run(_BEGIN, names, [term]))
         self.run(partition, [hash_name, keys, keys], term, [], (), position)
 
     def close(self) -> None:
@@ -185,6 +181,10 @@ class RedisTarget:
             raise TargetRefused(
                 f"the key {name[:100]!r} is there already, from another partition or program"
             )
+
+    def _run(self, script: str, names: list[str], args: list[Any]) -> Any:
+        # Named by its hash instead, a script is unknown to a Redis that has started again.
+        return self._ask(self._redis.eval, script, len(names), *names, *args)
 
     def _ask(self, call: Any, *given: Any, **named: Any) -> Any:
         try:
@@ -209,5 +209,5 @@ class RedisReplacement:
 
 
 def _position(values: list[bytes]) -> Position:
-    topic_id, *numbers = values
-    return Position(topic_id.decode() or None, *map(int, numbers))
+    topic_id, offset, leader_epoch, at_end = values
+    return Position(topic_id.decode() or None, int(offset), int(leader_epoch), at_end.decode())

@@ -10,6 +10,7 @@ import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
+from urllib.parse import quote
 
 from drumlin.client.errors import EqualKeys
 from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
@@ -18,7 +19,7 @@ _BUSY_S: Final = 60.0
 _POSITIONS: Final = """
 CREATE TABLE IF NOT EXISTS drumlin_positions (
     name TEXT NOT NULL, partition INTEGER NOT NULL, kept TEXT NOT NULL, term INTEGER NOT NULL,
-    topic_id TEXT, offset INTEGER, leader_epoch INTEGER, ended_ms INTEGER,
+    topic_id TEXT, offset INTEGER, leader_epoch INTEGER, at_end TEXT,
     PRIMARY KEY (name, partition))
 """
 _COLUMNS: Final = ("key", "value", "partition")
@@ -27,10 +28,11 @@ _COLUMNS: Final = ("key", "value", "partition")
 class SqliteTarget:
     """`kept` describes topic, group and format of the table: only the same may continue it."""
 
-    rows_at_a_time: int | None = None
+    def __init__(
+        self, path: str, name: str, topic: str, kept: str, *, only_looks: bool = False
+    ) -> None:
+        """`only_looks`: for `positions` only; nothing is created.
 
-    def __init__(self, path: str, name: str, topic: str, kept: str) -> None:
-        """
         Raises:
             TargetRefused: the table has other columns, or something else is kept in it.
             OSError: the file cannot be opened.
@@ -41,6 +43,10 @@ class SqliteTarget:
         self._kept = kept
         self._table = _quoted(name)
         try:
+            if only_looks:
+                where = f"file:{quote(path)}?mode=ro"
+                self._database = sqlite3.connect(where, timeout=_BUSY_S, uri=True)
+                return
             self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
             self._prepare()
         except sqlite3.Error as error:
@@ -72,12 +78,18 @@ class SqliteTarget:
                     )
 
     def positions(self) -> dict[int, Position]:
-        found = self._database.execute(
-            "SELECT partition, topic_id, offset, leader_epoch, ended_ms FROM drumlin_positions"
-            " WHERE name = ? AND offset IS NOT NULL",
-            (self._name,),
-        )
-        return {partition: Position(*each) for partition, *each in found}
+        run = self._database.execute
+        try:
+            if not run("SELECT 1 FROM sqlite_master WHERE name = 'drumlin_positions'").fetchall():
+                return {}
+            found = run(
+                "SELECT partition, topic_id, offset, leader_epoch, at_end FROM drumlin_positions"
+                " WHERE name = ? AND offset IS NOT NULL",
+                (self._name,),
+            )
+            return {partition: Position(*each) for partition, *each in found}
+        except sqlite3.Error as error:
+            raise OSError(f"{self._path}: {error}") from error
 
     def claim(self, partition: int) -> Claim:
         run, place = self._database.execute, (self._name, partition)
@@ -88,7 +100,7 @@ class SqliteTarget:
                 (*place, self._kept),
             )
             term, *found = run(
-                "SELECT term, topic_id, offset, leader_epoch, ended_ms FROM drumlin_positions"
+                "SELECT term, topic_id, offset, leader_epoch, at_end FROM drumlin_positions"
                 " WHERE name = ? AND partition = ?",
                 place,
             ).fetchone()
@@ -165,7 +177,7 @@ class SqliteTarget:
 
     def _move(self, partition: int, term: int, position: Position) -> None:
         done = self._database.execute(
-            "UPDATE drumlin_positions SET topic_id = ?, offset = ?, leader_epoch = ?, ended_ms = ?"
+            "UPDATE drumlin_positions SET topic_id = ?, offset = ?, leader_epoch = ?, at_end = ?"
             " WHERE name = ? AND partition = ? AND term = ?",
             (*position, self._name, partition, term),
         )

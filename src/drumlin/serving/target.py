@@ -20,6 +20,10 @@ class Fenced(ClientError):
     """Another process has claimed the partition meanwhile; nothing was written."""
 
 
+class ReplacementLost(ClientError):
+    """The store has lost what a replacement had collected; the old rows are there."""
+
+
 class TargetRefused(ClientError):
     """The table in the store is not one that this group keeps for this topic."""
 
@@ -31,8 +35,8 @@ class Position(NamedTuple):
     #: The offset of the next record.
     offset: int
     leader_epoch: int
-    #: By the wall clock: when the log was last known to end at `offset` or before.
-    ended_ms: int
+    #: A `Moment` as text: when the log was last known to end at `offset` or before.
+    at_end: str
 
 
 class Claim(NamedTuple):
@@ -50,6 +54,7 @@ class Replacement(Protocol):
 
         Raises:
             Fenced: the partition was claimed again.
+            ReplacementLost: begin again.
         """
 
     def commit(self, position: Position) -> None:
@@ -58,14 +63,12 @@ class Replacement(Protocol):
         Raises:
             Fenced: the partition was claimed again.
             EqualKeys: another partition has one of the keys.
+            ReplacementLost: begin again.
         """
 
 
 class Target(Protocol):
     """A table in a store. Used by one thread."""
-
-    #: The most records whose changes are applied at once; None: as many as are fetched.
-    rows_at_a_time: int | None
 
     def positions(self) -> dict[int, Position]:
         """The positions of all partitions in the store, whoever owns them."""

@@ -3,14 +3,62 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from drumlin.serving.target import Target
 
-_EXPECTED: Final = "expected sqlite:///PATH[?table=NAME] or redis://HOST:PORT/NUMBER[?prefix=TEXT]"
+_EXPECTED: Final = (
+    "expected sqlite:///PATH[?table=NAME], postgresql://USER@HOST/DATABASE[?table=NAME] or "
+    "redis://HOST:PORT/NUMBER[?prefix=TEXT]"
+)
 #: The environment variable for a password, which other users should not see in a URL.
 VARIABLE: Final = "DRUMLIN_STORE_PASSWORD"
+#: What stands for the topic's name in the name of a table or in a prefix.
+TOPIC: Final = "{topic}"
+
+#: Opens a topic's table or prefix of this name, for what the text says.
+_Open = Callable[[str, str, str], Target]
+
+
+class Store:
+    """A store, with a target for each topic."""
+
+    def __init__(
+        self,
+        names: str,
+        kept_as: str,
+        open_target: _Open,
+        close: Callable[[], object] = lambda: None,
+        rows_at_a_time: int | None = None,
+    ) -> None:
+        """`names` has `{topic}` where the topic's name belongs."""
+        self.names = names
+        #: The most records whose changes are applied at once; None: as many as are fetched.
+        self.rows_at_a_time = rows_at_a_time
+        self._kept_as = kept_as
+        self._open = open_target
+        self._close = close
+        self._targets: list[Target] = []
+
+    def target(self, topic: str) -> Target:
+        """Open the target of a topic.
+
+        Raises:
+            TargetRefused: what is there is not what this group keeps of this topic.
+            OSError: the store cannot be reached.
+        """
+        kept = f"topic {topic!r} {self._kept_as}"
+        target = self._open(self.names.replace(TOPIC, topic), topic, kept)
+        self._targets.append(target)
+        return target
+
+    def close(self) -> None:
+        """Close the store and its targets."""
+        for each in self._targets:
+            each.close()
+        self._close()
 
 
 def without_password(url: str) -> str:
@@ -22,30 +70,81 @@ def without_password(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:...@{host}"))
 
 
-def open_target(url: str, topic: str, group: str, decode: str | None) -> Target:
-    """The store that a URL names.
+def open_store(url: str, group: str, decode: str | None, *, only_looks: bool = False) -> Store:
+    """The store that a URL names. With `only_looks` its targets have positions, and create nothing.
 
     Raises:
         ValueError: the URL names no store, or has an unknown option.
-        TargetRefused: the table in the store is not one that this group keeps for this topic.
+        ModuleNotFoundError: the store's client is not installed; the message says what to do.
         OSError: the store cannot be reached.
     """
-    scheme, host, path, query, fragment = urlsplit(url)
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    kept = f"topic {topic!r} by group {group!r}" + (f" as {decode}" if decode else "")
-    if scheme == "sqlite":
-        name = options.pop("table", topic)
-        if host or fragment or options or len(path) < 2 or not name:
-            raise ValueError(f"{url!r}: {_EXPECTED}")
-        from drumlin.serving.sqlite_target import SqliteTarget
+    parts = urlsplit(url)
+    kept_as = f"by group {group!r}" + (f" as {decode}" if decode else "")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if parts.fragment:
+        raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
+    if parts.scheme == "sqlite":
+        return _sqlite(parts, options, kept_as, only_looks=only_looks)
+    if parts.scheme in ("postgresql", "postgres"):
+        is_text = decode is not None
+        return _postgres(parts, options, kept_as, is_text=is_text, only_looks=only_looks)
+    if parts.scheme in ("redis", "rediss"):
+        return _redis(parts, options, kept_as)
+    raise ValueError(f"a store of kind {parts.scheme!r}: {_EXPECTED}")
 
-        return SqliteTarget(unquote(path[1:]), name, topic, kept)
-    if scheme in ("redis", "rediss"):
-        prefix = options.pop("prefix", f"{topic}:")
-        if not host or fragment or options:
-            raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
-        from drumlin.serving.redis_target import RedisTarget
 
-        where = urlunsplit((scheme, host, path, "", ""))
+def _sqlite(
+    parts: SplitResult, options: dict[str, str], kept_as: str, *, only_looks: bool
+) -> Store:
+    from drumlin.serving.sqlite_target import SqliteTarget
+
+    names = options.pop("table", TOPIC)
+    _check(parts, not parts.netloc and not options and len(parts.path) > 1 and names)
+    path = unquote(parts.path[1:])
+
+    def open_target(name: str, topic: str, kept: str) -> Target:
+        return SqliteTarget(path, name, topic, kept, only_looks=only_looks)
+
+    return Store(names, kept_as, open_target)
+
+
+def _postgres(
+    parts: SplitResult,
+    options: dict[str, str],
+    kept_as: str,
+    *,
+    is_text: bool,
+    only_looks: bool,
+) -> Store:
+    from drumlin.serving.postgres_connection import PostgresConnection
+    from drumlin.serving.postgres_target import PostgresTarget
+
+    names, schema = options.pop("table", TOPIC), options.pop("schema", None)
+    _check(parts, names and schema != "")
+    where = parts._replace(query=urlencode(options, quote_via=quote))
+    connection = PostgresConnection(urlunsplit(where), os.environ.get(VARIABLE))
+
+    def open_target(name: str, topic: str, kept: str) -> Target:
+        return PostgresTarget(
+            connection, schema, name, topic, kept, is_text=is_text, only_looks=only_looks
+        )
+
+    return Store(names, kept_as, open_target, connection.close)
+
+
+def _redis(parts: SplitResult, options: dict[str, str], kept_as: str) -> Store:
+    from drumlin.serving.redis_target import ROWS_AT_A_TIME, RedisTarget
+
+    names = options.pop("prefix", f"{TOPIC}:")
+    _check(parts, parts.netloc and not options)
+    where = urlunsplit(parts._replace(query=""))
+
+    def open_target(prefix: str, _: str, kept: str) -> Target:
         return RedisTarget(where, os.environ.get(VARIABLE), prefix, kept)
-    raise ValueError(f"a store of kind {scheme!r}: {_EXPECTED}")
+
+    return Store(names, kept_as, open_target, rows_at_a_time=ROWS_AT_A_TIME)
+
+
+def _check(parts: SplitResult, is_right: object) -> None:
+    if not is_right:
+        raise ValueError(f"{without_password(urlunsplit(parts))!r}: {_EXPECTED}")

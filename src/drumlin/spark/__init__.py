@@ -6,6 +6,8 @@ PySpark imports this package in every session that looks for data sources, so it
 from drumlin.spark.frames.changes import changes, read_changes
 from drumlin.spark.frames.restore import restore
 from drumlin.spark.frames.snapshot import snapshot
+from drumlin.spark.landing.land import Landing, land, landed
+from drumlin.spark.landing.last_values import last_values
 from drumlin.spark.mapping import map_batches, map_stream
 from drumlin.spark.session import configure, register
 from drumlin.spark.values.dead_letters import dead_letters
@@ -14,11 +16,15 @@ from drumlin.spark.values.encode import encode_values
 from drumlin.spark.writing.foreach_batch import sink
 
 __all__ = [
+    "Landing",
     "changes",
     "configure",
     "dead_letters",
     "decode_values",
     "encode_values",
+    "land",
+    "landed",
+    "last_values",
     "map_batches",
     "map_stream",
     "read_changes",

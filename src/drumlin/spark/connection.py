@@ -15,7 +15,7 @@ def client_of(options: OfCluster) -> Client:
     """This process's client for a query's cluster.
 
     Spark reuses its Python workers, so the connections of one task serve the next; they end with
-    the process. If a broker is down when a worker starts, the worker waits for it as at any time.
+    the process. If a broker is down when a worker starts, the worker waits for it.
     """
     return _connect(options.bootstrap_servers, options.client_options)
 

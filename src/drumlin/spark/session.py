@@ -24,7 +24,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Make `format("drumlin")` cheaper by settings on a builder; returns the builder.
 
     Earlier settings of the builder stay, except for those named in docs/spark.md. JVM options are
-    added to the ones that are there. It has an effect only on a session that starts later.
+    added to the existing ones. This affects only sessions that start later.
     """
     builder = builder.config(_UNIX_SOCKETS, "true")
     if _BATCH_BYTES not in _given(builder):

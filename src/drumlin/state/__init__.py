@@ -10,8 +10,23 @@ from __future__ import annotations
 from drumlin.client.needs_arrow import needing_arrow
 
 with needing_arrow():
+    from drumlin.state.disk_store import StoreFailed
+    from drumlin.state.factory import processor
     from drumlin.state.keyed_state import KeyedState
-    from drumlin.state.processor import Processor, processor
+    from drumlin.state.processor import Processor
     from drumlin.state.refused import StateRefused
+    from drumlin.state.replay import PastState, replay
+    from drumlin.state.times import Timers, Window, Windows
 
-__all__ = ["KeyedState", "Processor", "StateRefused", "processor"]
+__all__ = [
+    "KeyedState",
+    "PastState",
+    "Processor",
+    "StateRefused",
+    "StoreFailed",
+    "Timers",
+    "Window",
+    "Windows",
+    "processor",
+    "replay",
+]

@@ -29,18 +29,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drumlin.client.client import Client
-from drumlin.client.errors import ClientError, StateNotExact, UnknownTopic
+from drumlin import lowlevel
+from drumlin.client.errors import ClientError, OffsetOutOfRange, StateNotExact, UnknownTopic
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.state.changelog_format import POSITION_KEY, Position, changelog_name, read_position
-from drumlin.state.keyed_state import JournaledState
 from drumlin.state.refused import StateRefused
+from drumlin.state.stores import Checkpoint, Store, digest, now_ms
+
+if TYPE_CHECKING:
+    from drumlin.client.client import Client
+    from drumlin.client.places import Time
 
 _log = logging.getLogger(__name__)
 
@@ -50,13 +54,16 @@ _TELL_S: Final = 10.0
 _PAUSE_S: Final = 0.02
 _PAUSE_MAX_S: Final = 0.5
 _READS_MAX: Final = 5
+#: The clock of a machine may be set back by so much while a store is not in use.
+_CLOCK_CHANGES_MS: Final = 60_000
+_CONFIG_S: Final = 30.0
 
 
-class Restored(NamedTuple):
-    """The state of a partition, and its position in the input; None: the changelog has none yet."""
+class End(NamedTuple):
+    """The end of what was committed in a partition at a time."""
 
-    state: JournaledState
-    position: Position | None
+    offset: int
+    at_ms: int
 
 
 class Shown(NamedTuple):
@@ -73,6 +80,9 @@ class Changelog:
     def __init__(self, client: Client, group: str, state: str) -> None:
         self._client = client
         self.topic = changelog_name(group, state)
+        self.topic_id = ""
+        #: When delete.retention.ms was last looked up, and its value.
+        self._tombstones_kept: tuple[float | None, int] = None, 0
         #: The prefix of the transactional ids of this state's owners.
         self.id_prefix = f"{group}-{state}-"
 
@@ -105,6 +115,11 @@ class Changelog:
                 f"topic {self.topic!r} has cleanup.policy={policy}: a state would lose keys; set "
                 "it to compact"
             )
+        self.identify()
+
+    def identify(self) -> None:
+        """Note the topic's id, by which a store is known to be of this changelog."""
+        self.topic_id = self._client.describe_topics([self.topic])[self.topic].topic_id or ""
 
     # -- former owners -------------------------------------------------------------------
 
@@ -152,8 +167,14 @@ class Changelog:
 
     # -- reading -------------------------------------------------------------------------
 
-    def restore(self, partition: int) -> Restored:
-        """The state of a partition. Call `await_former_owners` first.
+    def restore(self, partition: int, store: Store) -> Position | None:
+        """Bring a store up to the changelog's end. Call `await_former_owners` first.
+
+        A store that was left behind gets what it lacks. It is loaded again if that is not in the
+        log any more, or if the store is not of this log, as after a failure that has cut the log.
+
+        Returns:
+            The state's position in the input; None: the changelog has none yet.
 
         Raises:
             StateRefused: it is of a later version, or another program has written to it.
@@ -161,40 +182,136 @@ class Changelog:
         """
         for attempt in range(_READS_MAX):
             try:
-                return self._restore(partition)
+                if not self._catch_up(partition, store, self.ends([partition])[partition]):
+                    self._load(partition, store, allow_inexact=False)
+                break
             except StateNotExact:
                 if attempt + 1 == _READS_MAX:
                     raise
                 time.sleep(_PAUSE_MAX_S)
-        raise AssertionError("the last attempt returns, or raises")
+        assert store.checkpoint is not None
+        told = store.checkpoint.position
+        return self._position(told, partition, is_empty=not len(store))
 
-    def _restore(self, partition: int) -> Restored:
-        values: dict[bytes, bytes] = {}
+    def follow(self, partition: int, store: Store, end: End, is_over: Callable[[], bool]) -> None:
+        """Bring the store of a standby up to `end`, the log's present end.
+
+        Whether it is exact is known only when its next owner restores it. It stays incomplete if
+        `is_over` becomes true.
+        """
+        at = store.checkpoint
+        if (
+            at is not None
+            and at.offset == end.offset
+            and end.at_ms - at.since_ms < _CLOCK_CHANGES_MS
+        ):
+            return
+        if not self._catch_up(partition, store, end):
+            self._load(partition, store, allow_inexact=True, is_over=is_over)
+
+    def ends(self, partitions: Iterable[int]) -> dict[int, End]:
+        """The end of what is committed in each of these partitions.
+
+        Raises:
+            StateRefused: there is no such partition.
+        """
+        at_ms = now_ms()
+        places = [TopicPartition(self.topic, each) for each in partitions]
         try:
-            for batch in self._client.snapshot_batches(
-                self.topic, partitions=[partition], columns=["key", "value"]
-            ):
-                keys, contents = (batch.column(each).to_pylist() for each in ("key", "value"))
-                values.update(zip(keys, contents, strict=True))
+            found = self._client.list_offsets(
+                dict.fromkeys(places, "latest"), isolation="read_committed"
+            )
         except UnknownTopic as error:
             raise StateRefused(
-                f"{self._where(partition)}: there is no such partition, as the input has more than "
-                "it had; a state does not grow with its input yet"
+                f"changelog {self.topic!r}: {error}. If the input has more partitions than it had: "
+                "a state does not grow with its input yet"
             ) from error
-        told = values.pop(POSITION_KEY, None)
-        return Restored(JournaledState(values), self._position(told, len(values), partition))
+        return {place.partition: End(each.offset, at_ms) for place, each in found.items()}
 
-    def read(self, *, allow_inexact: bool = False) -> Iterator[Shown]:
-        """The committed state of each partition, whoever owns it now.
+    def close(self) -> None:
+        """Close the client."""
+        self._client.close()
+
+    def _load(
+        self,
+        partition: int,
+        store: Store,
+        *,
+        allow_inexact: bool,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Load the whole state, up to the log's end or beyond."""
+        store.clear()
+        end = self.ends([partition])[partition]
+        position: bytes | None = None
+        for batch in self._client.snapshot_batches(
+            self.topic,
+            partitions=[partition],
+            columns=["key", "value"],
+            allow_inexact=allow_inexact,
+        ):
+            if is_over():
+                return
+            rows = _rows_of(batch)
+            position = rows.pop(POSITION_KEY, position)
+            store.apply(rows, None)
+        store.apply({}, Checkpoint(self.topic_id, *end, position))
+
+    def _catch_up(self, partition: int, store: Store, end: End) -> bool:
+        """Give the store the records that it lacks before `end`, the log's present end.
+
+        Returns:
+            Whether it could be done. If not, the store is as useless as before.
+        """
+        at = store.checkpoint
+        if at is None or at.topic_id != self.topic_id or end.offset < at.offset:
+            return False
+        if end.offset > at.offset and not self._has_tombstones_since(at.since_ms, end.at_ms):
+            return False
+        start_offset = at.offset if at.last_offset < 0 else at.last_offset
+        wanted = lowlevel.OffsetRange(self.topic, partition, start_offset, end.offset)
+        options = lowlevel.ReadOptions(
+            columns=["key", "value", "offset"], isolation="read_committed"
+        )
+        try:
+            for batch in lowlevel.read_range(self._client, wanted, options):
+                if not _is_of_same_log(at, batch):
+                    return False
+                at = _apply(store, at, batch)
+        except OffsetOutOfRange:
+            return False
+        store.apply({}, at._replace(offset=end.offset, since_ms=end.at_ms))
+        return True
+
+    def _has_tombstones_since(self, since_ms: int, until_ms: int) -> bool:
+        """Whether all tombstones that were written since then are still in the log."""
+        looked_s, kept_ms = self._tombstones_kept
+        if looked_s is None or time.monotonic() > looked_s + _CONFIG_S:
+            kept_ms = int(self._client.topic_configs(self.topic)["delete.retention.ms"].value or 0)
+            self._tombstones_kept = time.monotonic(), kept_ms
+        return 0 <= until_ms - since_ms <= kept_ms - _CLOCK_CHANGES_MS
+
+    def read(self, *, at: Time | None = None, allow_inexact: bool = False) -> Iterator[Shown]:
+        """The committed state of each partition, whoever owns it; `at`: as it was then.
 
         Raises:
             UnknownTopic: there is no such changelog.
-            StateNotExact: it changes too often for a broker that does not tell how far it cleans.
-            StateRefused: it is of a later version, or another program has written to it.
+            StateNotExact: its cleaner has removed something of that state; or it changes too often
+                for a broker that does not tell how far it cleans.
+            StateRefused: it is of a later version, or another program has written to it; or its
+                records have the brokers' times, by which commits are not whole.
         """
+        if at is not None:
+            kind = self._client.topic_configs(self.topic)["message.timestamp.type"].value
+            if kind == "LogAppendTime":
+                raise StateRefused(
+                    f"topic {self.topic!r} has message.timestamp.type={kind}: its records do not "
+                    "have the time of their commit"
+                )
         for partition in self._client.partitions(self.topic):
             rows = self._client.snapshot(
                 self.topic,
+                at=at,
                 partitions=[partition],
                 columns=["key", "value"],
                 allow_inexact=allow_inexact,
@@ -202,19 +319,56 @@ class Changelog:
             is_position = pc.equal(rows.column("key"), pa.scalar(POSITION_KEY, pa.binary()))
             told = rows.filter(is_position).column("value").to_pylist()
             rows = rows.filter(pc.invert(is_position))
-            position = self._position(told[0] if told else None, rows.num_rows, partition)
+            position = self._position(
+                told[0] if told else None, partition, is_empty=rows.num_rows == 0
+            )
             yield Shown(partition, position, rows)
 
-    def _position(self, told: bytes | None, count: int, partition: int) -> Position | None:
-        """The partition's position in the input; `count`: its number of other keys."""
+    def _position(self, told: bytes | None, partition: int, *, is_empty: bool) -> Position | None:
+        """The partition's position in the input; `is_empty`: the state has no keys."""
         if told is not None:
             return read_position(told, self._where(partition))
-        if count:
+        if not is_empty:
             raise StateRefused(
-                f"{self._where(partition)}: it has {count} keys and no position, so something else "
-                "has written it"
+                f"{self._where(partition)}: it has keys and no position, so something else has "
+                "written it"
             )
         return None
 
     def _where(self, partition: int) -> str:
         return f"changelog {self.topic!r} partition {partition}"
+
+
+def _rows_of(batch: pa.RecordBatch) -> dict[bytes, Any]:
+    keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
+    return dict(zip(keys, values, strict=True))
+
+
+def _is_of_same_log(at: Checkpoint, batch: pa.RecordBatch) -> bool:
+    """Whether the last record that a store has is still the same, or was cleaned away.
+
+    `batch` begins at that record, or after it.
+    """
+    if batch.num_rows == 0 or batch.column("offset")[0].as_py() != at.last_offset:
+        return True
+    key, value = (batch.column(each)[0].as_py() for each in ("key", "value"))
+    return digest(key, value) == at.last_digest
+
+
+def _apply(store: Store, at: Checkpoint, batch: pa.RecordBatch) -> Checkpoint:
+    """Apply records to a store; those that it has already make no difference."""
+    if batch.num_rows == 0:
+        return at
+    changes = _rows_of(batch)
+    position = changes.pop(POSITION_KEY, at.position)
+    last = {name: batch.column(name)[-1].as_py() for name in ("key", "value", "offset")}
+    at = at._replace(
+        offset=max(at.offset, last["offset"] + 1),
+        position=position,
+        last_offset=last["offset"],
+        last_digest=digest(last["key"], last["value"]),
+    )
+    stored = store.get_many([key for key, value in changes.items() if value is None])
+    kept = {key: value for key, value in changes.items() if value is not None or key in stored}
+    store.apply(kept, at)
+    return at

@@ -6,10 +6,14 @@ a null value deletes the key. One record of each partition is not part of the st
 POSITION_KEY. Its value is JSON with the format's version, and the position up to which the state
 includes the input.
 
-    {"format": 1, "group": "counts", "topic": "orders", "topic_id": "Ab...", "offset": 1234}
+    {"format": 1, "group": "counts", "topic": "orders", "topic_id": "Ab...", "offset": 1234,
+     "commit": "5f0c...-17"}
 
 Every transaction that concerns the partition has it, so that state and position change together:
 even if the group's offsets have expired or were moved, no record counts twice or not at all.
+`commit` is different in every transaction, so that a local store can tell whether a log has the
+transaction that it has. All records of a transaction have one timestamp, so that the state at a
+time never has a part of it.
 """
 
 from __future__ import annotations
@@ -43,9 +47,9 @@ def changelog_name(group: str, state: str) -> str:
     return f"{group}-{state}-changelog"
 
 
-def position_value(position: Position) -> bytes:
-    """The value of the record with POSITION_KEY."""
-    told = {"format": FORMAT, **position._asdict()}
+def position_value(position: Position, commit: str) -> bytes:
+    """The value of the record with POSITION_KEY; `commit` names its transaction."""
+    told = {"format": FORMAT, **position._asdict(), "commit": commit}
     return json.dumps(told, separators=(",", ":")).encode()
 
 

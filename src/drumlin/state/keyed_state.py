@@ -1,60 +1,101 @@
-"""The state of one partition in memory: a mapping of bytes, and the changes since the last commit.
+"""The state of one partition: a mapping of bytes, with the changes since the last commit.
 
-Pure. Each change is made at once; each changed key's old value is kept until the commit, and an
-abort restores it. Code that may only read and change the state gets a `KeyedState`; its owner, who
-also commits and aborts, has a `JournaledState`.
+Its store has what is committed; changes since then lie over it in memory, and an abort drops them.
+Code that may only read and change the state gets a `KeyedState`; its owner, who also commits and
+aborts, has a `JournaledState`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from drumlin.client.arguments import shown
 from drumlin.state.changelog_format import POSITION_KEY
+from drumlin.state.stores import Checkpoint, MemoryStore, Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Keys or values: a column of binary or strings, or any Python bytes.
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | Iterable[bytes | None]"
+_UNCHANGED: Final = object()
 
 
 class KeyedState(MutableMapping[bytes, bytes]):
     """A mapping of bytes to bytes, in no particular order. It must not change during iteration."""
 
     def __init__(self, values: Mapping[bytes, bytes] | None = None) -> None:
-        self._values: dict[bytes, bytes] = dict(values or {})
-        #: The old value of each changed key; None: it had none.
-        self._before: dict[bytes, bytes | None] = {}
+        self._keep_in(MemoryStore(values))
+
+    def _keep_in(self, store: Store) -> None:
+        self._store = store
+        self._stored = store.get
+        #: The new values since the last commit; None: deleted.
+        self._changes: dict[bytes, bytes | None] = {}
+        #: What `_changes` had before the attempt; None: there is no attempt.
+        self._undo: dict[bytes, Any] | None = None
+        #: The bytes of all values that were set since the last commit.
+        self._changed_bytes = 0
 
     # -- reading -------------------------------------------------------------------------
 
     def __getitem__(self, key: bytes) -> bytes:
-        return self._values[key]
+        value: bytes | None = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
 
     def get(self, key: bytes, default: Any = None) -> Any:
         """The value of a key, or `default` if it has none."""
-        return self._values.get(key, default)
+        changes = self._changes
+        value = changes[key] if key in changes else self._stored(key)
+        return default if value is None else value
+
+    def get_many(self, keys: Column) -> list[bytes | None]:
+        """The values of many keys, in the same order; None for a key that has none.
+
+        Args:
+            keys: a column of binary or strings, or a sequence of bytes; none of them null.
+
+        Raises:
+            TypeError: a key is null or of another type.
+        """
+        names = as_bytes("keys", keys)
+        _check_keys(names)
+        return self._values_of(cast("list[bytes]", names))
+
+    def _values_of(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        changes = self._changes
+        stored = self._store.get_many([key for key in keys if key not in changes])
+        return [changes[key] if key in changes else stored.get(key) for key in keys]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._values
+        return type(key) is bytes and self.get(key) is not None
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._values)
+        changes = self._changes
+        for key in self._store.keys():  # noqa: SIM118 - a store is no mapping
+            if key not in changes:
+                yield key
+        yield from (key for key, value in changes.items() if value is not None)
 
     def __len__(self) -> int:
-        return len(self._values)
+        changes = self._changes
+        had = len(self._store.get_many(changes))
+        return len(self._store) - had + sum(value is not None for value in changes.values())
 
     def scan(self, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         """All keys that begin with `prefix`, with their values, in the order of the keys' bytes.
 
-        It visits every key of the state.
+        In memory it visits every key of the state, on disk only those that it returns.
         """
-        return sorted(each for each in self._values.items() if each[0].startswith(prefix))
+        found: dict[bytes, bytes | None] = dict(self._store.scan(prefix))
+        found.update(each for each in self._changes.items() if each[0].startswith(prefix))
+        return sorted((key, value) for key, value in found.items() if value is not None)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self._values)} keys>"
+        return f"<{type(self).__name__} of {len(self)} keys>"
 
     # -- changing ------------------------------------------------------------------------
 
@@ -62,21 +103,26 @@ class KeyedState(MutableMapping[bytes, bytes]):
         _check_key(key)
         if type(value) is not bytes:
             raise TypeError(f"value {shown(value)} of key {shown(key)}: expected bytes")
-        values, before = self._values, self._before
-        if key not in before:
-            before[key] = values.get(key)
-        values[key] = value
+        if self._undo is not None and key not in self._undo:
+            self._undo[key] = self._changes.get(key, _UNCHANGED)
+        self._changes[key] = value
+        self._changed_bytes += len(value)
 
     def __delitem__(self, key: bytes) -> None:
-        before = self._values.pop(key)
-        self._before.setdefault(key, before)
+        if key not in self:
+            raise KeyError(key)
+        self._take({key: None})
 
     def delete(self, key: bytes) -> bool:
         """Delete a key if it exists; returns whether it did."""
-        if key not in self._values:
+        if key not in self:
             return False
-        del self[key]
+        self._take({key: None})
         return True
+
+    def clear(self) -> None:
+        """Delete all keys, which are in memory for that."""
+        self._take(dict.fromkeys(self))
 
     def update_many(self, keys: Column, values: Column) -> None:
         """Set many keys at once; None (null) as a value deletes its key. Later rows win.
@@ -116,54 +162,76 @@ class KeyedState(MutableMapping[bytes, bytes]):
             raise TypeError(f"keys: {column.null_count} of {len(column)} are null")
         counted = column.value_counts()
         names, times = (part.to_pylist() for part in counted.flatten())
-        totals = [int(self._count(name)) + more for name, more in zip(names, times, strict=True)]
         _check_keys(names)
+        before = zip(names, self._values_of(names), strict=True)
+        totals = [_count(*each) + more for each, more in zip(before, times, strict=True)]
         self._take({name: b"%d" % total for name, total in zip(names, totals, strict=True)})
         return pa.table(
             {"key": pa.array(names, pa.binary()), "count": pa.array(totals, pa.int64())}
         )
 
-    def _count(self, key: bytes) -> bytes:
-        value = self._values.get(key, b"0")
-        if not value.isdigit():
-            raise ValueError(f"key {shown(key)}: its value {shown(value)} is no count")
-        return value
-
     def _take(self, changes: Mapping[bytes, bytes | None]) -> None:
-        values, before = self._values, self._before
-        for key in changes.keys() - before.keys():
-            before[key] = values.get(key)
-        gone = [key for key, value in changes.items() if value is None]
-        values.update(changes)  # type: ignore[arg-type]  # the others are deleted just below
-        for key in gone:
-            del values[key]
+        mine, undo = self._changes, self._undo
+        if undo is not None:
+            for key in changes.keys() - undo.keys():
+                undo[key] = mine.get(key, _UNCHANGED)
+        mine.update(changes)
+        self._changed_bytes += sum(map(len, filter(None, changes.values())))
 
 
 class JournaledState(KeyedState):
     """A state for its owner, who can commit or abort its changes."""
 
+    def __init__(self, store: Store | None = None) -> None:
+        self._keep_in(MemoryStore() if store is None else store)
+
+    @property
+    def changed_bytes(self) -> int:
+        """At least the bytes of all values that are to be committed."""
+        return self._changed_bytes
+
     def changes(self) -> dict[bytes, bytes | None]:
         """The changes for the changelog: the new value of each changed key; None: deleted."""
-        found = {}
-        for key, before in self._before.items():
-            now = self._values.get(key)
-            if now != before:
-                found[key] = now
-        return found
+        stored = self._store.get_many(self._changes)
+        return {key: now for key, now in self._changes.items() if now != stored.get(key)}
 
-    def commit(self) -> None:
-        """Keep the changes, which are committed in the changelog."""
-        self._before.clear()
+    def commit(self, changes: Mapping[bytes, bytes | None], checkpoint: Checkpoint) -> None:
+        """Keep these `changes`, which are committed in the changelog up to `checkpoint`."""
+        self._store.apply(changes, checkpoint)
+        self.abort()  # what was not kept makes no difference
 
     def abort(self) -> None:
         """Undo the changes since the last commit."""
-        values = self._values
-        for key, before in self._before.items():
-            if before is None:
-                values.pop(key, None)
+        self._changes = {}
+        self._undo = None
+        self._changed_bytes = 0
+
+    # -- attempts ------------------------------------------------------------------------
+
+    def begin_attempt(self) -> None:
+        """Begin changes that can be undone by themselves."""
+        self._undo = {}
+
+    def keep_attempt(self) -> None:
+        """Keep the changes since `begin_attempt` until the commit."""
+        self._undo = None
+
+    def undo_attempt(self) -> None:
+        """Undo the changes since `begin_attempt`."""
+        for key, before in (self._undo or {}).items():
+            if before is _UNCHANGED:
+                del self._changes[key]
             else:
-                values[key] = before
-        self._before.clear()
+                self._changes[key] = before
+        self._undo = None
+
+
+def _count(key: bytes, value: bytes | None) -> int:
+    if value is None:
+        return 0
+    if not value.isdigit():
+        raise ValueError(f"key {shown(key)}: its value {shown(value)} is no count")
+    return int(value)
 
 
 def _check_key(key: object) -> None:

@@ -13,26 +13,28 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
 
-from drumlin.client import arguments
-from drumlin.client.client import Client, connect
-from drumlin.client.errors import ClientError
+from drumlin.client.errors import ClientError, Undecodable
+from drumlin.client.tables import decoded
 from drumlin.client.topic_partition import TopicPartition
+from drumlin.state.assignor import StateAssignor
+from drumlin.state.attempts import attempt, dead_letter, place_of
 from drumlin.state.changelog import Changelog
 from drumlin.state.changelog_format import Position
-from drumlin.state.keyed_state import KeyedState
-from drumlin.state.refused import StateRefused
+from drumlin.state.continuing import offset_to_continue_from
+from drumlin.state.keyed_state import JournaledState, KeyedState
+from drumlin.state.replicas import Replicas
 from drumlin.state.work import ABORTED, Owned, Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from drumlin.client.admin.committed_offsets import OffsetAndMetadata
     from drumlin.client.arguments import Decode
+    from drumlin.client.client import Client
     from drumlin.client.tables import TableLike
-    from drumlin.peer.security.security import Security
 
 _log = logging.getLogger(__name__)
 
@@ -40,89 +42,8 @@ _log = logging.getLogger(__name__)
 #: heartbeat that it was removed from the group; until then each of its commits is aborted.
 _ABORTS_MAX: Final = 5
 _FAILING_S: Final = 60.0
-
-
-def processor(
-    topic: str,
-    *,
-    group: str,
-    state: str,
-    bootstrap: str,
-    start: Literal["earliest", "latest"] = "earliest",
-    commit_interval_ms: int = 100,
-    idle_timeout_ms: int | None = None,
-    decode: Decode | None = None,
-    headers: bool = False,
-    replication_factor: int = -1,
-    session_timeout_ms: int = 10_000,
-    heartbeat_interval_ms: int = 3_000,
-    max_poll_interval_ms: int = 300_000,
-    transaction_timeout_ms: int = 60_000,
-    security: Security | Mapping[str, str] | None = None,
-) -> Processor:
-    """A processor of a topic, with a state stored in the topic `<group>-<state>-changelog`.
-
-    Processes with the same group and state share the partitions. All members of the group must be
-    processors.
-
-    Args:
-        topic: the input.
-        group: the consumer group.
-        state: the name of the state.
-        bootstrap: "host:port[,host:port...]" of the cluster that has input, changelog and output.
-        start: where to begin in a partition without a committed offset: "earliest" or "latest".
-        commit_interval_ms: how often to commit, which shows the output to read_committed readers.
-        idle_timeout_ms: iteration ends after this time without a record; None: never.
-        decode: "utf8" or "json", as in `Client.read`. The state always holds bytes.
-        headers: add the column `headers`.
-        replication_factor: of the changelog, if it is created; -1: the broker's default.
-        session_timeout_ms: a process without a heartbeat for this long loses its partitions.
-        heartbeat_interval_ms: the time between heartbeats.
-        max_poll_interval_ms: a process that takes longer for a batch loses its partitions.
-        transaction_timeout_ms: a transaction that is open for longer is aborted.
-        security: TLS and login, as in `connect`.
-
-    Returns:
-        The processor: a context manager that iterates over batches.
-
-    Raises:
-        StateRefused: the changelog belongs to another input.
-        UnknownTopic: there is no such input.
-        BrokerUnreachable, AuthenticationFailed: as from `connect`.
-        TypeError, ValueError: an option cannot have this value.
-    """
-    for name, value in (("topic", topic), ("group", group), ("state", state)):
-        arguments.text(name, value)
-        if not value:
-            raise ValueError(f"{name} is empty")
-    arguments.one_of("start", start, ("earliest", "latest"))
-    arguments.whole_number("commit_interval_ms", commit_interval_ms, 1, 2**31 - 1)
-    arguments.whole_number("transaction_timeout_ms", transaction_timeout_ms, 1, 2**31 - 1)
-    arguments.numbers_at_least({"idle_timeout_ms": idle_timeout_ms}, 0)
-    client = connect(bootstrap, security=security)
-    try:
-        changelog = Changelog(client, group, state)
-        changelog.make(topic, replication_factor)
-        return Processor(
-            client,
-            topic,
-            group,
-            changelog,
-            start=start,
-            commit_interval_ms=commit_interval_ms,
-            idle_timeout_ms=idle_timeout_ms,
-            transaction_timeout_ms=transaction_timeout_ms,
-            reading={
-                "decode": decode,
-                "headers": headers,
-                "session_timeout_ms": session_timeout_ms,
-                "heartbeat_interval_ms": heartbeat_interval_ms,
-                "max_poll_interval_ms": max_poll_interval_ms,
-            },
-        )
-    except BaseException:
-        client.close()
-        raise
+#: So many bytes of changes, which are in memory, are committed before it is time.
+_CHANGED_BYTES_MAX: Final = 64 << 20
 
 
 class Processor:
@@ -143,6 +64,11 @@ class Processor:
         commit_interval_ms: int,
         idle_timeout_ms: int | None,
         transaction_timeout_ms: int,
+        standbys: int,
+        replicas: Replicas,
+        dead_letters: str | None,
+        decode: Decode | None,
+        headers: bool,
         reading: Mapping[str, Any],
     ) -> None:
         self._client = client
@@ -155,21 +81,27 @@ class Processor:
         topic_id = client.describe_topics([topic])[topic].topic_id
         self._input = Position(group, topic, topic_id or "", 0)
         self._work = Work(client, changelog, self._input, transaction_timeout_ms)
+        self._dead_letters = dead_letters
+        self._decode = decode
+        self._headers = headers
+        self._replicas = replicas
         self._batch: pa.RecordBatch | None = None
         self._partition = -1
         self._since: float | None = None  # time of the first batch after the last commit
         self._aborts = 0  # in a row
         self._failing_since = 0.0
         self._is_closed = False
+        assignor = StateAssignor(topic, standbys, replicas.offsets, replicas.follow)
         self._consumer = client.consumer(
             topic,
             group=group,
-            assignors=("cooperative-sticky",),
+            assignors=(assignor, "cooperative-sticky"),
             isolation="read_committed",
             commit_interval_ms=None,
             on_assigned=self._assigned,
             on_revoked=self._revoked,
             on_lost=self._lost,
+            headers=headers or dead_letters is not None,
             **reading,
         )
 
@@ -229,24 +161,80 @@ class Processor:
         if topic == self._changelog.topic:
             raise ValueError(f"topic {topic!r} is the changelog: change the state instead")
 
-    # -- iterating -----------------------------------------------------------------------
+    # -- processing ----------------------------------------------------------------------
+
+    def run(self, handle: Callable[[pa.RecordBatch], object]) -> None:
+        """Call `handle` with each batch, until none has come for `idle_timeout_ms`.
+
+        If it raises, what it did for the batch is undone, and it is called with the halves, and so
+        on down to the one record that cannot be processed. With `dead_letters` this record is
+        written there, with its place and the error as headers, in the same transaction; else the
+        processor closes, and the error is raised, with the record's place in its note.
+
+        Args:
+            handle: a function of a `pyarrow.RecordBatch`, which uses `state`, `send` and `append`
+                of this processor. It must not rely on the size of batches.
+
+        Raises:
+            Exception: what `handle` has raised for a record. Errors of the client that it raises
+                are no record's fault, and stop the processor always.
+            ClientError: as from iterating.
+        """
+        while (batch := self._advance()) is not None:
+            try:
+                attempt(
+                    self._work, self._partition, batch, partial(self._handle, handle), self._refuse
+                )
+            except BaseException as error:
+                self._explain(error)
+                self._close_after(error)
+                raise
+
+    def _handle(self, handle: Callable[[pa.RecordBatch], object], batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        handle(self._shown(batch))
+
+    def _refuse(self, record: pa.RecordBatch, error: Exception) -> None:
+        if self._dead_letters is None:
+            raise error
+        _log.warning("dead letter: %s: %r", place_of(self._topic, record), error)
+        letter = dead_letter(self._topic, record, error)
+        self._work.send(
+            self._dead_letters, letter["value"], letter["key"], {"headers": letter["headers"]}
+        )
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> pa.RecordBatch:
+        if self._dead_letters is not None:
+            raise ClientError("records go to dead letters from a function: see Processor.run")
+        batch = self._advance()
+        if batch is None:
+            raise StopIteration
+        try:
+            return self._shown(batch)
+        except Undecodable as error:
+            self._close_after(error)
+            raise
+
+    def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch as the user's code gets it."""
+        if not self._headers and self._dead_letters is not None:
+            batch = batch.drop_columns(["headers"])
+        return decoded(batch, self._decode, self._topic)
+
+    def _advance(self) -> pa.RecordBatch | None:
+        """The next batch; the last one is processed."""
         if self._is_closed:
             raise ClientError("this processor is closed")
         self._batch = None
         try:
-            batch = self._next()
+            return self._next()
         except BaseException as error:
             # The error may come in the middle of a rebalance or of a commit.
             self._close_after(error)
             raise
-        if batch is None:
-            raise StopIteration
-        return batch
 
     def _next(self) -> pa.RecordBatch | None:
         """The next batch; None after `idle_timeout_ms` without one, with all work committed."""
@@ -254,7 +242,7 @@ class Processor:
         while True:
             due_at = _NEVER if self._since is None else self._since + self._commit_interval_s
             now = time.monotonic()
-            if now >= due_at:
+            if now >= due_at or self._work.changed_bytes >= _CHANGED_BYTES_MAX:
                 self._commit_or_rewind()
                 continue
             if now >= idle_at:
@@ -283,43 +271,16 @@ class Processor:
         self._changelog.await_former_owners(partitions)
         committed = self._client.committed_offsets(self._group, require_stable=True)
         for partition in partitions:
-            restored = self._changelog.restore(partition)
+            store = self._replicas.take(partition)
+            told = self._changelog.restore(partition, store)
             place = TopicPartition(self._topic, partition)
-            offset = self._position(place, restored.position, committed.get(place))
-            self._work.owned[partition] = Owned(restored.state, offset)
+            offset = offset_to_continue_from(
+                place, told, committed.get(place), self._input, self._changelog.topic
+            )
+            if offset is None:
+                offset = self._client.list_offsets({place: self._start})[place].offset
+            self._work.owned[partition] = Owned(JournaledState(store), offset)
             self._consumer.seek(*place, offset)
-
-    def _position(
-        self, place: TopicPartition, told: Position | None, committed: OffsetAndMetadata | None
-    ) -> int:
-        """The offset to continue from.
-
-        Raises:
-            StateRefused: state and offsets do not belong together.
-        """
-        whose = f"group {self._group!r}, {place}"
-        if told is None:
-            if committed is None:
-                return self._client.list_offsets({place: self._start})[place].offset
-            raise StateRefused(
-                f"{whose}: offset {committed.offset} is committed, and changelog "
-                f"{self._changelog.topic!r} has no state of it. To begin with an empty state, "
-                "delete the group's offsets"
-            )
-        if not told.is_of_same(self._input):
-            raise StateRefused(
-                f"changelog {self._changelog.topic!r} is of group {told.group!r} and topic "
-                f"{told.topic!r} with id {told.topic_id}, not of {whose} with id "
-                f"{self._input.topic_id}: another state has the same name, or the topic was "
-                "deleted and made again"
-            )
-        if committed is not None and committed.offset != told.offset:
-            raise StateRefused(
-                f"{whose}: offset {committed.offset} is committed, and the state is that of offset "
-                f"{told.offset}. Somebody has moved the group: move it back, or delete its offsets "
-                "(then it goes on with the state), or those and the changelog (then it begins anew)"
-            )
-        return told.offset
 
     def _revoked(self, places: Iterable[TopicPartition]) -> None:
         self._commit_or_rewind()
@@ -333,6 +294,7 @@ class Processor:
     def _forget(self, places: Iterable[TopicPartition]) -> None:
         for _, partition in places:
             self._work.owned.pop(partition, None)
+            self._replicas.give_back(partition)
 
     # -- transactions --------------------------------------------------------------------
 
@@ -399,24 +361,27 @@ class Processor:
             try:
                 self._consumer.close()
             finally:
+                self._replicas.close()
                 self._client.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        batch = self._batch
-        if error is not None and batch is not None:
-            offsets = batch.column("offset")
-            error.add_note(
-                f"while topic {self._topic!r} partition {self._partition} was processed, offsets "
-                f"{offsets[0]} to {offsets[-1]}; nothing of these is committed, and another run "
-                "reads them again"
-            )
+        if error is not None:
+            self._explain(error)
         if error is None:
             self.close()
         else:
             self._close_after(error)
+
+    def _explain(self, error: BaseException) -> None:
+        """Tell which records were being processed."""
+        if self._batch is not None:
+            error.add_note(
+                f"while {place_of(self._topic, self._batch)} was processed; nothing since the last "
+                "commit is committed, and another run reads it again"
+            )
 
     def __repr__(self) -> str:
         closed = ", closed" if self._is_closed else ""

@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from drumlin import lowlevel
+from drumlin.client import arguments
 from drumlin.client.errors import ClientError, CommitFailed
+from drumlin.client.tables import as_table
 from drumlin.client.transactions.errors import (
     OutcomeUnknown,
     ProducerFenced,
     TransactionAborted,
     UnknownTransaction,
 )
-from drumlin.state.changelog_format import POSITION_KEY, Position, position_value
+from drumlin.state.changelog_format import POSITION_KEY, position_value
 from drumlin.state.keyed_state import JournaledState
+from drumlin.state.stores import Checkpoint, digest, now_ms
 
 if TYPE_CHECKING:
     from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from drumlin.client.transactions.transaction import Transaction
     from drumlin.client.write.writer import Writer
     from drumlin.state.changelog import Changelog
+    from drumlin.state.changelog_format import Position
 
 #: Errors after which the transaction is certainly aborted, and its records may be read again.
 ABORTED: Final = (CommitFailed, ProducerFenced, TransactionAborted, UnknownTransaction)
@@ -60,27 +64,68 @@ class Work:
         self._client = client
         self._changelog = changelog
         self._timeout_ms = transaction_timeout_ms
-        self._transactional_id = f"{changelog.id_prefix}{uuid.uuid4()}"
+        self._name = str(uuid.uuid4())
+        self._commits = 0
+        self._transactional_id = f"{changelog.id_prefix}{self._name}"
         self._transaction: Transaction | None = None
         self._writers: dict[str, Writer] = {}
         #: The error of a send that dooms the transaction, which is hidden from the user's code.
         self._abort_reason: ClientError | None = None
+        #: The output of an attempt; None: there is no attempt.
+        self._held: list[Callable[[], None]] | None = None
 
     # -- output --------------------------------------------------------------------------
 
     def send(self, topic: str, value: Any, key: Any, record: Mapping[str, Any]) -> None:
         """Raises what `Transaction.writer` and `Writer.send` raise, except errors in ABORTED."""
+        if self._held is None:
+            self._send(topic, value, key, record)
+            return
+        value, key = arguments.as_bytes("value", value), arguments.as_bytes("key", key)
+        if record.get("headers") is not None:
+            record = {**record, "headers": arguments.as_headers(record["headers"])}
+        if record.get("timestamp") is not None:
+            arguments.timestamp_ms(record["timestamp"])
+        self._unless_aborted(lambda: self._writer(topic))
+        self._held.append(lambda: self._send(topic, value, key, record))
 
-        def send() -> None:
-            if topic not in self._writers:
-                self._writers[topic] = self._begun().writer(topic, batch_bytes=_WRITER_BATCH_BYTES)
-            self._writers[topic].send(value, key, **record)
+    def _send(self, topic: str, value: Any, key: Any, record: Mapping[str, Any]) -> None:
+        self._unless_aborted(lambda: self._writer(topic).send(value, key, **record))
 
-        self._unless_aborted(send)
+    def _writer(self, topic: str) -> Writer:
+        if topic not in self._writers:
+            self._writers[topic] = self._begun().writer(topic, batch_bytes=_WRITER_BATCH_BYTES)
+        return self._writers[topic]
 
     def append(self, data: TableLike, topic: str, options: Mapping[str, Any]) -> None:
         """Raises what `Transaction.append` raises, except errors in ABORTED."""
+        if self._held is None:
+            self._append(data, topic, options)
+            return
+        table = as_table(data)
+        self._held.append(lambda: self._append(table, topic, options))
+
+    def _append(self, data: TableLike, topic: str, options: Mapping[str, Any]) -> None:
         self._unless_aborted(lambda: self._begun().append(data, topic, **options))
+
+    # -- attempts ------------------------------------------------------------------------
+
+    def begin_attempt(self, partition: int) -> None:
+        """Begin work on a partition that can be undone by itself. Output is held back."""
+        self._held = []
+        self.owned[partition].state.begin_attempt()
+
+    def undo_attempt(self, partition: int) -> None:
+        """Undo the work since `begin_attempt`."""
+        self._held = None
+        self.owned[partition].state.undo_attempt()
+
+    def keep_attempt(self, partition: int) -> None:
+        """Keep the work since `begin_attempt`, and write its output."""
+        held, self._held = self._held or [], None
+        self.owned[partition].state.keep_attempt()
+        for write in held:
+            write()
 
     def _unless_aborted(self, write: Callable[[], object]) -> None:
         if self._abort_reason is not None:
@@ -89,6 +134,14 @@ class Work:
             write()
         except ABORTED as error:
             self._abort_reason = error
+        except ClientError as error:
+            # A writer is closed by the error that has ended its transaction in the background.
+            if type(error) is not ClientError or self._transaction is None:
+                raise
+            fate = lowlevel.fate(self._transaction, error)
+            if not isinstance(fate, ABORTED):
+                raise
+            self._abort_reason = fate
 
     def _begun(self) -> Transaction:
         if self._transaction is None:
@@ -96,6 +149,11 @@ class Work:
                 self._transactional_id, timeout_ms=self._timeout_ms
             )
         return self._transaction
+
+    @property
+    def changed_bytes(self) -> int:
+        """At least the bytes of the values that wait for a commit."""
+        return sum(each.state.changed_bytes for each in self.owned.values())
 
     # -- commit and abort ----------------------------------------------------------------
 
@@ -115,9 +173,10 @@ class Work:
         if member.generation_id < 0:
             # The coordinator would accept offsets without a generation from anyone.
             raise CommitFailed(f"not committed: group {member.group_id!r} has lost this member")
+        changes = {place: self._changes(place, each.offset) for place, each in moved.items()}
         transaction = self._begun()
-        transaction.append(
-            self._changes(moved), self._changelog.topic, partition="partition", compression="lz4"
+        report = transaction.append(
+            _as_records(changes), self._changelog.topic, partition="partition", compression="lz4"
         )
         transaction.send_offsets({**moved}, member)
         _commit_surely(transaction)
@@ -126,40 +185,58 @@ class Work:
         for place, each in moved.items():
             owned = self.owned[place.partition]
             owned.committed_offset = each.offset
-            owned.state.commit()
+            end_offset = report.partitions[place.partition].end_offset
+            position = changes[place].pop(POSITION_KEY)
+            owned.state.commit(changes[place], self._checkpoint(end_offset, position))
+
+    def _checkpoint(self, end_offset: int, position: bytes | None) -> Checkpoint:
+        """The checkpoint after a commit: the position is its last record."""
+        last = end_offset - 1, digest(POSITION_KEY, position)
+        return Checkpoint(self._changelog.topic_id, end_offset, now_ms(), position, *last)
 
     def _has_moved(self, place: TopicPartition, to: OffsetAndMetadata) -> bool:
         owned = self.owned.get(place.partition)
         return owned is not None and owned.committed_offset != to.offset
 
-    def _changes(self, moved: Mapping[TopicPartition, OffsetAndMetadata]) -> pa.Table:
-        """The records of the changelog."""
-        tables = []
-        for (_, partition), position in moved.items():
-            changes = self.owned[partition].state.changes()
-            changes[POSITION_KEY] = position_value(self._begin._replace(offset=position.offset))
-            tables.append(
-                pa.table(
-                    {
-                        "key": pa.array(list(changes.keys()), pa.binary()),
-                        "value": pa.array(list(changes.values()), pa.binary()),
-                        "partition": pa.repeat(pa.scalar(partition, pa.int32()), len(changes)),
-                    }
-                )
-            )
-        return pa.concat_tables(tables)
+    def _changes(self, place: TopicPartition, offset: int) -> dict[bytes, bytes | None]:
+        """The partition's changes, the position of the input last."""
+        changes = self.owned[place.partition].state.changes()
+        self._commits += 1
+        commit = f"{self._name}-{self._commits}"
+        changes[POSITION_KEY] = position_value(self._begin._replace(offset=offset), commit)
+        return changes
 
     def abort(self) -> None:
         """Abort the transaction and undo all changes since the last commit."""
         transaction, self._transaction = self._transaction, None
         self._writers.clear()
         self._abort_reason = None
+        self._held = None
         for each in self.owned.values():
             each.state.abort()
         if transaction is not None and transaction.state in ("open", "unknown"):
             # If it stays open, the next transaction of this id aborts it, or another owner.
             with contextlib.suppress(ClientError):
                 transaction.abort()
+
+
+def _as_records(changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]]) -> pa.Table:
+    """The records of the changelog, all with one timestamp."""
+    tables = []
+    for (_, partition), each in changes.items():
+        tables.append(
+            pa.table(
+                {
+                    "key": pa.array(list(each.keys()), pa.binary()),
+                    "value": pa.array(list(each.values()), pa.binary()),
+                    "partition": pa.repeat(pa.scalar(partition, pa.int32()), len(each)),
+                }
+            )
+        )
+    records = pa.concat_tables(tables)
+    return records.append_column(
+        "timestamp", pa.repeat(pa.scalar(now_ms(), pa.timestamp("ms", "UTC")), records.num_rows)
+    )
 
 
 def _commit_surely(transaction: Transaction) -> None:

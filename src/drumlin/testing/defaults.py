@@ -14,9 +14,9 @@ Config = Mapping[str, str | int | float | bool]
 BROKER_DEFAULTS: Final[Config] = {
     # A group need not wait for members that might still join.
     "group.initial.rebalance.delay.ms": 0,
-    # So that a test can have a member time out quickly.
+    # Lets a test have a member time out quickly.
     "group.min.session.timeout.ms": 100,
-    # One partition, not 50, to create for the first group or transaction.
+    # The first group or transaction creates one partition instead of 50.
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
     "share.coordinator.state.topic.num.partitions": 1,

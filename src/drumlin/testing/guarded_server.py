@@ -2,7 +2,7 @@
 
 Standard input is a pipe whose other end only the starter holds. When the starter ends, however it
 ends, the system closes that end, and the broker removes its folder and ends. (PR_SET_PDEATHSIG
-would end it with the *thread* that started it.)
+would end the broker with the *thread* that started it.)
 
     python -m drumlin.testing.guarded_server FOLDER PROPERTIES-AS-JSON
 """

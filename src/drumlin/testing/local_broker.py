@@ -63,12 +63,12 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """Its address, for `drumlin.connect` or as the bootstrap servers of any Kafka client."""
+        """The broker's address, for `drumlin.connect`, or bootstrap servers of any Kafka client."""
         return f"{_HOST}:{self.port}"
 
     @property
     def bootstrap_servers(self) -> str:
-        """The same as `bootstrap`, under the name that other clients use."""
+        """`bootstrap`, under the name that other clients use."""
         return self.bootstrap
 
     @property
@@ -82,7 +82,7 @@ class Broker:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was ended by `stop` or `kill`, and not by itself."""
+        """Whether `stop` or `kill` has ended the broker, rather than the broker itself."""
         return self._process is None
 
     # -- start and stop ------------------------------------------------------------------
@@ -91,7 +91,7 @@ class Broker:
         """Start the broker again after `stop` or `kill`, with the same port and data.
 
         Raises:
-            BrokerFailed: it ended, or was not ready in time.
+            BrokerFailed: the broker ended, or was not ready in time.
         """
         if self._process is not None:
             raise RuntimeError("the broker was started already")
@@ -115,7 +115,7 @@ class Broker:
         """Stop the broker cleanly, as SIGTERM does.
 
         Raises:
-            BrokerFailed: it had ended by itself, or does not end cleanly.
+            BrokerFailed: the broker had ended by itself, or does not end cleanly.
         """
         self._end(signal.SIGTERM)
 
@@ -216,7 +216,7 @@ def broker(
         timeout_s: the time that the broker may take to be ready.
 
     Raises:
-        BrokerFailed: it did not start; or, when the block ends, it had ended by itself.
+        BrokerFailed: the broker did not start; or it had ended by itself before the block ended.
     """
     properties = as_properties({**BROKER_DEFAULTS, **(config or {})})
     for key in _TAKEN.keys() & properties.keys():

@@ -1,8 +1,8 @@
 """The pytest plugin: fixtures `drumlin_broker`, `drumlin_topic` and `drumlin_client`.
 
-pytest loads it in every run, whether it is used or not. A broker starts with the first test that
-uses it. Tests with different configurations get different brokers, each of which runs until the
-session ends; with pytest-xdist every worker is a session.
+pytest loads the plugin in every run, even if it is not used. A broker starts with the first test
+that uses it. Tests with different configurations get different brokers, each of which runs until
+the session ends; with pytest-xdist every worker is a session.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The APIs of the Kafka protocol: key, versions, and the first flexible version.
 
 A request's header is read on the event loop before anything of its API is imported. The last
-version of an API is the last one declared in `wire/protocol`, if it has a file there; which
+version of an API is the last one declared in `wire/protocol`, if the API has a file there; which
 versions a broker serves is not decided here.
 """
 

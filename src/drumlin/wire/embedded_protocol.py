@@ -1,7 +1,7 @@
 """Subscriptions and assignments, which consumers of the classic protocol exchange as bytes.
 
-Both messages begin with their version, and none is flexible. Newer versions only append fields, so
-a reader reads those that it knows.
+Both messages begin with their version, and neither is flexible. Newer versions only append fields,
+so a reader reads the fields that it knows.
 """
 
 from __future__ import annotations
@@ -123,10 +123,10 @@ def write_subscription(said: ConsumerSubscription) -> bytes:
 
 
 def read_assignment(data: bytes) -> ConsumerAssignment:
-    """The assignment in these bytes; no bytes mean that nothing is assigned.
+    """The assignment in these bytes; empty bytes are an empty assignment.
 
     Raises:
-        MalformedMessage: the bytes are no assignment.
+        MalformedMessage: the bytes are not an assignment.
     """
     if not data:
         return ConsumerAssignment({}, b"")
@@ -135,7 +135,7 @@ def read_assignment(data: bytes) -> ConsumerAssignment:
 
 
 def read_assigned(data: bytes) -> NamedPartitions:
-    """The partitions of an assignment; what follows them is not read.
+    """The partitions of an assignment; the user data after them is not read.
 
     Raises:
         MalformedMessage: the bytes are not an assignment.
@@ -143,9 +143,12 @@ def read_assigned(data: bytes) -> NamedPartitions:
     return by_name(_after_version(_Assigned, data).partitions) if data else {}
 
 
-def write_assignment(version: int, partitions: NamedPartitions) -> bytes:
-    """The assignment's bytes, in the version of the member's subscription, without user data."""
-    return _written(version, _Assignment(partitions=named_partitions(partitions), user_data=None))
+def write_assignment(
+    version: int, partitions: NamedPartitions, user_data: bytes | None = None
+) -> bytes:
+    """The assignment's bytes, in the version of the member's subscription."""
+    fields = _Assignment(partitions=named_partitions(partitions), user_data=user_data)
+    return _written(version, fields)
 
 
 def _version(data: bytes) -> int:

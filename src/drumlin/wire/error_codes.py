@@ -1,6 +1,6 @@
-"""Errors of requests: one that is answered with an error code, and one that is not answered.
+"""Errors of requests: one becomes a response with an error code, one closes the connection.
 
-`KafkaError` becomes an answer. Bytes that do not form a message raise `MalformedMessage`, which
+`KafkaError` becomes a response. Bytes that do not form a message raise `MalformedMessage`, which
 closes the connection, as in Apache Kafka.
 """
 
@@ -13,19 +13,19 @@ from drumlin.wire.error_code import ErrorCode
 __all__ = ["ErrorCode", "KafkaError", "MalformedMessage", "error_of"]
 
 _BY_NUMBER: Final[dict[int, ErrorCode]] = {each.value: each for each in ErrorCode}
-#: A string of the protocol has 32,767 bytes at most, and a character may take four of them.
+#: A string of the protocol has 32,767 bytes at most, and a character may take four bytes.
 _CHARACTERS_MAX: Final = 8_000
 
 
 def error_of(number: int) -> ErrorCode:
-    """The error code with that number; UNKNOWN_SERVER_ERROR if it is not known."""
+    """The error code with this number; UNKNOWN_SERVER_ERROR for an unknown number."""
     return _BY_NUMBER.get(number, ErrorCode.unknown_server_error)
 
 
 class KafkaError(Exception):
-    """An answer to a client: a code and, where the protocol has room for one, a sentence.
+    """An error response: a code and, if the protocol has a field for it, a message.
 
-    A sentence may quote what a client has sent, and is cut where it would not fit into an answer.
+    A message may quote a client's input, and is cut if it would not fit into the response.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -37,4 +37,4 @@ class KafkaError(Exception):
 
 
 class MalformedMessage(ValueError):
-    """The peer sent bytes that do not parse; nothing can be answered to them."""
+    """The peer sent bytes that do not parse, so that no response is possible."""

@@ -1,12 +1,12 @@
-"""Cuts length-prefixed frames out of a stream of bytes. Pure.
+"""Splits a stream of bytes into length-prefixed frames. Pure.
 
-Bytes are received into a scratch buffer, which many readers of one event loop may share: they
-are cut into frames before the next reader receives. Small frames are copied out of it. A large one
-that has not arrived whole gets memory of its own, into which the rest is received without a
-copy. That memory grows with what has really arrived: a peer that announces 100 MB and sends
-nothing costs next to nothing, and only one that has sent a complete large frame is trusted with
-the memory for the next one from its first byte on, as long as there is plenty. A connection
-that idles holds no memory.
+Bytes are received into a scratch buffer, which many readers of one event loop may share: the bytes
+are split into frames before the next reader receives. Small frames are copied out of the buffer. A
+large frame that has not arrived whole gets memory of its own, into which the rest is received
+without a copy. That memory grows with the bytes that have arrived: a peer that announces 100 MB and
+sends nothing costs next to nothing. Only a peer that has sent a complete large frame gets all
+memory for the next one at its first byte, as long as there is plenty. An idle connection holds no
+memory.
 
 The largest frames get a mapping of their whole size, which the system backs with pages as bytes
 arrive. So megabytes are neither zeroed at once nor copied when the buffer has to grow.
@@ -22,7 +22,7 @@ from typing import Final
 from drumlin.wire.error_codes import MalformedMessage
 
 SCRATCH_BYTES: Final = 256 * 1024
-#: Frames up to this size are small: kept as a rest until whole.
+#: Frames up to this size are small: they are kept in `_rest` until complete.
 _SMALL_BYTES: Final = 16 * 1024
 _TRUSTED_FIRST: Final = 16 * 1024
 _GROWTH: Final = 8
@@ -40,10 +40,11 @@ class FrameReader:
 
     Receive into `buffers()` (or into `writable()`, the first of them) and call `received(n)` at
     once; it returns the frames that are complete: writable memory that belongs to the caller.
-    `allocate` may give memory for a large frame, or None to let it grow here as the frame arrives;
-    it is not asked for far more than this peer has ever sent at once. `has_plenty` says whether
-    memory may grow far beyond what has arrived. `limit_of`, for frames that are requests, gives the
-    maximum for an API key where that is lower; it is never below a small frame's size.
+    `allocate` returns memory for a large frame, or None: then memory grows here as the frame
+    arrives. The requested size is never far above what this peer has ever sent at once.
+    `has_plenty` returns whether memory may grow far beyond what has arrived. `limit_of`, for frames
+    that are requests, returns the maximum for an API key if that is lower than `max_frame_bytes`;
+    it is never below a small frame's size.
     """
 
     __slots__ = (
@@ -75,7 +76,7 @@ class FrameReader:
         self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
         self._rest = b""  # the beginning of a small frame
         self._large: bytearray | mmap.mmap | None = None
-        self._large_room = 0  # how much of its memory may be filled: all of it, or less
+        self._large_room = 0  # the part of that memory that may be filled
         self._large_size = 0
         self._large_filled = 0
         self._trusted = _TRUSTED_FIRST  # memory for a large frame of which little has arrived
@@ -87,19 +88,19 @@ class FrameReader:
 
     @property
     def announced_bytes(self) -> int:
-        """The value of `held_bytes` once that frame has arrived."""
+        """The value of `held_bytes` once the arriving frame is complete."""
         return 0 if self._large is None else self._large_size
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes of that frame that have not arrived yet."""
+        """Bytes of the arriving large frame that are still missing."""
         return 0 if self._large is None else self._large_size - self._large_filled
 
     def buffers(self) -> list[memoryview]:
         """Memory for the next bytes of the stream, for a scattered read; never empty.
 
-        The rest of a large frame comes first, then room for what follows it: without that, the end
-        of every large frame would cost a call of its own.
+        The rest of a large frame comes first, then room for the bytes after it: without that room,
+        the end of every large frame would cost a call of its own.
         """
         if self._large is None:
             rest = self._rest
@@ -120,7 +121,7 @@ class FrameReader:
         return [first]
 
     def writable(self) -> memoryview:
-        """The first of `buffers()`, for a reader that takes only one."""
+        """The first of `buffers()`, for a reader that takes only one buffer."""
         return self.buffers()[0]
 
     def received(self, count: int) -> list[memoryview]:
@@ -149,12 +150,12 @@ class FrameReader:
         return frames
 
     def _is_one_frame(self, end: int) -> bool:
-        """Whether one small frame is all that arrived: the usual case, as the peer then waits."""
+        """Whether exactly one small frame arrived: the usual case, as the peer then waits."""
         size: int = _LENGTH.unpack_from(self._scratch)[0]
         return size == end - _PREFIX and size <= self.max_frame_bytes
 
     def _cut(self, end: int, frames: list[memoryview]) -> int:
-        """Take whole frames out of `scratch[:end]`; returns where the first partial one begins."""
+        """Take whole frames out of `scratch[:end]`; returns the start of the first partial one."""
         scratch, start = self._scratch, 0
         small = min(self.max_frame_bytes, _SMALL_BYTES)
         while end - start >= _PREFIX:
@@ -181,7 +182,7 @@ class FrameReader:
         """Whether a frame may be this large, before memory is allocated; False: not known yet.
 
         Raises:
-            MalformedMessage: it is too large.
+            MalformedMessage: the frame is too large.
         """
         if size < 0 or size > self.max_frame_bytes:
             allowed = f"socket.request.max.bytes allows {self.max_frame_bytes}"

@@ -1,7 +1,7 @@
 """Messages of the protocol as frames, and the declared classes of each API by its name.
 
-Classes are imported, and functions compiled from them, when first used: start-up does not pay for
-APIs that are never called.
+Classes are imported, and functions compiled from them, when first used: unused APIs cost no
+start-up time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CORRELATION_ID_SIZE: Final = 4
 _REQUEST_HEADER_START: Final = struct.Struct(">hhih")  # up to the length of the client id
 #: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
 _COPIED_BYTES_MAX: Final = 64 * 1024
-#: The most elements of a request, in all of its arrays: reading them takes a second or two. No
+#: The maximum number of elements in all arrays of a request: reading them takes a second or two. No
 #: client names that many partitions at once.
 ELEMENTS_MAX: Final = 500_000
 #: The number of elements that are encoded in about half a millisecond.
@@ -51,13 +51,13 @@ class EncodedBody(NamedTuple):
 
 
 class RequestHeader(NamedTuple):
-    """What precedes every request, whatever its header version."""
+    """The header of a request, in any header version."""
 
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str | None
-    size: int  # bytes of the header: where the body starts
+    size: int  # of the header in bytes: the position of the body
 
 
 _header_of: Final = from_tuple(RequestHeader)
@@ -89,25 +89,25 @@ _BLANKS: Final = {
 
 
 def is_long(message: Any, elements_max: int = _LONG) -> bool:
-    """Whether a message has so many elements that encoding it takes a good part of a turn."""
+    """Whether a message has so many elements that encoding it takes much of a turn of the loop."""
     return not isinstance(message, EncodedBody) and _fewer_than(elements_max, message) < 0
 
 
 def let_go(holder: list[Any]) -> None:
     """Free the message in `holder`, to which nothing else refers, piece by piece.
 
-    Other threads run in between. Freed at once, a hundred thousand elements would keep them waiting
-    for tens of milliseconds, whichever thread frees them.
+    Other threads run in between. Freeing a hundred thousand elements at once would keep other
+    threads waiting for tens of milliseconds, whichever thread does it.
     """
     elements = _parents_first(holder.pop())
     elements.reverse()
     while elements:
-        elements.pop()  # what is in it stays in the list until its own turn
+        elements.pop()  # its own elements stay in the list until their turn
 
 
 def _parents_first(message: Any) -> list[Any]:
     found = [] if isinstance(message, EncodedBody) else [message]
-    for entity in found:  # which grows
+    for entity in found:  # the list grows meanwhile
         for name in entity.__slots__:
             value = getattr(entity, name)
             if type(value) is tuple and value and hasattr(value[0], "__slots__"):
@@ -160,7 +160,7 @@ def _encoder(api_name: str, version: int, kind: str) -> Encode:
 def prepare(api_name: str, version: int, *, is_read: bool) -> None:
     """Import and compile the code that answering needs. Slow the first time: run it in a thread.
 
-    `is_read`: whether the request is read by its schema, too.
+    `is_read`: whether the schema reads the request, too.
     """
     if is_read:
         _decoder(api_name, version, "request")
@@ -180,7 +180,7 @@ def parse_request_header(frame: memoryview | bytes) -> RequestHeader:
     may be answered then.
 
     Raises:
-        MalformedMessage: too short, or an API key that does not exist.
+        MalformedMessage: the frame is too short, or the API key does not exist.
     """
     if len(frame) < _REQUEST_HEADER_START.size:
         raise MalformedMessage(f"a request of {len(frame)} bytes has no header")
@@ -212,7 +212,7 @@ def parse_request(api_name: str, version: int, frame: memoryview | bytes, positi
     """The body of a request, from `position` (after its header) to the end of the frame.
 
     Raises:
-        MalformedMessage: whatever is wrong with it.
+        MalformedMessage: the body cannot be read.
     """
     admit(ELEMENTS_MAX)
     try:
@@ -225,7 +225,7 @@ def parse_response(api_name: str, version: int, frame: memoryview | bytes) -> tu
     """Correlation id and body of a response frame (without its length prefix).
 
     Raises:
-        MalformedMessage: whatever is wrong with it.
+        MalformedMessage: the body cannot be read.
     """
     if len(frame) < 4:
         raise MalformedMessage(f"a response of {len(frame)} bytes has no header")
@@ -252,9 +252,8 @@ def _parse(api_name: str, version: int, kind: str, frame: memoryview | bytes, po
 def encode_response(api_name: str, version: int, correlation_id: int, message: Any) -> list[Any]:
     """A response frame with its length prefix, as parts to send one after the other.
 
-    `message` may be an `EncodedBody`. A part is `bytes` or whatever object with a length stood
-    in a `records` field: a slice of a file passes through untouched, so that it can go out by
-    `sendfile`.
+    `message` may be an `EncodedBody`. A part is `bytes`, or the object with a length from a
+    `records` field: a slice of a file passes through untouched, for `sendfile`.
     """
     tags = b"\x00" if has_flexible_response_header(api_name, version) else b""
     if isinstance(message, EncodedBody):

@@ -1,6 +1,6 @@
 """Unsigned varints, the protocol's compact lengths and tags: seven bits a byte, lowest first.
 
-Compiled and hand-written readers test for a first byte below 0x80 themselves before they call:
+Compiled and hand-written readers test for a first byte below 0x80 before they call this module:
 nearly all lengths are so short, and a call costs as much as the rest.
 """
 
@@ -34,10 +34,10 @@ def put_uvarint(buffer: bytearray, value: int) -> None:
 
 
 def read_uvarint(frame: Any, position: int) -> tuple[int, int]:
-    """The varint of at most five bytes at `position`, and where it ends.
+    """The varint of at most five bytes at `position`, and the position after it.
 
     Raises:
-        MalformedMessage: it takes more bytes, or the frame ends within it.
+        MalformedMessage: the varint takes more bytes, or the frame ends within it.
     """
     if position < len(frame) and frame[position] < 0x80:
         return frame[position], position + 1

@@ -1,6 +1,6 @@
 """Authentication and TLS of a ZooKeeper client.
 
-Owns the configuration keys for them. Certificates and keys are PEM files.
+Owns the configuration keys for these. Certificates and keys are PEM files.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ _SET_ACL: Final = "zookeeper.set.acl"
 
 
 class ZooKeeperAccess(NamedTuple):
-    """Settings of a ZooKeeper client; by default neither encrypted nor authenticated.
+    """The settings of a ZooKeeper client; by default connections are neither encrypted nor
+    authenticated.
 
     digest: "user:password" for ZooKeeper's digest scheme.
-    sets_acl: whether new nodes may be changed by that user only; everyone may read them.
-    trusted: a file with the CA certificates that are trusted.
-    own: a file with the client certificate and its key, if ZooKeeper asks for one.
-    checks_host: whether the host name in ZooKeeper's certificate is verified.
+    sets_acl: whether only that user may change new nodes; everyone may read them.
+    trusted: a file with the CA certificates to trust.
+    own: a file with the client certificate and its key, if ZooKeeper requires one.
+    checks_host: whether to verify the host name in ZooKeeper's certificate.
     """
 
     digest: str | None = None
@@ -65,14 +66,14 @@ class ZooKeeperAccess(NamedTuple):
         return options
 
     def _check_files(self) -> None:
-        """Check the files here, as kazoo would only fail to connect, without an error."""
+        """Check the files, as kazoo would just fail to connect, without an error."""
         try:
             context = ssl.create_default_context(cafile=self.trusted)
         except OSError as error:
             raise ValueError(f"{_TRUSTED}={self.trusted} cannot be used: {error}") from error
         if self.own is not None:
             try:
-                # Without a password OpenSSL would ask the terminal for it.
+                # Without a password OpenSSL would ask for one on the terminal.
                 context.load_cert_chain(self.own, password=self.own_password or "")
             except OSError as error:
                 raise ValueError(f"{_OWN}={self.own} cannot be used: {error}") from error

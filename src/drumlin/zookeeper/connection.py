@@ -1,6 +1,6 @@
 """Opening and closing connections to ZooKeeper, through kazoo.
 
-Never reads or writes any node except the chroot. Calls block.
+Reads and writes no node except the chroot. Calls block.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 _OPEN: Final = ZooKeeperAccess()
 _DEFAULT_PORT: Final = 2181
-#: The pause between two attempts to connect, at first and at most.
+#: The first and the longest pause between attempts to connect.
 _RETRY_S: Final = 0.1
 _RETRY_MAX_S: Final = 2.0
 _LOOK_S: Final = 0.5
 
 
 class ZooKeeperFailure(Exception):
-    """ZooKeeper cannot be used, or refuses; the message is for the operator."""
+    """ZooKeeper cannot be used, or refuses a request; the message is for the operator."""
 
 
 class ZooKeeperAway(ZooKeeperFailure):
-    """There was no answer: the request may have been carried out, or may still be."""
+    """There was no answer: the request may have been carried out, or may be later."""
 
 
 def connect(
@@ -43,15 +43,15 @@ def connect(
 ) -> KazooClient:
     """Connect to "host:port,host:port/chroot".
 
-    Without `needs_chroot` the chroot may be missing, and reads as an empty one.
+    Without `needs_chroot` the chroot may be missing, and looks empty.
 
     Raises:
         ZooKeeperAway: there is no answer.
-        ZooKeeperFailure: there is no such chroot.
+        ZooKeeperFailure: the chroot does not exist.
     """
     from drumlin.zookeeper.reconnecting import reconnecting_client
 
-    # Lost connections are reported by the caller that waits for them.
+    # The waiting caller reports lost connections.
     logger = logging.getLogger("drumlin.kazoo")
     logger.setLevel(logging.CRITICAL)
     hosts = _with_ports(hosts)
@@ -81,7 +81,9 @@ def connect(
 
 
 def _enter_chroot(client: KazooClient, hosts: str, deadline: float, *, makes_it: bool) -> None:
-    """Create the chroot or check that it exists, across lost connections until the deadline."""
+    """Create the chroot, or check that it exists; continue after lost connections until the
+    deadline.
+    """
     from kazoo import exceptions
 
     ask = client.ensure_path_async if makes_it else client.exists_async

@@ -4,8 +4,8 @@
     /consumers/<group>/ids/<consumer>                ephemeral: a live consumer
     /consumers/<group>/owners/<topic>/<partition>    ephemeral: the owner of the partition
 
-Owns these paths, and all access to them. Never decides what to write. Calls block; only one thread
-at a time may make them.
+Owns these paths and all access to them. Never decides what to write. Calls block, and only one
+thread at a time may make them.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 CONSUMERS: Final = "/consumers"
 _OFFSET_MAX: Final = 2**63 - 1
 _DIGITS_MAX: Final = 19
-#: The number of requests in flight at once.
+#: The maximum number of requests in flight.
 _PIPELINED: Final = 500
 _SHOWN_MAX: Final = 40
 #: Called in kazoo's thread with an event, whose `path` is the node that has changed.
 Watch = Callable[[Any], None]
-#: A topic and a partition of it.
+#: A topic and the index of a partition.
 Place = tuple[str, int]
-#: A caller's own type for it.
+#: A caller's own type of place.
 _Place = TypeVar("_Place", bound=Place)
 ANY_VERSION: Final = -1
 ABSENT: Final = -2
 
-#: Why a node was not written, in words.
+#: The reasons why a node was not written, in words.
 REMOVED: Final = "it was removed in the meantime"
 CHANGED: Final = "it was changed in the meantime"
 NOT_ALLOWED: Final = "ZooKeeper does not allow it"
@@ -49,14 +49,14 @@ class ZooKeeperOffset(NamedTuple):
 
 
 class OffsetNodes(NamedTuple):
-    """The contents of offset nodes; `unreadable` describes those that hold no offset."""
+    """The contents of offset nodes; `unreadable` describes nodes without a valid offset."""
 
     offsets: dict[Place, ZooKeeperOffset]
     unreadable: dict[Place, str]
 
 
 def can_have_group(group: str) -> bool:
-    """Whether a group's name can be the name of a node."""
+    """Whether a group's name can be a node's name."""
     return bool(group) and "/" not in group and "\0" not in group and group not in (".", "..")
 
 
@@ -77,7 +77,7 @@ def offset_path(group: str, place: Place) -> str:
 
 
 def parse_offset(data: bytes) -> int | None:
-    """The offset in a node; None if it is not an offset."""
+    """The offset in a node; None if the content is not an offset."""
     text = data.strip()
     if not text.isdigit() or len(text) > _DIGITS_MAX or int(text) > _OFFSET_MAX:
         return None
@@ -87,8 +87,8 @@ def parse_offset(data: bytes) -> int | None:
 class ConsumerOffsets:
     """Access to the nodes below `/consumers`.
 
-    All calls raise ZooKeeperAway if the connection or session is lost or there is no answer in
-    time, and ZooKeeperFailure if ZooKeeper refuses.
+    All calls raise ZooKeeperAway if the connection or session is lost, or there is no answer in
+    time, and ZooKeeperFailure if ZooKeeper refuses the request.
     """
 
     def __init__(self, client: KazooClient, name: str, *, timeout_ms: int) -> None:
@@ -98,24 +98,24 @@ class ConsumerOffsets:
         self._timeout_s = timeout_ms / 1000
 
     def check_connected(self) -> None:
-        """Refuse while there is no connection: kazoo would queue requests until there is one.
+        """Refuse while there is no connection, as kazoo would queue requests until there is one.
 
         Raises:
-            ZooKeeperAway: there is none.
+            ZooKeeperAway: there is no connection.
         """
         if not self.client.connected:
             raise ZooKeeperAway(f"ZooKeeper {self.name} is not connected")
 
     def sync(self) -> None:
-        """Catch up with the writes of all clients so far, as a server may lag behind the others."""
+        """Catch up with all clients' writes so far, as a server may lag behind others."""
         self._get(self.client.sync_async("/"), ())
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """The names of a node's children; if it does not exist, none and no watch."""
+        """The names of a node's children; empty, without a watch, if the node does not exist."""
         return self._answers([self.client.get_children_async(path, watch)], default=[])[0] or []
 
     def owned_partitions(self, group: str) -> list[Place]:
-        """The partitions that a consumer of the group has claimed."""
+        """The partitions that consumers of the group have claimed."""
         return self._partitions_below(f"{group_path(group)}/owners")
 
     def partitions(self, group: str, watch: Watch | None = None) -> list[Place]:
@@ -136,7 +136,7 @@ class ConsumerOffsets:
     def read_nodes(
         self, group: str, places: Iterable[Place], watch: Watch | None = None
     ) -> OffsetNodes:
-        """Read the offset nodes of these partitions; those without one are left out."""
+        """Read the offset nodes of these partitions; omits partitions without a node."""
         found = OffsetNodes({}, {})
         places = list(places)
         for start in range(0, len(places), _PIPELINED):
@@ -209,7 +209,7 @@ class ConsumerOffsets:
 
         Raises:
             ZooKeeperAway: the connection or the session was lost, or there is no answer in time.
-            ZooKeeperFailure: ZooKeeper refuses.
+            ZooKeeperFailure: ZooKeeper refuses the request.
         """
         from kazoo import exceptions
         from kazoo.handlers.threading import KazooTimeoutError

@@ -1,6 +1,6 @@
-"""The contents of znodes: JSON, and numbers in their names, checked. Pure.
+"""Checked reading of znodes: JSON contents, and numbers in names. Pure.
 
-A node may have been written by another program: for any content, reading it raises at most an
+Another program may have written a node, so for any content, reading raises at most an
 `UnreadableNode`, which names the node.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 INT32_MAX: Final = 2**31 - 1
 #: The digits of a 64-bit number.
 DIGITS_MAX: Final = 19
-#: A surrogate as JSON writes it. One without its other half cannot be encoded in the protocol.
+#: A surrogate in JSON. One without its other half cannot be encoded in the protocol.
 _SURROGATE: Final = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
 
 
@@ -32,7 +32,7 @@ def decode(path: str, data: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(data)
         if _SURROGATE.search(data):
-            encode(fields)  # fails if a surrogate has no other half
+            encode(fields)  # fails if a surrogate lacks its other half
         return as_object(path, fields, "it")
     except (ValueError, RecursionError):
         raise UnreadableNode(path, f"{data[:40]!r} is not JSON") from None
@@ -58,7 +58,7 @@ def as_text(path: str, value: Any, what: str) -> str:
 
 
 def as_number(path: str, value: Any, what: str, least: int) -> int:
-    """A number of at least `least` that fits the protocol's int32."""
+    """A number that is at least `least` and fits into the protocol's int32."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise UnreadableNode(path, f"{what} is not a number")
     if not least <= value <= INT32_MAX:
@@ -76,7 +76,7 @@ def as_ids(path: str, value: Any) -> tuple[int, ...]:
 
 
 def number_in_name(name: str) -> int | None:
-    """The number that is a node's name; None if the name is something else."""
+    """The number in a node's name; None if the name is not a number."""
     if not (name.isascii() and name.isdigit()) or len(name) > DIGITS_MAX:
         return None
     number = int(name)

@@ -1,7 +1,7 @@
 """A kazoo client whose connection thread survives every error.
 
-kazoo's own thread ends at the first error that it does not expect, for example one of `epoll` when
-the system runs short of a resource; then the client would wait forever for a connection.
+kazoo's own thread ends at the first unexpected error, for example one of `epoll` when a system
+resource is short; then the client would wait for a connection for ever.
 """
 
 from __future__ import annotations

@@ -55,6 +55,14 @@ def test_what_happens_while_it_is_read(later: LogFacts, why: str) -> None:
         check(PLACE, claimed, later, 0)
 
 
+def test_a_clock_that_is_set_back_while_it_is_read() -> None:
+    claimed = claim(PLACE, 15, TOLD, 10_000_000, is_now=False)
+    facts = TOLD._replace(deletion_drops=1, delete_retention_ms=86_400_000)
+    check(PLACE, claimed, facts, 9_950_000)  # clocks of two machines
+    with pytest.raises(StateNotExact, match="set back"):
+        check(PLACE, claimed, facts, 9_900_000)
+
+
 def test_tombstones_that_go_while_it_is_read() -> None:
     """Whoever reads for longer than they stay may have read what they have deleted."""
     claimed = claim(PLACE, 15, TOLD, 0, is_now=False)

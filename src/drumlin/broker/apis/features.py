@@ -43,16 +43,16 @@ FINALIZED_EPOCH: Final = 1
 #: The first version of ApiVersions whose clients accept a feature with level 0 (KAFKA-17011).
 LEVEL_0_FROM_VERSION: Final = 4
 
-#: The protocol's types of update: raise a level; lower it if that is safe (2) or in any case (3).
+#: The protocol's types of update: upgrade (1), safe downgrade (2), unsafe downgrade (3).
 UPGRADE: Final = 1
 _DOWNGRADES: Final = (2, 3)
 
 
 def check_update(name: str, level: int, upgrade_type: int) -> None:
-    """Check that a feature may be given a level: it may only keep the one that it has.
+    """Check that a feature may be set to a level: only its current level is accepted.
 
     Raises:
-        KafkaError: INVALID_UPDATE_VERSION; the levels stay what they are.
+        KafkaError: INVALID_UPDATE_VERSION; the levels are unchanged.
     """
     reason = _refusal(name, level, upgrade_type)
     if reason:

@@ -1,7 +1,7 @@
 """Importing and compiling the code of an API version on its first use, in a thread.
 
-On the event loop it would stall all clients for tens of milliseconds, hundreds of times if a client
-sends one request of each version; at start-up it would delay the start. A connection calls
+On the event loop this would stall all clients for tens of milliseconds, hundreds of times if a
+client sends one request of each version; at start-up it would delay the start. A connection calls
 `is_prepared` for its next request, and is called back when the request can be dispatched.
 """
 
@@ -22,13 +22,13 @@ from drumlin.turns import give_way
 from drumlin.wire.messages import API_KEYS, prepare
 
 _log = logging.getLogger(__name__)
-_API_AND_VERSION: Final = struct.Struct(">hh")  # what a frame starts with
+_API_AND_VERSION: Final = struct.Struct(">hh")  # the start of a frame
 _AGAIN_S: Final = 0.1
 _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
 
 def handler_module(api: str) -> ModuleType:
-    """The module that answers the API, imported if need be."""
+    """The module that handles the API, imported if necessary."""
     return importlib.import_module(f"drumlin.broker.handlers.{api}")
 
 
@@ -40,7 +40,7 @@ class FirstUse:
         self._prepared: set[bytes] = set()  # the first bytes of frames
         self._waiting: dict[bytes, list[Callable[[], None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_short = False  # of file descriptors, which has been logged
+        self._is_short = False  # whether a shortage of file descriptors was logged
 
     async def close(self) -> None:
         """Prepare nothing more. Connections that still wait are not called back."""
@@ -56,7 +56,7 @@ class FirstUse:
             return True
         named = _named(start)
         if named is None:
-            return True  # to be refused
+            return True  # dispatching refuses it
         waiting = self._waiting.get(start)
         if waiting is None:
             self._waiting[start] = [go_on]
@@ -77,11 +77,11 @@ class FirstUse:
             _log.exception("%s v%d cannot be prepared", api, version)
         self._prepared.add(start)
         for go_on in self._waiting.pop(start):
-            go_on()  # may start several requests: not a thousand in one turn
+            go_on()  # may start several requests, so give way after each
             await give_way()
 
     async def _is_made(self, api: str, version: int) -> bool:
-        """Load the code; returns whether it could. It cannot while no file can be opened."""
+        """Load the code. Returns False if there is no free file descriptor now."""
         try:
             await self._threads.making(_prepare, api, version)
         except OSError as error:
@@ -96,7 +96,7 @@ class FirstUse:
 
 
 def _named(start: bytes) -> tuple[str, int] | None:
-    """The API and version that a frame begins with; None if they are not served."""
+    """The API and version at the start of a frame; None if they are not served."""
     if len(start) < _API_AND_VERSION.size:
         return None
     key, version = _API_AND_VERSION.unpack(start)

@@ -44,7 +44,7 @@ NO_CLIENT_METRICS: Final = "this broker collects no metrics of clients: nothing 
 
 
 class Operation(enum.IntEnum):
-    """What to do with a key; the numbers are the protocol's."""
+    """An operation on a key; the numbers are the protocol's."""
 
     SET = 0
     DELETE = 1
@@ -54,7 +54,7 @@ class Operation(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
-    """One key of a request."""
+    """A change of one key."""
 
     operation: Operation
     key: str
@@ -62,7 +62,7 @@ class KeyChange:
 
 
 def check_changes(changes: Sequence[KeyChange]) -> None:
-    """Check what must hold for a change of any resource.
+    """Check the rules that apply to every resource.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -109,7 +109,7 @@ def check_resource(broker: BrokerData, type_number: int, name: str) -> Resource:
 
 
 def parse_node_id(name: str) -> int:
-    """The number of a broker, as the name of a resource.
+    """The broker id in the name of a resource.
 
     Raises:
         KafkaError: INVALID_REQUEST, if it is not a number.
@@ -135,7 +135,7 @@ def take_over_stored_configs(config: BrokerConfig, image: ClusterImage) -> None:
 
 
 def replacement(broker: BrokerData, resource: Resource, configs: Mapping[str, str]) -> Alteration:
-    """An alteration that replaces everything set by `configs`."""
+    """An alteration that replaces the whole configuration by `configs`."""
 
     def alter(current: Mapping[str, str]) -> Mapping[str, str | None]:
         _check_wanted(broker, resource, configs, configs)
@@ -158,11 +158,11 @@ def increment(broker: BrokerData, resource: Resource, changes: Sequence[KeyChang
 
 
 def tell_without_effect(resource: Resource, keys: Iterable[str]) -> None:
-    """Log which of these keys have no effect here, as is done at start."""
+    """Log which of these keys have no effect here, as at start."""
     found = {name: _key(resource, name) for name in keys}
     idle = sorted(name for name, key in found.items() if key is not None and not key.has_effect)
     unknown = sum(key is None for key in found.values())
-    if unknown:  # a client may call them anything, at any length
+    if unknown:  # a client may send any name, of any length
         idle.append(f"{unknown} that Kafka does not know")
     if idle:
         kind, name = resource.type.name.lower(), resource.name[:_NAME_LOGGED_MAX]

@@ -1,4 +1,4 @@
-"""Configurations as DescribeConfigs shows them: values, where they come from, their synonyms.
+"""Configurations as shown by DescribeConfigs: values, their sources and their synonyms.
 
 Pure: reads a `BrokerConfig` and the overrides of a topic or group. It follows Kafka's rules
 throughout, even where they surprise: a topic's `retention.ms` that comes from `log.retention.hours`
@@ -29,7 +29,7 @@ _UNKNOWN_TYPE: Final = 0
 
 
 class Source(enum.IntEnum):
-    """Where a value comes from; the numbers are the protocol's."""
+    """The source of a value; the numbers are the protocol's."""
 
     TOPIC = 1
     BROKER = 2
@@ -42,7 +42,7 @@ class Source(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """Another key that sets the same thing, and its value."""
+    """Another key for the same setting, and its value."""
 
     name: str
     value: str | None
@@ -51,7 +51,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key of a resource."""
+    """One key of a resource, with its value and the value's source."""
 
     name: str
     value: str | None
@@ -64,7 +64,7 @@ class ConfigEntry:
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Everything that applies to this broker."""
+    """All entries of this broker."""
     keys = broker_keys()
     given = {**config.static, **config.cluster_wide, **config.per_broker}
     listed = {key.name for key in keys.values() if key.origin == "kafka-4"}
@@ -77,7 +77,7 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
 
 
 def cluster_wide_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """What was set for all brokers at run time."""
+    """The entries set for all brokers at run time."""
     return [
         _broker_entry(config, name, value, (Source.CLUSTER,))
         for name, value in sorted(config.cluster_wide.items())
@@ -104,7 +104,7 @@ def _broker_entry(
 
 
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Everything that applies to a topic with these overrides."""
+    """All entries of a topic with these overrides."""
     values = {**config.topic_defaults(), **parse_overrides(overrides)}
     entries = []
     for name, key in sorted(topic_keys().items()):
@@ -140,7 +140,7 @@ def _source_of_default(config: BrokerConfig, topic_key: str) -> Source:
 
 
 def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Everything that applies to a group with these overrides."""
+    """All entries of a group with these overrides."""
     entries = []
     for name, key in sorted(group_keys().items()):
         broker_key = f"group.{name}"
@@ -188,8 +188,7 @@ def _layers(config: BrokerConfig) -> Iterable[tuple[Source, Mapping[str, str]]]:
 
 
 def _synonyms(config: BrokerConfig, name: str, is_sensitive: bool) -> tuple[Synonym, ...]:
-    """Every value that is configured for the key or a synonym of it, at any level, strongest
-    first."""
+    """All configured values of the key and its synonyms, by precedence."""
     names = next((each for each in SAME_THING if name in each), (name,))
     listeners = of_a_listener(name)
     if listeners:

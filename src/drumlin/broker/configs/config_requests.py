@@ -1,6 +1,6 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common: they alter resources one by one.
+"""The common part of AlterConfigs and IncrementalAlterConfigs: altering resources one by one.
 
-Each resource succeeds or fails by itself. One that is named twice is refused.
+Each resource succeeds or fails by itself. A resource that is named twice is refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     R = TypeVar("R", Replaced, Changed)
     Answer = TypeVar("Answer", ReplacedResponse, ChangedResponse)
 
-#: Per resource; only a few hundred keys have a meaning.
+#: Keys per resource; only a few hundred have a meaning.
 _KEYS_MAX: Final = 2_000
 
 
@@ -87,10 +87,10 @@ async def alter_or_check(
 ) -> None:
     """Alter the stored configuration, or only check whether that would be accepted.
 
-    `keys` are those that get a value. Those without effect are logged, as at start.
+    `keys` are the keys that are set; those without effect are logged, as at start.
 
     Raises:
-        KafkaError: it is refused.
+        KafkaError: the change is refused.
     """
     if validate_only:
         alteration(broker.metadata.image.configs(resource))

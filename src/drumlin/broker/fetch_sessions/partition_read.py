@@ -1,7 +1,7 @@
 """The read of one partition by a fetch: slices of its log, or an error.
 
-- `max_bytes` bounds the response and each partition's own limit the partition, but the first
-  partition that has anything gives a whole batch at least (KIP-74).
+- `max_bytes` limits the response, and each partition has its own limit; but the first partition
+  with records returns at least one whole batch (KIP-74).
 - A replica or consumer whose log diverges from ours gets the diverging epoch (KIP-595); one with
   another leader epoch gets an error (KIP-320).
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from drumlin.wire.by_hand.fetch_request import Wanted
 
 _READ_COMMITTED: Final = 1
-#: Stands for records that exist but do not fit into the response.
+#: A placeholder for records that exist but do not fit into the response.
 NO_ROOM: Final = None
 _NO_ABORTED: Final[tuple[tuple[int, int], ...]] = ()
 _NO_EPOCH: Final = -1
@@ -40,7 +40,7 @@ def missing_partition(
     by_id: bool,
     may_follow: bool,
 ) -> Replica:
-    """Find a partition that this broker may not lead, by the bytes of its topic's name or id.
+    """Find a partition that this broker might not lead, by its topic's name or id as bytes.
 
     `may_follow`: a partition that this broker follows is accepted, too (KIP-392).
 
@@ -103,7 +103,7 @@ class PartitionRead:
         self._rack = rack
 
     def take(self, answer: Answer) -> None:
-        """Count what was read."""
+        """Count the bytes of an answer, and note whether it must be sent at once."""
         if has_records(answer):
             size = answer[5].size
             self.read_bytes += size
@@ -140,11 +140,11 @@ class PartitionRead:
     def look(self, partition: Replica, wanted: Wanted, *, may_block: bool) -> Answer:
         """The answer for a partition. Changes nothing, so a thread may call it.
 
-        For a follower it is called right after `follow`; if it may block, it checks everything
-        again.
+        For a follower it is called right after `follow`; if `may_block`, it repeats the checks of
+        `follow`.
 
         Raises:
-            BlockingIOError: finding a batch needs the disk, and it may not block.
+            BlockingIOError: finding a batch needs the disk, and `may_block` is false.
         """
         _, _, fetch_offset, _, _, max_bytes = wanted
         records: Any = NOTHING
@@ -197,7 +197,7 @@ class PartitionRead:
         return self._looked_again(partition, wanted, answer) if may_block else answer
 
     def _check_end(self, partition: Replica) -> None:
-        """Refuse a reader at the end of a log that must not wait there for more."""
+        """Refuse a reader at the end of the log if waiting for new records would be in vain."""
         partition.check_readable()
         if not self.is_follower:
             partition.check_grows()
@@ -219,9 +219,9 @@ class PartitionRead:
         return instead
 
     def _refusal(self, code: ErrorCode, partition: Replica, fetch_offset: int) -> Answer:
-        """The answer with an error. OFFSET_OUT_OF_RANGE makes a consumer reset its position, and
-        skip records perhaps. So one that may have its offset from a later leader is told to retry.
-        A follower has to know from which offset on it has all that is committed.
+        """The answer with an error. OFFSET_OUT_OF_RANGE makes a consumer reset its position and
+        perhaps skip records. So a consumer whose offset may come from a later leader is told to
+        retry. A follower also gets our offsets, to know from where to fetch.
         """
         if code is not ErrorCode.offset_out_of_range:
             return failed(code)
@@ -234,10 +234,10 @@ class PartitionRead:
     def _told_instead(
         self, partition: Replica, wanted: Wanted
     ) -> tuple[int, int] | PreferredReplica | None:
-        """The answer that a reader gets instead of records, if it must.
+        """The divergence or closer replica that a reader gets instead of records; None for records.
 
         Raises:
-            KafkaError: it has another leader epoch.
+            KafkaError: the reader has another leader epoch.
         """
         _, leader_epoch, _, last_fetched_epoch, _, _ = wanted
         if leader_epoch >= 0:
@@ -254,11 +254,11 @@ class PartitionRead:
     def _parting(self, partition: Replica, wanted: Wanted) -> tuple[int, int] | None:
         """The epoch and offset at which the reader's log diverges from ours; None if unknown.
 
-        A follower may have nothing in common with our log: its records may all be of epochs before
-        those that we know of, and records that we have deleted since may have ended some of these.
-        Then the answer, without an epoch and with the offset at which our log begins, makes it
-        fetch everything again into a second log. A member of the ISR must not replace the log with
-        which it is a member: it is told where to truncate.
+        A follower's log may have nothing in common with ours: all its records may have epochs older
+        than those that we know, and we may have deleted the records that ended some of them. Then
+        the answer has no epoch, and the offset at which our log begins: the follower fetches
+        everything again into a second log. A member of the ISR must keep its log, so it gets the
+        offset to which to truncate.
         """
         _, _, fetch_offset, last_fetched_epoch, its_start, _ = wanted
         if last_fetched_epoch < 0:
@@ -281,7 +281,7 @@ class PartitionRead:
 
 
 def _told(partition: Replica, aside: tuple[int, int] | PreferredReplica) -> Answer:
-    """The answer to a reader that gets this instead of records."""
+    """The answer with a divergence or closer replica instead of records."""
     return (0, *partition.offsets(), None, NOTHING, aside)
 
 

@@ -7,8 +7,8 @@ only such entries, whether the session has ten partitions or ten thousand:
 - `dirty` holds all entries that may have something to report, in the order in which they are
   examined. An entry without news is removed. One that returned records moves to the end, as it may
   have more; entries with an error, and those that did not fit into the response, stay.
-- Log dirs that failed or came back are looked for at each fetch: threads may notice them, which
-  must not touch `dirty`.
+- Each fetch checks whether log dirs have failed or come back: a thread may notice that, but must
+  not touch `dirty`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _STEP: Final = 64
 _UNKNOWN: Final = -1
-#: Topic names up to this size are not counted; those of existing topics are not longer.
+#: A topic name longer than this counts as several partitions; no existing topic has one.
 _NAME_BYTES: Final = 256
 
 
@@ -36,10 +36,10 @@ class Listener(Protocol):
     """The fetch in progress of a session."""
 
     def gained(self, readable_bytes: int) -> None:
-        """A partition of the session has more to read."""
+        """Handle an advance: a partition of the session has more to read."""
 
     def disturb(self) -> None:
-        """Other news is to be reported now."""
+        """Handle other news, which must be reported now."""
 
 
 class Watched:
@@ -82,7 +82,7 @@ class Watched:
 
     def reported(self, answer: Answer) -> None:
         """Remember what this response reports."""
-        # An error is repeated until it goes away, and then the partition is named once more.
+        # An error is repeated until it is gone; then the partition is named once more.
         self.high_watermark = _UNKNOWN if answer[0] else answer[1]
         self.log_start_offset = answer[3]
 
@@ -111,12 +111,12 @@ class Watched:
 
 
 class Session:
-    """The state of one reader. One fetch at a time is in progress in it."""
+    """The state of one reader. It has at most one fetch in progress."""
 
     def __init__(self, session_id: int, now_s: float, *, by_id: bool) -> None:
         self.id = session_id
         self.by_id = by_id
-        self.epoch = 1  # expected of the next request
+        self.epoch = 1  # expected in the next request
         self.created_at = self.used_at = now_s
         self.counted = 0  # partitions, as the cache has counted them
         self.is_ended = False

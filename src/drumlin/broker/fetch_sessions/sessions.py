@@ -63,10 +63,10 @@ class FetchSessions:
         return session
 
     def busy(self, session_id: int, epoch: int) -> Session | None:
-        """The session with this id, if a request is in progress in it, or some are queued.
+        """The session with this id, if it has a request in progress or queued.
 
         Raises:
-            KafkaError: INVALID_FETCH_SESSION_EPOCH, it is not the next epoch after them.
+            KafkaError: INVALID_FETCH_SESSION_EPOCH, the request's epoch is not the next one.
         """
         session = self._sessions.get(session_id)
         if session is None or (session.fetch is None and not session.queue):
@@ -125,7 +125,7 @@ class FetchSessions:
             self._end(session)
 
     def finished(self, session: Session) -> None:
-        """The session's fetch has ended."""
+        """Note that the session's fetch has ended."""
         session.fetch = None
         if session.is_ended:
             self._let_go(session)
@@ -159,7 +159,7 @@ class FetchSessions:
         """Evict a stale session, or an old one that is smaller than the new one would be."""
         if len(self._sessions) < self._max_sessions:
             return True
-        if not self._sessions:  # the configuration allows none
+        if not self._sessions:  # the configuration allows no sessions
             return False
         evicted = next(iter(self._sessions.values()))
         if not _is_stale(evicted, now_s):

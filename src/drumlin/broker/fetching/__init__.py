@@ -1,1 +1,1 @@
-"""Fetch requests: how they continue and wait, without a session and in one."""
+"""Fetch requests, with and without a session: reading, waiting, answering."""

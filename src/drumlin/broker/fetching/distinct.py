@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def distinct(request: FetchRequest) -> FetchRequest:
     """The request without repetitions: if a partition is named twice, the last one counts.
 
-    Partitions keep the place of their first mention; topics without any are left out.
+    Partitions keep the place of their first mention; topics without partitions are left out.
     """
     topics = request.topics
     if len(topics) == 1 and len(topics[0][1]) == 1:

@@ -1,9 +1,9 @@
 """One fetch request: it reads, perhaps waits, reads what is new, and answers.
 
-An ordinary fetch is answered without a task, in the turn in which the request came, or in which
-the records that it waited for were appended. What takes longer continues in a task:
+An ordinary fetch needs no task: it is answered in the turn in which the request arrived, or in
+which the awaited records were appended. These continue in a task:
 
-- a large number of partitions, which is read, and answered, giving way;
+- a large number of partitions: reading and answering them gives way in between;
 - a batch that cannot be found without the disk: a thread searches, one partition at a time;
 - pages that are not in memory: a thread reads them first, so a cold read stalls no other client.
 
@@ -51,7 +51,7 @@ _KEPT_BYTES_MAX: Final = 8 * 1024
 
 
 class Fetch:
-    """The common base of fetches with and without a session. Used for one request, once."""
+    """The common base of fetches with and without a session. Used for a single request."""
 
     __slots__ = (
         "_going_on",
@@ -89,7 +89,7 @@ class Fetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self.answers: list[Answer] = []
         self._leaders: set[CurrentLeader] = set()
-        self._is_last = False  # it has waited enough, and answers with what there is
+        self._is_last = False  # it waits no longer, and answers with the available records
         self._is_over = False
         self._is_waiting = False
         self._later: LaterParts | None = None
@@ -119,7 +119,7 @@ class Fetch:
         """Find a partition, by `partitions_of` or else by `missing`.
 
         Raises:
-            KafkaError: there is none.
+            KafkaError: the partition does not exist.
         """
         partition = self.partitions_of(topic).get(wanted[0])
         return self.missing(topic, wanted) if partition is None else partition
@@ -131,8 +131,9 @@ class Fetch:
         return failed(error.code, None, self._leader(error.code, topic, index, is_hosted=False))
 
     def hinted(self, answer: Answer, topic: bytes, index: int) -> Answer:
-        """The answer with an error of a partition that is here, with its leader if the client has
-        an older epoch."""
+        """The answer with an error for a partition of this broker, with the leader if the client
+        has an older epoch.
+        """
         leader = self._leader(ErrorCode(answer[0]), topic, index, is_hosted=True)
         return answer if leader is None else (*answer[:6], leader)
 
@@ -155,7 +156,7 @@ class Fetch:
         return self.request.rack.decode(errors="replace")
 
     def endpoints(self) -> Sequence[NodeEndpoint]:
-        """The addresses of the leaders named in answers, for clients; brokers know each other's."""
+        """The addresses of the leaders named in answers; only clients need them."""
         if not self._leaders or self.is_follower:
             return ()
         return endpoints_of(self.broker, self._leaders, self.context.listener)
@@ -187,12 +188,12 @@ class Fetch:
         """Add answers for the next partitions.
 
         Raises:
-            BlockingIOError: the partition that comes next needs the disk.
+            BlockingIOError: the next partition needs the disk.
         """
         raise NotImplementedError
 
     def wanted_next(self) -> tuple[Replica, Wanted]:
-        """The partition at which `read_some` has stopped, as it needs the disk.
+        """The partition that needs the disk, at which `read_some` has stopped.
 
         Raises:
             KafkaError: it was removed meanwhile.
@@ -200,7 +201,7 @@ class Fetch:
         raise NotImplementedError
 
     def put_cold(self, answer: Answer) -> None:
-        """Add the answer for the partition of `wanted_next`."""
+        """Add the answer for the partition returned by `wanted_next`."""
         raise NotImplementedError
 
     def replace(self, number: int, answer: Answer) -> None:
@@ -220,14 +221,14 @@ class Fetch:
         raise NotImplementedError
 
     def over(self, *, is_answered: bool) -> None:
-        """Called when the fetch has ended, answered or not."""
+        """Clean up after the fetch, answered or not."""
 
     # -- running ------------------------------------------------------------------------
 
     def start(self, later: LaterParts | None = None) -> Parts | LaterParts:
-        """Read and answer; a `Later` if a task has to continue, or the fetch waits.
+        """Read and answer; returns a `Later` if a task has to continue or the fetch waits.
 
-        That is the given one, if there is one already.
+        If a `Later` was given, that one is returned.
         """
         self._was_woken = False
         request = self.request
@@ -254,7 +255,7 @@ class Fetch:
         return self.later(later)
 
     def later(self, later: LaterParts | None = None) -> LaterParts:
-        """The `Later` that the answer will settle: the given one, if there is one already."""
+        """The `Later` that the answer will settle: the given one, or a new one."""
         self._later = later or Later(lets_pass=True, give_up=self.give_up)
         return self._later
 
@@ -269,7 +270,7 @@ class Fetch:
                 self._settle(parts)
 
     async def _answer_or_wait(self) -> Parts | None:
-        """The answer; None if there is not enough yet, and the fetch now waits."""
+        """The answer; None if there are not enough bytes yet, and the fetch now waits."""
         self._is_large = self.is_next_large()
         await self.prepare()
         if self._is_large:
@@ -376,7 +377,7 @@ class Fetch:
     # -- the end ------------------------------------------------------------------------
 
     def release(self) -> None:
-        """Release what was read and will not be sent."""
+        """Release slices that were read and will not be sent."""
         for answer in self.answers:
             if has_records(answer):
                 answer[5].release()
@@ -389,7 +390,7 @@ class Fetch:
             self._timer.cancel()
         if self._going_on is not None:
             self._going_on.cancel()
-            self._going_on = None  # it refers to all that the task had
+            self._going_on = None  # it refers to the task's objects
         self._is_waiting = False
         self.leave()
         self.end(is_answered=False)
@@ -417,7 +418,7 @@ class Fetch:
         self._tell(error)
 
     def _tell(self, error: Exception) -> None:
-        """Answer with an error, as far as the version has a field for it."""
+        """Answer with an error, if the version has a field for it."""
         header = self.context.header
         code = error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
         if code is ErrorCode.unknown_server_error:

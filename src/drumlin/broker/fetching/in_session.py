@@ -2,8 +2,8 @@
 
 The first fetch of a session answers all partitions. In later ones the request names only what
 changed, and the response only what is new. Requests of one session are handled one after the other:
-if one arrives while another is in progress, that one is answered first. A session whose request
-fails is ended, as the data that its client has received is unknown.
+a request that arrives while another is in progress waits until that is answered. A session whose
+request fails is ended, as the data that its client has received is unknown.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SessionFetch(Fetch):
         """
         super().__init__(context, request)
         self._session: Session | None = created
-        self._waits_for: Session | None = None  # the session in whose queue it is
+        self._waits_for: Session | None = None  # the session whose queue it is in
         self._is_incremental = created is None
         self._request_size = request_size
         self._items: list[Watched] = []
@@ -103,7 +103,7 @@ class SessionFetch(Fetch):
             self.broker.fetch_sessions.use(session)
 
     def _take_turn(self) -> None:
-        """Start: all earlier requests of the session are answered."""
+        """Start, as all earlier requests of the session are answered."""
         self._waits_for = None
         try:
             self._begin(self._find())
@@ -126,7 +126,7 @@ class SessionFetch(Fetch):
             self._have_next(session)
 
     def _have_next(self, session: Session) -> None:
-        """Begin the next request in the queue, which no other may overtake."""
+        """Begin the next request in the queue; no later one may overtake it."""
 
         def begin() -> None:
             if session.fetch is None and session.queue:
@@ -183,7 +183,7 @@ class SessionFetch(Fetch):
         at = len(answers)
         for watched in islice(self._items, at, at + count) if at else self._items[:count]:
             if reading.bytes_left <= 0 and reading.read_bytes and self._is_incremental:
-                del self._items[len(answers) :]  # they come first next time
+                del self._items[len(answers) :]  # the rest comes first in the next pass
                 break
             if watched.topic is not topic:
                 topic = watched.topic

@@ -45,7 +45,7 @@ class PlainFetch(Fetch):
         return not self._amount
 
     async def prepare(self) -> None:
-        if self._items:  # of the previous pass
+        if self._items:  # left from the previous pass
             return
         if not self._is_large:
             topics = self.request.topics
@@ -115,7 +115,7 @@ class PlainFetch(Fetch):
                 or partition.high_watermark != answer[1]
                 or partition.log_start_offset != answer[3]
             ):
-                waiter.disturb()  # as if it had been waiting when this happened
+                waiter.disturb()  # as if it had been waiting at that time
             if number % STEP == STEP - 1:
                 await give_way()
 

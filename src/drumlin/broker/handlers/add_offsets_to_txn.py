@@ -1,8 +1,9 @@
 """AddOffsetsToTxn (key 25), versions 0-4: a transaction will commit offsets of a group.
 
-The group's partition of `__consumer_offsets` joins the transaction, as AddPartitionsToTxn adds
-others. Producers of transactions v2 do not send this: TxnOffsetCommit adds the partition itself.
-Before version 2 clients do not know PRODUCER_FENCED: they get INVALID_PRODUCER_EPOCH.
+The group's partition of `__consumer_offsets` joins the transaction, as other partitions do by
+AddPartitionsToTxn. Producers of transactions v2 do not send this: TxnOffsetCommit adds the
+partition itself. Before version 2 clients do not know PRODUCER_FENCED: they get
+INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

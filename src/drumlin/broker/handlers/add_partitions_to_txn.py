@@ -1,11 +1,11 @@
 """AddPartitionsToTxn (key 24), versions 0-5: partitions join a transaction.
 
-- Up to version 3 a producer names the partitions of its own transaction. Version 4 brought
-  the form in which brokers ask for several transactions at once, or only whether their
-  partitions have joined (KIP-890).
-- If one partition does not exist, none of its transaction is added: the others get
+- Up to version 3 a producer names the partitions of its own transaction. Version 4 brought a form
+  for brokers: it names several transactions, and can just verify that partitions have joined
+  (KIP-890).
+- If one partition does not exist, no partition of its transaction is added: the others get
   OPERATION_NOT_ATTEMPTED.
-- Producers may not add internal topics: offsets join by AddOffsetsToTxn.
+- Producers may not add internal topics: for offsets there is AddOffsetsToTxn.
 - Before version 2 clients do not know PRODUCER_FENCED: they get INVALID_PRODUCER_EPOCH.
 """
 
@@ -34,7 +34,7 @@ from drumlin.wire.protocol.add_partitions_to_txn import (
 )
 
 _FENCED_FROM: Final = 2
-#: From this version on brokers send the request, which may name any topic.
+#: From this version on, brokers send the request, and it may name any topic.
 _BROKERS_FROM: Final = 4
 
 #: Each partition once, with its code, in the order of the request.
@@ -135,7 +135,7 @@ async def _sort(
 async def _not_added(
     named: Iterable[TopicPartition], codes: list[ErrorCode], refusal: ErrorCode
 ) -> Codes:
-    """The codes when some partitions are refused: the others are not attempted."""
+    """The codes if some partitions are refused: the others are not attempted."""
     told = []
     for each, code in zip(named, codes, strict=True):
         told.append((each, refusal if code is refusal else ErrorCode.operation_not_attempted))

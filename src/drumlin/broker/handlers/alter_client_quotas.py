@@ -26,7 +26,7 @@ async def handle(_: RequestContext, request: AlterClientQuotasRequest) -> AlterC
     for entry in request.entries:
         await give_way()
         names = await _names(entry.entity)
-        parts = names.items()  # more than there are types of are refused, so their order may stay
+        parts = names.items()  # more parts than types are refused later: left unsorted
         entity = tuple(sorted(parts) if len(parts) <= len(TYPES) else parts)
         if entity in outcomes:
             message = "an entity is named more than once"

@@ -73,7 +73,7 @@ async def _alter(
         targets = {key: each.replicas for key, each in wanted.items()}
         found = await metadata.reassign(targets, may_change_factor=may_change_factor)
         outcomes = {key.partition: outcome for key, outcome in found.items()}
-    unknown = KafkaError(ErrorCode.unknown_topic_id)  # `_result` translates it where it must
+    unknown = KafkaError(ErrorCode.unknown_topic_id)  # `_result` translates it if necessary
     return (
         _result(each.partition_index, outcomes.get(each.partition_index, unknown))
         for each in partitions

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (key 34), versions 1-2: move replicas between log dirs (KIP-113).
 
-The replicas and log dirs are this broker's. The request is answered when the moves have begun;
+Replicas and log dirs are those of this broker. The request is answered when the moves have begun;
 DescribeLogDirs shows their progress. If this broker does not have the partition yet, its log will
 be created in the named dir; the code is REPLICA_NOT_AVAILABLE.
 """

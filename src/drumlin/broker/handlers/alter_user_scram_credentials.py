@@ -19,7 +19,7 @@ from drumlin.wire.protocol.alter_user_scram_credentials import (
 async def handle(
     _: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    errors: dict[str, KafkaError] = {}  # the first of each user
+    errors: dict[str, KafkaError] = {}  # the first error of each user
     for deletion in request.deletions:
         errors.setdefault(deletion.name, refuse_deletion(deletion.name, deletion.mechanism))
         await give_way()

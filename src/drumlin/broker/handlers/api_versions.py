@@ -46,7 +46,7 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer, in version 0, to a version of ApiVersions that does not exist here."""
+    """The answer, in version 0, to an unknown version of ApiVersions."""
     return _response(0, ErrorCode.unsupported_version, advertised=(_API,))
 
 

@@ -32,7 +32,7 @@ from drumlin.wire.protocol.consumer_group_describe import Member as DescribedMem
 _PROTOCOL: Final = "consumer"
 _CLASSIC: Final = 0
 _CONSUMER: Final = 1
-#: Attempts for a group that changes meanwhile; after the last one members may be inconsistent.
+#: Attempts for a group that changes meanwhile; after the last attempt members may be inconsistent.
 _TRIES: Final = 3
 
 

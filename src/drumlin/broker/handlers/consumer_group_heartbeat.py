@@ -38,9 +38,9 @@ _PROTOCOL: Final = "consumer"
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NOT_GIVEN_MS: Final = -1
 _MEMBER_MAKES_ID: Final = 1
-#: How many of a member's owned partitions are read without giving way.
+#: Owned partitions that are read without giving way.
 _AT_ONCE_MAX: Final = 500
-#: More than one member ever owns: the set that holds them grows, and is freed, in one go.
+#: More partitions than a member ever owns: their set grows, and is freed, in one turn.
 _OWNED_MAX: Final = 50_000
 
 
@@ -99,7 +99,7 @@ async def _owned(topics: Sequence[TopicPartitions]) -> Partitions:
             message = f"a member can own {_OWNED_MAX} partitions"
             raise KafkaError(ErrorCode.invalid_request, message)
         if topic.topic_id is not None and topic.partitions:
-            # A topic may be named twice: partitions left out here would go to other members.
+            # A topic may be named twice: partitions missed here would be assigned to other members.
             indexes = owned.setdefault(topic.topic_id, set())
             for first in range(0, len(topic.partitions), _AT_ONCE_MAX):
                 indexes.update(topic.partitions[first : first + _AT_ONCE_MAX])

@@ -1,4 +1,4 @@
-"""CreateAcls (key 30), versions 1-3: add ACLs, each with an answer. See `unsecured.py`."""
+"""CreateAcls (key 30), versions 1-3: add ACLs, each with its own result. See `unsecured.py`."""
 
 from __future__ import annotations
 

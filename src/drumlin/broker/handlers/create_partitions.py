@@ -1,8 +1,8 @@
 """CreatePartitions (key 37), versions 0-3: increase the number of partitions of topics.
 
-Each topic is answered by itself; a name given twice is an error for that name. A request that asks
-for too many new partitions in all is refused as a whole, before any is created. Existing records
-stay where they are, but producers may send a key to another partition than before.
+Each topic is answered by itself; a name given twice is an error for that name. A request for too
+many new partitions in total is refused as a whole, before any is created. Existing records stay
+where they are, but producers may send a key to another partition than before.
 """
 
 from __future__ import annotations

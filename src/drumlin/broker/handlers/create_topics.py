@@ -1,11 +1,11 @@
 """CreateTopics (key 19), versions 2-7: create topics, each by itself.
 
 - A name given twice is an error for that name, answered after the others.
-- `validate_only` gives the same answer, but creates nothing.
+- With `validate_only` the answer is the same, but nothing is created.
 - A request whose timeout is zero or less is answered REQUEST_TIMED_OUT.
 
-Version notes: 4 allows -1 (the broker's default) for counts; 5 answers with counts and the
-topic's configuration; 7 adds topic ids.
+Version notes: 4 allows -1 (the broker's default) for the numbers of partitions and replicas; 5
+answers with these numbers and the topic's configuration; 7 adds topic ids.
 """
 
 from __future__ import annotations

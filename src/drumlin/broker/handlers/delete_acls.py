@@ -1,5 +1,5 @@
-"""DeleteAcls (key 31), versions 1-3: remove the ACLs that filters match, each with an answer. See
-`unsecured.py`.
+"""DeleteAcls (key 31), versions 1-3: remove the ACLs that filters match, with a result for each
+filter. See `unsecured.py`.
 """
 
 from __future__ import annotations

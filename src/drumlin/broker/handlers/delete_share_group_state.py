@@ -1,4 +1,4 @@
-"""DeleteShareGroupState (key 86), version 0: deletes the state of a share group's partitions."""
+"""DeleteShareGroupState (key 86), version 0: delete the state of a share group's partitions."""
 
 from __future__ import annotations
 

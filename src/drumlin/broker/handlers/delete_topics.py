@@ -32,7 +32,7 @@ class _Failure(NamedTuple):
 
 
 class _Target(NamedTuple):
-    """A topic to delete; what the request left out is filled in where it is known."""
+    """A topic to delete; a missing name or id is filled in if known."""
 
     name: str | None
     topic_id: UUID | None
@@ -65,7 +65,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
 
 
 def _refusal(context: RequestContext, request: DeleteTopicsRequest) -> _Failure | None:
-    """Why the whole request is refused, if it is."""
+    """The error that refuses the whole request, or None."""
     if not context.broker.config.delete_topic_enable:
         is_known = context.version >= _DELETION_DISABLED_FROM
         code = ErrorCode.topic_deletion_disabled if is_known else ErrorCode.invalid_request
@@ -84,7 +84,7 @@ def _named(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, UUID | No
 async def _sorted(
     image: ClusterImage, request: DeleteTopicsRequest, refusal: _Failure | None
 ) -> tuple[list[_Target], list[_Target]]:
-    """The topics to refuse, wrongly named ones first, and the topics to delete."""
+    """The topics to refuse, those with an invalid name or id first, and the topics to delete."""
     refused: list[_Target] = []
     names: list[str] = []
     ids: list[UUID] = []
@@ -110,7 +110,7 @@ async def _those_there(
     by_id: Mapping[UUID, int],
     refused: list[_Target],
 ) -> list[_Target]:
-    """The topics to delete; those that do not exist are added to `refused`."""
+    """The existing topics; the others are added to `refused`."""
     targets: list[_Target] = []
     taken_by_name = set()
     for name, times in by_name.items():

@@ -1,6 +1,6 @@
 """DescribeCluster (key 60), versions 0-2: the brokers and the controller.
 
-Version notes: 1 adds the type of endpoint (always a broker's, whatever the request wants); 2
+Version notes: 1 adds the type of endpoint (always a broker's, whatever the request asks for); 2
 adds fenced brokers, which do not exist here.
 """
 

@@ -45,10 +45,11 @@ from drumlin.wire.protocol.describe_configs import (
 )
 
 _TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, CLIENT_METRICS})
-#: Entries of one response: else a small request could get gigabytes by naming the broker many
-#: times.
+#: Entries in one response: without this limit a small request that names the broker many times
+#: could get gigabytes.
 _ENTRIES_MAX: Final = 200_000
-#: The least that a resource counts for: one without matching entries must be examined, too.
+#: The minimum number of entries that a resource counts as: one without matching entries must be
+#: examined, too.
 _ENTRIES_MIN: Final = 4
 _UNKNOWN_TYPE: Final = "the request names a resource of a type that does not exist"
 

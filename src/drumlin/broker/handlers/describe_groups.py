@@ -1,7 +1,8 @@
 """DescribeGroups (key 15), versions 0-6: state and members of groups.
 
 - Members' metadata, of the chosen protocol, is shown only in a stable group.
-- A group that does not exist is "Dead" without an error; from version 6 with GROUP_ID_NOT_FOUND.
+- A group that does not exist is "Dead", without an error, or from version 6 with
+  GROUP_ID_NOT_FOUND.
 - From version 3 the client may ask for its authorized operations; for now, all of them.
 """
 
@@ -27,7 +28,7 @@ from drumlin.wire.protocol.describe_groups import (
 )
 
 _NOT_FOUND_IS_AN_ERROR: Final = 6
-#: Attempts for a group that changes meanwhile; after the last one members may be inconsistent.
+#: Attempts for a group that changes meanwhile; after the last attempt members may be inconsistent.
 _TRIES: Final = 3
 
 

@@ -1,10 +1,10 @@
 """DescribeLogDirs (key 35), versions 1-5: the partitions of each log dir, and the space left.
 
-A null list of topics means all. A partition that moves to another dir is listed in both: in the new
-one as a "future" replica, with its lag. An offline dir has the code KAFKA_STORAGE_ERROR.
+A null list of topics means all. A partition that is moving to another dir is listed in both: in the
+new one as a "future" replica, with its lag. An offline dir has the code KAFKA_STORAGE_ERROR.
 
-Version notes: 3 adds a top-level error code; 4 adds the sizes of the volume (KIP-827); 5 adds
-whether the dir is cordoned, as `cordoned.log.dirs` says (KIP-1066).
+Version notes: 3 adds a top-level error code; 4 adds the sizes of the volume (KIP-827); 5 adds a
+flag for dirs in `cordoned.log.dirs` (KIP-1066).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from drumlin.wire.protocol.describe_log_dirs import (
 
 _UNKNOWN_BYTES: Final = -1
 
-#: Topic -> partitions asked for.
+#: Requested partitions by topic.
 _Wanted = dict[str, set[int]]
 
 

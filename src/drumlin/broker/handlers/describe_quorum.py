@@ -1,9 +1,9 @@
 """DescribeQuorum (key 55), versions 0-2: the quorum that owns the metadata (KIP-595).
 
-There is no quorum here and no metadata log: ZooKeeper has the metadata, or one process. Programs
-get an answer nevertheless: the controller is the leader and the only voter, in the epoch of its
-election, and all other live brokers are observers. Offsets and times are -1, which means unknown in
-the protocol.
+There is no quorum here and no metadata log: ZooKeeper or a single process keeps the metadata.
+Programs get an answer nevertheless: the controller is the leader and the only voter, in the epoch
+of its election, and all other live brokers are observers. Offsets and times are -1, which means
+unknown in the protocol.
 
 Version notes: 1 adds times; 2 adds messages, directory ids, and the voters' listeners, of which
 there are none here.

@@ -40,7 +40,7 @@ async def handle(
         await give_way()
     named: dict[object, DescribeShareGroupOffsetsRequestGroup] = {}
     for number, each in enumerate(request.groups):
-        # Repeated entries are answered once; long ones are not compared, as that would take long.
+        # Repeated entries are answered once; long entries are not compared, as that takes too long.
         is_compared = counts[each.group_id] > 1 and _says_little(each)
         named[each if is_compared else (each.group_id, number)] = each
         await give_way()

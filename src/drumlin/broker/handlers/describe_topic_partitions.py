@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (key 75), version 0: topics and partitions, a page at a time (KIP-966).
 
-Topics come sorted by name, without repetition; no names mean all topics. A page has at most
-`response_partition_limit` partitions, but at least one, and the cursor says where the next one
+Topics are sorted by name, each once; no names mean all topics. A page has at most
+`response_partition_limit` partitions, but at least one, and the cursor says where the next page
 begins. Topics that do not exist do not count.
 """
 

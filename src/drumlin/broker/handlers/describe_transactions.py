@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65), version 0: the state of transactional ids, each once."""
+"""DescribeTransactions (key 65), version 0: the state of transactional ids, each listed once."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """ElectLeaders (key 43), versions 0-2: elect preferred leaders, or unclean ones (KIP-460).
 
-Null instead of topics means all partitions; then those that need no election are left out. An
-unclean election elects an out-of-sync replica if no in-sync replica is alive: acknowledged records
-may be lost. Every broker serves it. An error of the whole request is repeated for each of its
-partitions.
+Null instead of topics means all partitions; the answer then leaves out those that need no election.
+An unclean election elects an out-of-sync replica if no in-sync replica is alive: acknowledged
+records may be lost. Every broker serves it. An error of the whole request is repeated for each of
+its partitions.
 
 Version notes: 1 adds unclean elections, and a top-level error code.
 """

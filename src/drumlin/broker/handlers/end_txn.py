@@ -1,6 +1,6 @@
 """EndTxn (key 26), versions 0-5: a transaction is committed or aborted.
 
-- Answered when the decision is in the coordinator's log, where it is final; the markers are
+- Answered when the decision is in the coordinator's log, and so final; the markers are
   written to the partitions afterwards.
 - From version 5 (transactions v2, KIP-890) the answer gives the producer its next epoch, or a new
   producer id. A repeated request gets the same answer.

@@ -1,6 +1,6 @@
 """Fetch (key 1), versions 4-18: slices of logs, for consumers.
 
-Nothing is copied: a response has slices of segment files, which the connection sends.
+Records are not copied: a response has slices of segment files, which the connection sends.
 `broker/fetching/` reads, waits and answers.
 
 Version notes: 7 sessions (KIP-227); 9 leader epochs (KIP-320); 12 diverging epochs (KIP-595);
@@ -24,7 +24,7 @@ from drumlin.wire.by_hand.fetch_request import FetchRequest, read_fetch_request
 from drumlin.wire.error_codes import KafkaError, MalformedMessage
 
 _TOPIC_IDS_FROM: Final = 13
-#: Larger requests are read in a thread: they would take more than a turn of the loop.
+#: Larger requests are parsed in a thread: that would take more than a turn of the loop.
 _READ_APART_BYTES: Final = 32 * 1024
 
 
@@ -63,9 +63,9 @@ def _fetch(context: RequestContext, request: FetchRequest, size: tuple[int, int]
 
 
 class _LargeFetch:
-    """A request that is read in a thread, so that the loop can serve others meanwhile.
+    """A request that is parsed in a thread, so that the loop can serve others meanwhile.
 
-    Once read, it takes many times the memory of its frame: so only few are read at a time.
+    A parsed request takes many times the memory of its frame, so only a few are parsed at a time.
     """
 
     def __init__(self, context: RequestContext, frame: memoryview) -> None:

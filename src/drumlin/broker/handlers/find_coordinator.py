@@ -36,7 +36,7 @@ _TOPICS: Final = {
 }
 _FIRST_WITH_SHARE: Final = 6
 _NO_NODE: Final = -1
-_SUCCESS_MESSAGE: Final = "NONE"  # in the response for a single key; with several it is empty
+_SUCCESS_MESSAGE: Final = "NONE"  # in the response for a single key; for several keys it is empty
 
 
 class _Found(NamedTuple):

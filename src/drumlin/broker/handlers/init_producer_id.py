@@ -2,7 +2,7 @@
 
 - Without a transactional id the answer is always a new id with epoch 0, even if the producer
   sends its current one (3+, KIP-360).
-- With a transactional id, the producer replaces the previous one, which is fenced. An open
+- With a transactional id, the producer replaces the previous producer, which is fenced. An open
   transaction is aborted first, and the new producer must retry (CONCURRENT_TRANSACTIONS). A
   producer that sends its current id and epoch gets the next epoch, unless it was fenced.
 - Before version 4 clients do not know PRODUCER_FENCED: they get INVALID_PRODUCER_EPOCH.

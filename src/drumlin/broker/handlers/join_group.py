@@ -31,7 +31,7 @@ _REBALANCE_TIMEOUT_FROM: Final = 1
 _REQUIRES_KNOWN_MEMBER_ID: Final = 4
 _PROTOCOL_NAME_IS_NULLABLE: Final = 7
 _CAN_SKIP_ASSIGNMENT: Final = 9
-#: Each join compares the protocols of all members. A member normally has one or two.
+#: Protocols per member: each join compares those of all members. Normally there are one or two.
 _PROTOCOLS_MAX: Final = 100
 
 

@@ -2,7 +2,7 @@
 
 - Up to version 2 one member leaves, and its error is the response's.
 - From version 3 several may leave (KIP-345), each with its own error; a static member needs only
-  its instance id. From version 5 they give a reason (KIP-800).
+  its instance id. From version 5 members give a reason (KIP-800).
 """
 
 from __future__ import annotations

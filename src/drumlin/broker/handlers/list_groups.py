@@ -1,7 +1,7 @@
 """ListGroups (key 16), versions 0-5: the groups that this broker coordinates.
 
-From version 4 the request can filter by state (KIP-518), from 5 by type (KIP-848). Case does not
-matter; unknown names match no group.
+From version 4 the request can filter by state (KIP-518), from 5 by type (KIP-848). States and types
+match in any case; unknown ones match no group.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ListOffsets (key 2), versions 1-11: offsets by time, and the special ones.
+"""ListOffsets (key 2), versions 1-11: the offset for a timestamp, or a special one.
 
     -1 latest (the last stable offset for READ_COMMITTED)   -2 earliest
     -3 the offset of the largest timestamp (7+, KIP-734)
@@ -36,7 +36,7 @@ _EARLIEST_LOCAL: Final = -4
 _LATEST_TIERED: Final = -5
 _EARLIEST_PENDING_UPLOAD: Final = -6
 _SINCE_KIP_207: Final = 5
-#: Answered from memory.
+#: Special timestamps that are answered from memory.
 _KNOWN: Final = (
     *(_LATEST, _EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD),
     EXACT_FROM,
@@ -81,12 +81,12 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
     work = _respond(context, request, asked)
     if is_known:
         return await work
-    # Searching by time reads the log, and changes nothing, so a thread may do it.
+    # Searching by time reads the log and changes nothing, so it may run in a thread.
     return await context.broker.threads.reading(to_end, work)
 
 
 def _settle(context: RequestContext, topic: str, index: int) -> None:
-    """Do the part that only the loop may do; the rest may run in a thread."""
+    """Do the part that must run on the loop; the rest may run in a thread."""
     partition = context.broker.partitions.find(topic, index)
     if partition is not None:
         partition.settle_exact_states()
@@ -149,12 +149,12 @@ def _look_up(
 
 
 def _depends_on_end(timestamp: int, found: _Found) -> bool:
-    """Whether the answer may change when consumers can read further."""
+    """Whether the answer may change when the high watermark advances."""
     return timestamp == _LATEST or (timestamp not in _KNOWN and found == _NOTHING)
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """The code for a client: OFFSET_NOT_AVAILABLE is unknown in older versions (KIP-207)."""
+    """The code to answer with: older versions do not know OFFSET_NOT_AVAILABLE (KIP-207)."""
     if code is ErrorCode.offset_not_available and version < _SINCE_KIP_207:
         return ErrorCode.leader_not_available
     return code

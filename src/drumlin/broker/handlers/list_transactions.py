@@ -1,7 +1,8 @@
-"""ListTransactions (key 66), versions 0-2: the transactional ids that are coordinated here.
+"""ListTransactions (key 66), versions 0-2: the transactional ids that this broker coordinates.
 
 Version 1 added a filter by duration, version 2 one by transactional id (a regular expression in
-RE2's syntax that the whole id must match). Unknown states are listed in the answer.
+RE2's syntax that the whole id must match). Unknown states in the request's filter are listed in the
+answer.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ async def handle(
     except KafkaError as error:
         code, found = error.code, []
         if code is ErrorCode.coordinator_load_in_progress:
-            unknown = []  # Apache Kafka does not examine the filters in this case
+            unknown = []  # as in Apache Kafka, which does not examine the filters then
     if left:
         return await _match_and_respond(context, unknown, found, compiled, left)
     return _respond(code, unknown, found)

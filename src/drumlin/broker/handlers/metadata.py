@@ -1,13 +1,13 @@
 """Metadata (key 3), versions 0-13: brokers, and topics with their leaders.
 
 - A null list of topics (in version 0 an empty one) means all topics.
-- A topic that does not exist is created where client and broker allow it. As with Apache
-  Kafka the answer to that very request still says UNKNOWN_TOPIC_OR_PARTITION.
+- A topic that does not exist is created where client and broker allow it. As with Apache Kafka,
+  that request is still answered with UNKNOWN_TOPIC_OR_PARTITION.
 - Each topic is answered once, however often it is named.
 
 Version notes: 4 lets the client forbid creation; 7 adds leader epochs; 8 adds authorized
-operations (those of the cluster only up to 10, then DescribeCluster has them); 10 adds topic
-ids, 12 lets topics be asked for by id (if one id is given, names are ignored); 13 adds a
+operations (those of the cluster up to 10 only; later DescribeCluster has them); 10 adds topic
+ids, 12 lets the client name topics by id (if one id is given, names are ignored); 13 adds a
 top-level error code.
 """
 
@@ -98,7 +98,7 @@ async def _plan(context: RequestContext, wanted: Sequence[MetadataRequestTopic])
 async def _look_up(
     keys: Iterable[Key], known: Mapping[Key, TopicState]
 ) -> tuple[list[TopicState], list[Key]]:
-    """The topics, and the keys of those that are missing."""
+    """The existing topics, and the names or ids of missing ones."""
     topics: list[TopicState] = []
     missing: list[Key] = []
     for key in keys:
@@ -112,7 +112,7 @@ async def _look_up(
 
 
 def _refusal(version: int, *, has_id: bool, is_nameless: bool) -> ErrorCode | None:
-    """The error of the whole request, if it has one."""
+    """The error of the whole request, or None."""
     if version < _BY_ID_FROM_VERSION:
         return ErrorCode.invalid_request if has_id or is_nameless else None
     return ErrorCode.unknown_server_error if is_nameless and not has_id else None

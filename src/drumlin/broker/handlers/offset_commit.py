@@ -1,6 +1,6 @@
 """OffsetCommit (key 8), versions 2-10: commit offsets of a group.
 
-- Answered when they are in the log: the next request of the connection may start meanwhile.
+- Answered when the offsets are in the log: the next request of the connection may start meanwhile.
 - Partitions that do not exist are answered first, as in Apache Kafka, whether or not the others
   succeed.
 - Up to version 4 the request may set its own retention; 6 adds leader epochs, 7 static members;
@@ -38,7 +38,7 @@ _TOPIC_IDS_FROM: Final = 10
 
 
 def parse(_version: int, frame: memoryview, position: int) -> Unread:
-    """Leave the frame to `handle`, which reads it in turns."""
+    """Leave the frame to `handle`, which parses it and gives way in between."""
     return Unread(frame, position)
 
 
@@ -91,7 +91,7 @@ def _find_topic(
 
 
 def _failed(version: int, error: KafkaError) -> Iterable[ErrorCode]:
-    """A list with the error's code."""
+    """The error's code in this version, for every partition."""
     code = error.code
     if code is ErrorCode.group_id_not_found and version < _GROUP_ID_NOT_FOUND:
         code = ErrorCode.illegal_generation

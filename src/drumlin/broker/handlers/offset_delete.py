@@ -23,9 +23,9 @@ from drumlin.wire.protocol.offset_delete import (
 
 #: The partitions of one topic, each with its code.
 _Results = list[tuple[int, ErrorCode]]
-#: By topic and partition.
+#: A value by topic and partition.
 _Codes = dict[tuple[str, int], ErrorCode]
-#: Topic, and one of its partitions with its code; None where the request names no partition.
+#: A topic, and one of its partitions with its code; None if the request names no partition.
 _Unknown = list[tuple[str, tuple[int, ErrorCode] | None]]
 
 
@@ -42,7 +42,7 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
 async def _sort(
     context: RequestContext, topics: Iterable[OffsetDeleteRequestTopic]
 ) -> tuple[_Unknown, _Codes]:
-    """The partitions that do not exist, and those that do: each once, however often named."""
+    """The missing partitions and the existing ones, each once."""
     image = context.broker.metadata.image
     unknown: _Unknown = []
     known: _Codes = {}

@@ -46,7 +46,7 @@ Asked = Sequence[tuple[str, Sequence[int]]] | None
 
 
 class _Topic:
-    """The answer for one topic: its partitions, in packed pieces."""
+    """The answer for one topic: its partitions, encoded in pieces."""
 
     __slots__ = ("_count", "_pieces", "name")
 
@@ -78,7 +78,7 @@ async def _respond(
     request: OffsetFetchRequest,
     refusal: KafkaError | None,
 ) -> OffsetFetchResponse:
-    """`refusal`: an error that is the answer for all groups."""
+    """`refusal`: the error for all groups."""
     if request.groups is None:
         return await _one_group(context, request, refusal)
     by_id = context.version >= _TOPIC_IDS
@@ -94,13 +94,13 @@ async def _respond(
 
 
 async def _unlike(groups: Sequence[Any]) -> list[Any]:
-    """The groups without those that repeat an earlier one."""
+    """The groups, without repetitions."""
     times = await counted(group.group_id for group in groups)
     said_before: set[object] = set()
     found: list[Any] = []
     for group in groups:
         await give_way()
-        if times[group.group_id] > 1:  # what else it says is compared as plain tuples: quick
+        if times[group.group_id] > 1:  # the rest is compared as plain tuples, which is quick
             topics = []
             for topic in group.topics or ():
                 topics.append((topic.topic_id, topic.name, topic.partition_indexes))

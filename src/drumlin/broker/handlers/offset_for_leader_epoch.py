@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23), versions 2-4: the end offset of a leader epoch (KIP-320).
 
 A consumer or follower that has read from an older leader learns the first offset at which its
-records may differ. (-1, -1) means that the epoch is not known here.
+records may differ. (-1, -1) means that this broker does not know the epoch.
 """
 
 from __future__ import annotations

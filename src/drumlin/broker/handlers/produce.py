@@ -1,11 +1,11 @@
-"""Produce (key 0), versions 3-13: append one record batch to each of some partitions.
+"""Produce (key 0), versions 3-13: append a record batch to each named partition.
 
 - Answered once the leader has the batch (acks=1), or all in-sync replicas have it (acks=-1), or
-  never (acks=0; an error then closes the connection, the only signal there is).
+  never (acks=0: an error closes the connection, as the only signal).
 - Every partition succeeds or fails by itself; a batch that fails leaves nothing in the log.
-- A topic with `flush.messages` is answered after the fsync that its batch made due.
+- With `flush.messages`, answered after the fsync that the batch made due.
 - Transactional batches are held back until the transaction is known to include the partition
-  (`produce_verification.py`); the connection's next request waits too, so the order holds.
+  (`produce_verification.py`); the connection's next request waits too, which preserves the order.
 - Slow checks run in a thread, and many partitions take more than one turn of the loop; the
   connection's next request waits for those, too.
 

@@ -1,6 +1,6 @@
 """ReadShareGroupState (key 84), version 0: a new leader of partitions takes over their state.
 
-Leaders with an older leader epoch are fenced from then on.
+This fences leaders with an older leader epoch.
 """
 
 from __future__ import annotations

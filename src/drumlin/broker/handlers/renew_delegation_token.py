@@ -1,4 +1,4 @@
-"""RenewDelegationToken (key 39), versions 1-2: a token's new expiry time. See `unsecured.py`."""
+"""RenewDelegationToken (key 39), versions 1-2: extend the life of a token. See `unsecured.py`."""
 
 from __future__ import annotations
 

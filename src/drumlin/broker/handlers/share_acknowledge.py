@@ -1,7 +1,8 @@
 """ShareAcknowledge (key 79), versions 1-2: a member acknowledges records that it acquired.
 
-It advances the epoch of the member's share session. Epoch -1 ends the session, and the records that
-the member has still acquired become available again. Answered when everything is written.
+The request advances the epoch of the member's share session. Epoch -1 ends the session, and the
+records that the member still holds become available again. Answered when the acknowledgements are
+written.
 
 Version notes: 2 adds renewal of acquisition locks (KIP-1222), and their duration.
 """

@@ -1,9 +1,10 @@
 """ShareFetch (key 78), versions 1-2: records for a member of a share group (KIP-932).
 
 - A member opens a share session with epoch 0 and ends it with -1: `share_partitions/sessions.py`.
-- It may acknowledge records that it acquired before; it is answered when that is written.
+- The member may acknowledge records that it acquired before; the answer waits until that is
+  written.
 - Acquired records are locked for `acquisition_lock_timeout`; they are sent as slices of the log.
-- If there is no room for a session, it is refused after `max_wait`, not at once.
+- If there is no room for a session, the request is refused after `max_wait`, not at once.
 
 Version notes: 2 strict limits (KIP-1206) and renewal of locks (KIP-1222), which fetches nothing.
 """
@@ -118,7 +119,7 @@ async def _continue_session(
     *,
     acknowledges: bool,
 ) -> list[SessionPartition]:
-    """The partitions that the member's session fetches; none with its last request."""
+    """The partitions that the session fetches; none if the request ends it."""
     shares, epoch = context.broker.shares, request.share_session_epoch
     if epoch == FINAL_EPOCH:
         shares.sessions.get(member)

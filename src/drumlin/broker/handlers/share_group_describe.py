@@ -37,7 +37,7 @@ async def _describe(context: RequestContext, group_id: str, operations: int) -> 
     try:
         group = context.broker.share_groups.group(group_id)
     except KafkaError as error:
-        if error.code is ErrorCode.not_coordinator:  # the only one with a message in Apache Kafka
+        if error.code is ErrorCode.not_coordinator:  # the only code with a message in Apache Kafka
             error = KafkaError(error.code, "the group is coordinated by another broker")
         return refused_group(DescribedGroup, group_id, error)
     described = group.describe()

@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat (key 76), version 1: a member joins a share group, stays in it, or leaves it.
 
-Epoch 0 joins, -1 leaves. A member chooses its own id.
+Epoch 0 means joining, -1 leaving. A member chooses its own id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """TxnOffsetCommit (key 28), versions 0-5: commit offsets of a group as part of a transaction.
 
 - The offsets take effect when the transaction is committed; until then OffsetFetch with
-  `require_stable` answers UNSTABLE_OFFSET_COMMIT. Answered when they are in the log.
+  `require_stable` answers UNSTABLE_OFFSET_COMMIT. Answered when the offsets are in the log.
 - The partition of `__consumer_offsets` must be part of the transaction, as the partition of a
   produced batch must be: by AddOffsetsToTxn, or from version 5 on by this request itself.
 - Partitions that do not exist are answered separately, whether or not the others succeed.
@@ -54,7 +54,7 @@ _TOLD: Final = {
 
 
 def parse(_version: int, frame: memoryview, position: int) -> Unread:
-    """Leave the frame to `handle`, which reads it in turns."""
+    """Leave the frame to `handle`, which parses it and gives way in between."""
     return Unread(frame, position)
 
 
@@ -96,7 +96,7 @@ async def _verify(context: RequestContext, request: TxnCommitRequest) -> Verific
     """Make sure that the transaction includes the group's partition.
 
     Raises:
-        KafkaError: it does not.
+        KafkaError: the partition is not part of it.
     """
     broker, adds = context.broker, context.version >= _ADDS_FROM
     is_required = broker.config.transaction_partition_verification_enable
@@ -133,7 +133,7 @@ async def _answer(
 ) -> EncodedBody:
     """Topics and partitions in the order of the request, each once.
 
-    `codes`: of the accepted offsets in turn, or of all of them.
+    `codes`: one for each accepted offset, or a single one for all.
     """
     results: dict[str | UUID | None, dict[int, ErrorCode]] = {}
     refused = sorted_out.refused or ()

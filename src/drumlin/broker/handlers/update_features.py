@@ -3,8 +3,8 @@
 
 All updates succeed, or the first error is returned and none takes effect.
 
-Version notes: 1 replaces `allow_downgrade` by a type of update, and adds `validate_only`; 2 has no
-results for single features any more.
+Version notes: 1 replaces `allow_downgrade` by a type of update, and adds `validate_only`; 2 no
+longer has results for single features.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ It is sent by transaction coordinators of other brokers, and by administrators t
 that its coordinator does not know (kafka-transactions.sh abort).
 
 - Each partition has its own code. A producer that occurs several times in the request is answered
-  once, and one without partitions not at all.
+  once, a producer without partitions not at all.
 - A producer's second marker in a request is written after the first one.
-- A coordinator epoch that no coordinator can have is not trusted (`hosting/markers.py`).
+- A coordinator epoch that is impossibly high is not trusted (`hosting/markers.py`).
 
 Version notes: 2 adds the transaction version of the marker (KIP-890).
 """
@@ -38,7 +38,7 @@ from drumlin.wire.protocol.write_txn_markers import (
 #: Partitions of a marker that are written to before their results are collected.
 _WRITTEN_TOGETHER: Final = 1000
 
-#: Markers of different producers that are written side by side.
+#: Markers of different producers that are written concurrently.
 _MARKERS_TOGETHER: Final = 32
 
 Codes = dict[TopicPartition, ErrorCode]
@@ -63,7 +63,7 @@ async def handle(
 
 
 def _of_different_producers(markers: Sequence[WritableTxnMarker]) -> list[WritableTxnMarker]:
-    """The first of them; at least one."""
+    """The longest prefix with at most one marker per producer."""
     found: dict[int, WritableTxnMarker] = {}
     for each in markers:
         if each.producer_id in found:

@@ -1,1 +1,1 @@
-"""The partitions that this broker hosts; in Kafka the `ReplicaManager`. Answers no request."""
+"""The partitions that this broker hosts; in Kafka the `ReplicaManager`. It answers no requests."""

@@ -1,6 +1,6 @@
-"""Adoption of the logs that an Apache Kafka broker left in the log dirs of a new metadata store.
+"""Adoption of logs of an Apache Kafka broker, found in the log dirs of a new metadata store.
 
-For log dirs without Kafka's metadata log (with it, `metadata.kraft` reads that): topics, epochs and
+For log dirs without Kafka's metadata log (`metadata.kraft` reads that log): topics, epochs and
 producer ids are taken from the logs.
 """
 

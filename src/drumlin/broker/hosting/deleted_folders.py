@@ -1,4 +1,5 @@
-"""Folders of deleted topics that are left in log dirs: their deletion, and the notes about them.
+"""Leftover folders of deleted topics in log dirs: their deletion, and notes about them in the
+metadata.
 
 A crash, or a log dir that was offline, may leave some. Nothing else is ever removed: a folder
 without a topic may have been restored from a backup.
@@ -32,8 +33,8 @@ class DeletedFolders:
         self._to_note: set[UUID] = set()
 
     async def finish(self) -> None:
-        """Delete what is left of deleted topics."""
-        served = self._partitions.topic_ids()  # these are still to be deleted as topics
+        """Delete the leftover folders."""
+        served = self._partitions.topic_ids()  # to be deleted with their topics
         deleted = {
             topic_id: log_dirs
             for topic_id, log_dirs in self._metadata.deleted_topics.items()
@@ -49,7 +50,7 @@ class DeletedFolders:
     async def note(self, topic_ids: Iterable[UUID]) -> None:
         """Note in the metadata which log dirs may still have a folder of these topics.
 
-        These are the offline ones, and those with a folder that could not be loaded. Notes that
+        Those are the offline log dirs, and those with a folder that could not be loaded. Notes that
         failed before are repeated.
         """
         self._to_note.update(topic_ids)
@@ -63,7 +64,7 @@ class DeletedFolders:
             log_dirs = [path for path in offline if known is None or path in known]
             if known is None or len(log_dirs) < len(known):
                 left[topic_id] = log_dirs
-        with contextlib.suppress(KafkaError):  # logged by the store; it is tried again
+        with contextlib.suppress(KafkaError):  # the store has logged it; the next call tries again
             if left:
                 await self._metadata.note_folders_left(left)
             self._to_note.difference_update(noting)

@@ -1,9 +1,9 @@
 """The partitions of this broker: applies changes of the metadata to logs and partitions.
 
-The metadata says which brokers have a partition and which of them leads it; this module makes it so
-on this broker: it leads a partition, or follows its leader. It is the only place where logs are
-created and deleted. Logs are created in a thread, some at a time, so that a topic of thousands of
-partitions stalls no client.
+The metadata says which brokers have a partition, and which one leads it. Accordingly this module
+makes this broker lead the partition or follow its leader. Only this module creates and deletes
+logs. Logs are created in a thread, a few at a time, so a topic of thousands of partitions stalls no
+client.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from drumlin.wire.error_codes import KafkaError
 
 _log = logging.getLogger(__name__)
 _NO_ID: Final = UUID(int=0)
-#: Logs that are created in one step, between which other work can run.
+#: Logs that are created in one step; other work can run between steps.
 _LOGS_PER_STEP: Final = 50
 
 Blocking = Callable[..., Awaitable[Any]]
 
 
 def log_end_at(log: PartitionLog, end_offset: int) -> LogEnd:
-    """The end of a log as it is reported after an unclean stop.
+    """The end of a log, as reported after an unclean stop.
 
     For an empty log no epoch is reported: the known epoch of a deleted offset depends on earlier
     flushes.
@@ -92,7 +92,8 @@ class HostedPartitions:
         self._deleted = DeletedFolders(metadata, logs, partitions)
         self._blocking = blocking
         self._turn = asyncio.Lock()
-        #: A change could not be applied, as some resource was short: `host_all` repairs this.
+        #: Whether a change could not be applied because a resource was short; `host_all` repairs
+        #: this.
         self.is_behind = False
         #: Deletions that could not be applied: they come before any other change.
         self._missed: list[TopicDeleted] = []
@@ -101,7 +102,7 @@ class HostedPartitions:
         """Serve every partition that the metadata assigns to this broker and that it does not serve
         yet.
 
-        At the start of a broker, and when a log dir has come back.
+        Called when the broker starts, and when a log dir has come back.
         """
         async with self._turn:
             await self._follow_missed()
@@ -118,10 +119,10 @@ class HostedPartitions:
                 _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
 
     async def lacking(self) -> dict[PartitionId, Returned]:
-        """Replicated partitions whose log here may lack records that it had.
+        """Replicated partitions whose log on this broker may have lost records.
 
-        Called before this broker registers: it must not lead them. Partitions whose ISR does not
-        include it count, too, as it may have joined since the ISR was read.
+        Called before this broker registers: it must not lead these partitions. Those whose ISR does
+        not include this broker count, too, as it may have joined the ISR since that was read.
         """
         found = {}
         for topic in list(self._image.topics.values()):
@@ -166,8 +167,8 @@ class HostedPartitions:
     async def take_back(self, directory: LogDirectory) -> bool:
         """Bring an offline log dir back if it works again; `host_all` serves its partitions.
 
-        A device that failed may have lost records that consumers have read: the partitions on it
-        begin a new leader epoch, by which consumers detect that (KIP-320).
+        A failed device may have lost records that consumers have read: the partitions on it begin a
+        new leader epoch, by which consumers detect the loss (KIP-320).
         """
         if not await self._blocking(self._logs.repair, directory):
             return False
@@ -284,8 +285,8 @@ class HostedPartitions:
         while log is not None:
             if log.topic_id == topic.topic_id or (log.topic_id == _NO_ID and not is_new):
                 return log
-            # The log of another topic of this name: deleted while its folder could not be, or
-            # restored since.
+            # The log of another topic of this name: a deleted one whose folder could not be
+            # removed, or a restored one.
             self._logs.move_aside(topic.name, state.index)
             log = self._logs.get(topic.name, state.index)
         return None
@@ -326,7 +327,7 @@ class HostedPartitions:
             )
             current = self._image.topics_by_id.get(topic.topic_id)
             if current is None:
-                return  # deleted meanwhile; that change is applied next
+                return  # deleted meanwhile; the deletion is applied next
             lossy = {index: log for index, log in logs.items() if log.epoch_due_at is not None}
             for index, log in lossy.items():
                 log.start_leader_epoch(current.partitions[index].leader_epoch)
@@ -345,7 +346,7 @@ class HostedPartitions:
     # -- roles -------------------------------------------------------------------------
 
     def _assume(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
-        """Lead or follow the partition; its log has no role yet, or follows."""
+        """Lead or follow the partition, which this broker does not lead yet."""
         log.is_unserved = False
         try:
             if log.topic_id == _NO_ID:
@@ -367,10 +368,11 @@ class HostedPartitions:
             partition.begin_leader_epoch(state)
         else:
             partition.agreed(state)
-        self._tell_coordinator(topic, state)  # a coordinator that could not load before tries again
+        self._tell_coordinator(topic, state)  # if it could not load before, it tries again
 
     def _follow(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
-        # A leader has records that this log may have lost; without one, this broker may lead.
+        # The leader has the records that this log may have lost. Without a leader, this broker may
+        # become it.
         if log.epoch_due_at is not None and state.leader != NO_LEADER:
             log.truncate_to(log.epoch_due_at)
             log.epoch_due_at = None
@@ -387,8 +389,8 @@ class HostedPartitions:
     def _delete_moved(self, topic: TopicState, state: PartitionState) -> None:
         """Delete the log of a partition whose replicas are on other brokers now.
 
-        Only if the metadata has a later leader epoch than the log: else it may be an older copy of
-        the metadata. And not while nobody leads the partition: this log may be the last one.
+        The metadata must have a later leader epoch than the log, or else might be an old copy. And
+        the partition must have a leader, or else this log may be the last replica.
         """
         log = self._logs.get(topic.name, state.index)
         if (

@@ -1,7 +1,8 @@
-"""Changes of in-sync replicas: requested by leaders, made by the metadata, and reported back.
+"""Changes of in-sync replicas: leaders request them, the metadata store makes them and reports
+back.
 
-Requests of several partitions are sent together: a follower that comes back joins thousands of ISRs
-at once. A request that fails is repeated at growing intervals, and does not hold up others.
+Requests of several partitions are sent together: a follower that returns joins thousands of ISRs at
+once. A request that fails is repeated at growing intervals, and does not hold up others.
 `replication/isr.py` decides on the members of an ISR.
 """
 
@@ -25,11 +26,11 @@ _log = logging.getLogger(__name__)
 
 #: Pause after a refusal: usually a change of the metadata has not arrived here yet.
 _AGAIN_S: Final = 0.2
-#: Longest pause while the controller is not available; it doubles from the one above.
+#: Longest pause while the controller is not available; pauses double, beginning with the one above.
 _AGAIN_MAX_S: Final = 2.0
-#: The metadata has a later state of the partition than its leader.
+#: Codes if the metadata has a later state of the partition than its leader.
 _OUTDATED: Final = (ErrorCode.fenced_leader_epoch, ErrorCode.invalid_update_version)
-#: The change may have been made although there was no answer.
+#: Codes after which the change may have been made or not.
 _UNKNOWN: Final = (ErrorCode.kafka_storage_error, ErrorCode.not_controller)
 
 
@@ -76,8 +77,8 @@ class IsrChanges:
                 if await self._ask_all(asked):
                     await asyncio.sleep(_AGAIN_S)
         finally:
-            # Cleared in the turn that found no more requests: one that comes before `_ended` starts
-            # a new task.
+            # Cleared in the turn that found no more requests: a request that arrives before
+            # `_ended` starts a new task.
             self._task = None
 
     async def _ask_all(self, asked: Mapping[Partition, IsrRequest]) -> bool:
@@ -99,7 +100,9 @@ class IsrChanges:
         return is_refused
 
     def _wait_if_unknown(self) -> None:
-        """Wait, and request the unknown changes again; or log that nothing is unknown any more."""
+        """Request changes with unknown outcome again after a pause; or log that there are none any
+        more.
+        """
         if self._unknown and self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._pause_s, self._ask_again)
@@ -119,7 +122,7 @@ class IsrChanges:
             self._wait_if_unknown()
 
     def _count(self, before: int, now: int) -> None:
-        """Count a change. The partition has it already, from the metadata."""
+        """Count a change, which the partition knows already, from the metadata."""
         self.grown += max(now - before, 0)
         self.shrunk += max(before - now, 0)
 
@@ -131,7 +134,7 @@ class IsrChanges:
         if not isinstance(answer, KafkaError):
             if answer.leader_epoch == partition.leader_epoch:
                 partition.agreed(answer)
-                partition.refused(request)  # if it was made, none is pending
+                partition.refused(request)  # has no effect if the change was made
             _log.info("%s: in-sync replicas are %s", partition.name, list(answer.isr))
             return False
         if answer.code in _OUTDATED:

@@ -1,9 +1,9 @@
 """The cleaner in a running broker: its threads, started, stopped and reconfigured with it.
 
-Owns the calls of cleaner threads on the event loop, which alone changes logs.
+Owns the calls of cleaner threads to the event loop, which alone changes logs.
 
-Requests to the cleaner (its status, a cleaning now, a simulation) block, and run in threads of
-their own, so that a long cleaning does not keep other requests from their threads.
+Requests to the cleaner (for its status, a cleaning now, or a simulation) block. They run in threads
+of their own, so a long cleaning takes no threads from other requests.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _RATE_LEAST: Final = 1.0
 
 
 def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
-    """The settings of the cleaner as they are configured now."""
+    """The currently configured settings of the cleaner."""
     return CleanerSettings(
         threads=config.log_cleaner_threads,
         dedupe_buffer_size=config.log_cleaner_dedupe_buffer_size,
@@ -71,7 +71,7 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 
 
 def _within(value: float, least: float, most: float) -> float:
-    # NaN, which is a number to Kafka, is not `>=` anything.
+    # NaN, which Kafka accepts as a number, is not `>=` any number.
     return min(value, most) if value >= least else least
 
 
@@ -91,8 +91,8 @@ class LoopCalls:
         self._pending.clear()
 
     def __call__(self, function: Callable[[], T], /) -> T:
-        """Call `function` on the loop, and return or raise what it does. Never called on the loop
-        itself.
+        """Call `function` on the loop, and return its result or raise its exception. Not to be
+        called on the loop itself.
 
         Raises:
             CleaningStopped: the loop takes no more calls; `function` was not called.
@@ -109,13 +109,13 @@ class LoopCalls:
                 result.set_exception(error)
 
         self._pending.add(result)
-        if self._is_closed:  # checked second: `close` refuses what it finds pending
+        if self._is_closed:  # checked after adding the call: `close` refuses all pending calls
             self._pending.discard(result)
             raise CleaningStopped("the broker stops")
         try:
             self._loop.call_soon_threadsafe(call)
             while not result.done():
-                # A loop that ends without `close` drops its pending calls.
+                # A loop that ends without `close` loses its pending calls.
                 if self._loop.is_closed():
                     break
                 concurrent.futures.wait((result,), _LOOK_S)
@@ -152,7 +152,7 @@ class Cleaning:
             self.pool.start()
 
     async def on_change(self, change: Change) -> None:
-        """Apply a change of the metadata; called after the configuration has taken it over."""
+        """Apply a change of the metadata; called when it has changed the configuration already."""
         if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
             self._follow_settings()
 
@@ -162,7 +162,8 @@ class Cleaning:
             return
         self._settings = settings
         if self._is_running:
-            # A request that changes a configuration does not wait until the cleaners have stopped.
+            # A request that changes the configuration does not wait until the cleaners have
+            # stopped.
             task = asyncio.create_task(self._reconfigure(), name="reconfigure the cleaner")
             self._reconfiguring.add(task)
             task.add_done_callback(self._reconfiguring.discard)
@@ -172,7 +173,7 @@ class Cleaning:
             while self._is_running:
                 try:
                     await asyncio.to_thread(self.pool.reconfigure, self._settings)
-                except (RuntimeError, MemoryError) as error:  # it may have no threads now
+                except (RuntimeError, MemoryError) as error:  # perhaps no thread can be started now
                     _log.warning("the cleaner is reconfigured again: %s", error)
                     await asyncio.sleep(_AGAIN_S)
                 else:
@@ -186,7 +187,7 @@ class Cleaning:
         self.pool.begin_to_stop()
 
     async def stop(self) -> None:
-        """Return when all cleaners have stopped, and no call on the loop is pending."""
+        """Wait until all cleaners have stopped, and no call to the loop is pending."""
         self.begin_to_stop()
         async with self._turn:
             await asyncio.to_thread(self.pool.stop)
@@ -199,7 +200,7 @@ class Cleaning:
         """The status of the compacted logs, or some of them. Blocks; never call it on the loop.
 
         Raises:
-            CleaningStopped: the broker stops.
+            CleaningStopped: the broker is stopping.
         """
 
         def wanted() -> list[PartitionLog]:
@@ -269,7 +270,7 @@ class Cleaning:
         return describe_result(log.topic, log.partition, None, reason)
 
     async def simulate(self, log: PartitionLog) -> dict[str, Any]:
-        """The result that a cleaning of a log would have, without a change."""
+        """The result that a cleaning of a log would have; changes nothing."""
         return await self._request(self._simulate, log)
 
     def _simulate(self, log: PartitionLog) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Moves of logs to other log dirs of this broker (KIP-113): a few at a time, the rest wait.
+"""Moves of logs to other log dirs of this broker (KIP-113): a few at a time, while the rest wait.
 
 `storage/replacement/log_move.py` changes the files; this module decides when. A move copies as fast
 as the throttle allows, and changes over once little is left (`change_overs.py`). A
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 #: Bytes that are copied in one call in a thread.
 _STEP_BYTES: Final = 8 << 20
-#: At most this is left to be copied while the log takes no batches.
+#: The maximum of bytes left to copy while the log takes no batches.
 _REST_BYTES: Final = 1 << 20
 #: Longest wait for the throttle, whose rate may change.
 _WAIT_MAX_S: Final = 1.0
@@ -146,7 +146,7 @@ class LogMoves:
                 await self._blocking(move.abandon)
                 return
             await self._blocking(move.conclude)
-        except OSError as error:  # the next start does it
+        except OSError as error:  # the next start deletes the folder
             _log.warning("a folder of %s is left: %s", move.log.name, error)
             return
         self._broker.logs.remove_later(move.left_path, move.log.config.file_delete_delay_ms)

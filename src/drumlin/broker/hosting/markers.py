@@ -17,7 +17,7 @@ from drumlin.storage.producers.producer_state import TransactionMarker
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The part of `request.timeout.ms` for which replicas are awaited.
+#: The share of `request.timeout.ms` that is spent waiting for replicas.
 _PATIENCE: Final = 0.8
 
 
@@ -30,8 +30,8 @@ async def write_markers(
     already.
 
     Gives way in between, as a transaction may have thousands of partitions. At the end it waits for
-    in-sync replicas, and for the disk if a topic has `flush.messages`, but less long than a broker
-    that sent the request waits for its response.
+    in-sync replicas, and for the disk if a topic has `flush.messages`, but not as long as the
+    requesting broker waits for the response.
     """
     codes: dict[TopicPartition, ErrorCode] = {}
     confirming: dict[TopicPartition, asyncio.Future[None]] = {}

@@ -1,7 +1,7 @@
 """Replication on this broker: the parts that its leaders and its followers need.
 
-Creates, starts and ends them. `hosted_partitions.py` decides on the roles of partitions, and
-`replication/isr.py` on the in-sync replicas.
+Creates, starts and stops these parts. `hosted_partitions.py` decides on the roles of partitions,
+and `replication/isr.py` on the in-sync replicas.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Replicas:
         """Have leaders look for followers that lag, and followers report that they have caught up.
 
         A follower that asked to join the ISR may have been refused, as the leader did not know yet
-        that its broker is alive. Where no records come, as too few replicas are in sync, it would
+        that its broker is alive. If no records arrive, as too few replicas are in sync, it would
         not fetch again by itself.
         """
         partitions = self._broker.partitions

@@ -1,5 +1,5 @@
 """HTTP endpoints of a broker: metrics for monitoring, and a socket for its operator.
 
-`message.py` is the protocol, `server.py` the connections; `admin_socket.py` is the address that
-only this machine's operator reaches. The paths are in `broker/http/endpoints.py`.
+`message.py` has the protocol, `server.py` the connections, `admin_socket.py` the socket that only
+this machine's operator can reach, and `endpoints.py` the paths.
 """

@@ -1,7 +1,7 @@
 """The admin socket, which only the broker's operator can reach: a Unix socket in the first log dir.
 
-Other users cannot connect, nor can a process that may not enter the dir. The dir is locked by its
-broker, so a socket that is found at start-up was left by a broker that is gone.
+Other users cannot connect, nor can a process that may not enter the dir. A broker locks its dir, so
+a socket found at start-up was left by a broker that has ended.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 FILE_NAME: Final = "drumlin-admin.sock"
-#: The longest path in a socket's address, without the zero at its end.
+#: The longest path in a socket's address, without the terminating zero.
 _PATH_BYTES_MAX: Final = 107
 
 
@@ -22,7 +22,7 @@ def bind_admin_socket(directory: Path) -> socket.socket:
     """A socket in `directory` that replaces an existing one; it does not accept connections yet.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the socket cannot be created.
     """
     path = directory / FILE_NAME
     path.unlink(missing_ok=True)
@@ -63,7 +63,7 @@ def remove_admin_socket(directory: Path) -> None:
 
 @contextlib.contextmanager
 def short_path(path: Path) -> Iterator[str]:
-    """A path to a socket that fits into an address, however deep its directory lies."""
+    """A path to the socket that fits into a socket address, however deep the directory is."""
     if len(os.fsencode(path)) <= _PATH_BYTES_MAX:
         yield str(path)
         return

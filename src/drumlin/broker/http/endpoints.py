@@ -41,7 +41,7 @@ _Act = Callable[[PartitionLog], Awaitable[dict[str, Any]]]
 
 
 class Operated(BrokerData, Protocol):
-    """What can be inspected in a broker, and what its operator can trigger."""
+    """The parts of a broker that can be inspected, or triggered by its operator."""
 
     cleaning: Cleaning
     replicas: Replicas
@@ -73,7 +73,7 @@ class Endpoints:
         self._admin_directory: Path | None = None
 
     async def serve_metrics(self, sock: socket.socket) -> None:
-        """Serve metrics to everyone on a bound socket.
+        """Serve metrics on a bound socket, to everyone.
 
         Raises:
             OSError: listening on it fails.
@@ -97,7 +97,7 @@ class Endpoints:
         self._servers.append(server)
 
     async def answer(self, request: Request) -> Response:
-        """This broker's part of the answer to an operator who asked all brokers of the machine."""
+        """This broker's part of an answer from all brokers of the machine to their operator."""
         return await answer({**self._looking, **self._acting}, request)
 
     async def measures(self) -> list[Measure]:

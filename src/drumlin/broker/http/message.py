@@ -1,6 +1,6 @@
 """The part of HTTP/1.1 that is needed here: requests with a bounded head and body, answers. Pure.
 
-One request per connection. Anything else is an `HttpError`, never a crash.
+One request per connection. Everything else raises `HttpError`, and never another exception.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def parse_head(head: bytes) -> Request:
     """A request without its body, from the bytes up to the empty line.
 
     Raises:
-        HttpError: the bytes are not a request, or not one that is served.
+        HttpError: the bytes are not a request, or a request that is not served.
     """
     try:
         first, *lines = head.removesuffix(HEAD_END).decode("ascii").split("\r\n")
@@ -100,7 +100,7 @@ def body_length(request: Request) -> int:
     """The size of the body that follows the head.
 
     Raises:
-        HttpError: too many, or the length is not known.
+        HttpError: the body is too long, or its length is not given.
     """
     if "transfer-encoding" in request.fields:
         raise HttpError(HTTPStatus.NOT_IMPLEMENTED, "a body must come with its Content-Length")
@@ -114,7 +114,7 @@ def body_length(request: Request) -> int:
 
 
 def encode_response(response: Response) -> bytes:
-    """The bytes of the answer; the connection is closed after them."""
+    """The bytes of the answer, after which the connection is closed."""
     status = response.status
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"

@@ -1,8 +1,8 @@
 """HTTP connections on the event loop: one request each, bounded in size, number and time.
 
-The paths are those of the `Routes`. A handler has no time limit; sending a request and reading the
-response have one. When there are too many connections, the one that has taken longest to send its
-request is closed.
+The paths are those of the `Routes`. Clients have limited time to send a request and to read the
+response; a handler has no limit. When there are too many connections, the one that has taken
+longest to send its request is closed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REQUEST_S: Final = 10.0
 _ANSWER_S: Final = 30.0
 _BACKLOG: Final = 64
 _ACCEPT_PAUSE_S: Final = 0.1
-#: How much of a refused request is read: closing with unread bytes would destroy the answer.
+#: Bytes of a refused request that are read: closing with unread bytes would destroy the answer.
 _DISCARDED_BYTES_MAX: Final = 16 << 20
 _DISCARD_S: Final = 2.0
 _PIECE_BYTES: Final = 64 << 10
@@ -57,7 +57,7 @@ class HttpServer:
         """Serve on a bound socket, and take ownership of it.
 
         Raises:
-            OSError: it cannot listen.
+            OSError: listening fails.
         """
         sock.setblocking(False)
         sock.listen(_BACKLOG)
@@ -94,7 +94,7 @@ class HttpServer:
         )
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Not a coroutine: asyncio would log it when we cancel one.
+        # Not a coroutine: asyncio would log its cancellation.
         if len(self._connections) >= CONNECTIONS_MAX:
             dawdler = next(iter(self._arriving), None)
             if dawdler is None:
@@ -108,7 +108,7 @@ class HttpServer:
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        """Close a task's connection: a task cancelled before its first step does not close it."""
+        """Close a task's connection, as a task that is cancelled before its first step does not."""
         transport = self._connections.pop(task, None)
         if transport is not None:
             transport.abort()
@@ -132,7 +132,7 @@ class HttpServer:
                     writer.close()
                     await writer.wait_closed()
         except (OSError, TimeoutError):
-            pass  # the peer is gone, or does not read
+            pass  # the peer is gone or does not read
 
     async def _answer(self, reader: asyncio.StreamReader) -> Response | None:
         """The answer to the request; None if nothing arrives."""

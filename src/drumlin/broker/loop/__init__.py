@@ -1,5 +1,5 @@
 """Services around the event loop: threads, periodic work, pending answers, garbage collection, and
-the watch for long turns.
+the detection of long turns.
 
-Knows neither requests nor partitions.
+They know neither requests nor partitions.
 """

@@ -1,6 +1,6 @@
 """Periodic background work of a broker.
 
-A cycle that fails is logged and tried again soon: usually a resource was short for a moment. It
+A failure is logged and the work repeated soon: usually a resource was short for a moment. A failure
 never ends the broker.
 """
 
@@ -26,7 +26,8 @@ class Cycles:
         self._tasks: list[asyncio.Task[None]] = []
 
     def every(self, interval_ms: int, name: str, work: Work, *, first_after_ms: int = -1) -> None:
-        """Do `work` every `interval_ms`, first after one interval unless `first_after_ms` is given.
+        """Do `work` every `interval_ms`: first after one interval, or after `first_after_ms` if
+        given.
 
         As in Apache Kafka, an interval of 0 means that the work is done once.
         """

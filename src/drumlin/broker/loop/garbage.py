@@ -1,19 +1,19 @@
-"""Control of Python's cyclic garbage collection: its times, and the objects that it examines.
+"""Control of Python's cyclic garbage collection: when it runs, and which objects it examines.
 
 A full collection stops all threads, a quarter of a millisecond for each thousand objects: with
-5,000 partitions, a hundred milliseconds. But what has survived one usually lives on. So it is
-frozen, that is, left out of later collections, and each examines only objects made since the last
-one. Frozen objects are freed as all others when nothing refers to them; only cycles among them
-would stay. Therefore all objects are examined when, for minutes, far more memory has been in use
-than after the last such collection; what one large request takes for a moment does not count. That
-takes a hundred milliseconds with thousands of partitions, and seconds with tens of millions of
-objects. So while a client is connected it is a last resort, before memory runs out: no long-lived
-cycles are known. Memory is counted in the allocator's blocks: to count objects, Python walks
-through all of them, 40 ms for each million.
+5,000 partitions, a hundred milliseconds. But objects that have survived a full collection usually
+live long. So they are frozen, that is, left out of later collections, and each collection examines
+only objects made since the last one. Frozen objects are freed like all others when nothing refers
+to them; only cycles among them would stay. Therefore all objects are examined when far more memory
+has been in use for minutes than after the last such collection; memory that one large request takes
+for a moment does not count. Examining all objects takes a hundred milliseconds with thousands of
+partitions, and seconds with tens of millions of objects. So while a client is connected it is a
+last resort, before memory runs out: no long-lived cycles are known. Memory is counted in the
+allocator's blocks: to count objects, Python walks through all of them, 40 ms for each million.
 
-A thread that parses a large request makes very many objects, none of which are in cycles. If they
-are made while our callback of a collection runs, which is Python code, during which other threads
-run, this collection examines all of them: a hundred milliseconds. So while a thread is
+A thread that parses a large request makes very many objects, none of them in cycles. Our callback
+at the start of a collection is Python code, so other threads may run during it: the collection
+would examine all objects that they make meanwhile, for a hundred milliseconds. So while a thread is
 `making_many`, all objects are frozen without being examined. The same is done if the event loop ran
 meanwhile: then far more objects are new than usually trigger a collection.
 
@@ -40,8 +40,8 @@ _THRESHOLDS: Final = (700, 2, 1)
 #: New objects that a collection examines; if there are more, they are frozen unexamined.
 _NEW_MAX: Final = 10 * _THRESHOLDS[0]
 #: Collections of the second generation after which a full one is forced. Python puts it off while
-#: few objects are new compared with those that the last one examined, which may have been very
-#: many.
+#: few objects are new compared with those that the last full collection examined, which may have
+#: been very many.
 _PUT_OFF_MAX: Final = 4
 _LOOK_INTERVAL_S: Final = 60.0
 #: Blocks: an object that may be part of a cycle has two or more.
@@ -49,20 +49,22 @@ _BLOCKS_TIMES: Final = 2
 _BLOCKS_MORE: Final = 400_000
 #: While a client is connected: some 2.5 GB.
 _BLOCKS_MORE_SERVING: Final = 30_000_000
-#: Consecutive checks that must find this many.
+#: The number of consecutive checks that must find so many blocks.
 _PATIENCE: Final = 3
 
 Made = TypeVar("Made", bound=Sized)
 
 #: An entry for each thread that is `making_many`.
 _makers: Final[list[None]] = []
-#: Whether any of this was begun in this process: else its garbage collection is left alone.
+#: Whether this process has called `begin`: else its garbage collection is left alone.
 _has_begun = threading.Event()
 
 
 @contextmanager
 def making_many() -> Iterator[None]:
-    """While a thread makes or frees thousands of objects, no collection examines them."""
+    """A context in which a thread makes or frees thousands of objects, which no collection
+    examines.
+    """
     if not _has_begun.is_set():
         yield
         return
@@ -75,9 +77,9 @@ def making_many() -> Iterator[None]:
 
 
 def settled(made: Made) -> Made:
-    """Return `made`, very many new objects, frozen: no collection is to examine them.
+    """Freeze and return `made`, very many new objects, so that no collection examines them.
 
-    The next three collections would, at 10 to 30 ns for each object.
+    Otherwise the next three collections would, at 10 to 30 ns for each object.
     """
     if len(made) > _NEW_MAX and _has_begun.is_set():
         gc.freeze()
@@ -130,11 +132,12 @@ class GarbageCollection:
 
 
 def _collect_all() -> int:
-    """Collect among all objects, and freeze what survives; how many were in cycles.
+    """Collect among all objects and freeze the survivors; returns how many were in cycles.
 
-    Python puts off a full collection until a quarter as many objects are new to it as survived the
-    one before: after one of all objects, until there are tens of thousands, which would take ten
-    milliseconds. So another collection follows at once, which finds none and resets that count.
+    Python puts off a full collection until the new objects are a quarter of those that survived the
+    one before: after a collection of all objects, until there are tens of thousands, which would
+    take ten milliseconds. So another collection follows at once: it finds no objects and resets the
+    count.
     """
     found = gc.collect()
     gc.collect()

@@ -1,14 +1,14 @@
-"""`Later`, an answer that is still pending: the one form of it for handlers and connections.
+"""`Later`: an answer that is still pending, for handlers and connections alike.
 
 The code that owes the answer keeps the `Later` and settles it once. The connection takes the result
-in that very call, unless it has closed; a state machine in the middle of a change therefore settles
+during that call, unless it has closed; a state machine in the middle of a change therefore settles
 it through `Wakeups`. Once settled, a `Later` refers neither to that code nor to the connection: a
 reference cycle might stay for hours (`broker/loop/garbage.py`).
 
-Most answers are never pending: `begun` takes the first step of a coroutine at once, as the eager
-tasks of Python 3.12 do, and a task continues only one that waits for something. In the first step
-the current task is none, or one of other code: so what handlers call uses `asyncio.wait`, and
-neither `asyncio.timeout` nor `wait_for`, which would cancel that task.
+Most answers are never pending: `begun` runs the first step of a coroutine at once, as the eager
+tasks of Python 3.12 do, and creates a task only if the coroutine waits for something. In the first
+step there is no current task, or it belongs to other code: so handlers and the code that they call
+use `asyncio.wait`, and neither `asyncio.timeout` nor `wait_for`, which would cancel that task.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, cast
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-#: One answer as it is sent: bytes and slices of files, one after the other.
+#: One encoded answer: bytes and slices of files, one after the other.
 Parts = list[Any]
 
 #: Answers that are cancelled in one turn: a millisecond, as each may be a task that ends.
@@ -30,11 +30,11 @@ _GIVEN_UP_PER_TURN: Final = 32
 
 
 class Later(Generic[T]):
-    """Settled with an answer or with an exception.
+    """An answer that will come: it is settled with the answer or with an exception.
 
     Connections take `Later[Parts | None]`: None if the request has no response; an exception closes
-    the connection. A handler returns one that is settled with its response, which the router
-    encodes in that call.
+    the connection. A handler returns a `Later` that is settled with its response; the router
+    encodes that in the same call.
     """
 
     __slots__ = (
@@ -54,8 +54,8 @@ class Later(Generic[T]):
     ) -> None:
         """`lets_pass`: the request has made its changes, and the next one may start.
 
-        `give_up` is called if the peer disconnects before it is settled. Without it, the work under
-        way runs to its end.
+        `give_up` is called if the peer disconnects before this is settled. Without `give_up`, work
+        in progress runs to its end.
         """
         self.lets_pass = lets_pass
         self._give_up = give_up
@@ -76,7 +76,7 @@ class Later(Generic[T]):
             except Exception as failure:  # noqa: BLE001  it is the connection's to tell
                 self._answer, self._error = None, failure
             else:
-                if isinstance(encoded, Later):  # encoding takes a thread
+                if isinstance(encoded, Later):  # encoding runs in a thread
                     encoded.when_settled(self.settled_by)
                     return
                 self._answer, self._error = encoded, None
@@ -134,7 +134,7 @@ class Later(Generic[T]):
             del error  # its traceback refers to this frame
 
     async def until_settled(self) -> None:
-        """Wait until it is settled, without taking the result."""
+        """Wait until this is settled, without taking the result."""
         settled = asyncio.get_running_loop().create_future()
         self.when_settled(settled.set_result)
         await settled
@@ -146,13 +146,13 @@ class Later(Generic[T]):
             give_up()
 
     def unwanted(self) -> Callable[[], object] | None:
-        """Like `cancel`, but the function returned is left to do the work of it."""
+        """Like `cancel`, but returns the function that does the work."""
         give_up, self._give_up = self._give_up, None
         self._is_unwanted, self._take = True, None
         return give_up
 
 
-#: As connections take it; None: the request has no response.
+#: The kind that connections take; None: the request has no response.
 LaterParts: TypeAlias = Later[Parts | None]
 
 
@@ -194,10 +194,11 @@ class GivingUp:
 
 
 def begun(answer: Coroutine[Any, Any, T | Later[T]], *, lets_pass: bool = False) -> T | Later[T]:
-    """What `answer` returns, if it waits for nothing; else a `Later`, as it continues in a task.
+    """The result of `answer`, if it waits for nothing; else a `Later`, and `answer` continues in a
+    task.
 
     Raises:
-        Exception: what it raises before it waits for anything.
+        Exception: the exception of `answer` before it waits for anything.
     """
     try:
         awaited = answer.send(None)
@@ -214,7 +215,7 @@ def begun(answer: Coroutine[Any, Any, T | Later[T]], *, lets_pass: bool = False)
 def waiting(answer: Coroutine[Any, Any, T | Later[T]]) -> T | Later[T]:
     """The result of a handler that has made its changes and only awaits `answer`.
 
-    The connection may start its next request meanwhile, and cancels it when the peer is gone.
+    The connection may start its next request meanwhile, and cancels `answer` when the peer is gone.
     """
     return begun(answer, lets_pass=True)
 
@@ -222,8 +223,7 @@ def waiting(answer: Coroutine[Any, Any, T | Later[T]]) -> T | Later[T]:
 class _Rest(Coroutine[Any, Any, None]):
     """The rest of an answer after its first step: it waits for `awaited`, and settles `later`.
 
-    A coroutine that awaits the rest would not do: cancelled before its first step, it would drop
-    it.
+    Not a coroutine that awaits the rest: cancelled before its first step, it would drop the rest.
     """
 
     __slots__ = ("_answer", "_awaited", "_is_begun", "_later")
@@ -242,7 +242,7 @@ class _Rest(Coroutine[Any, Any, None]):
         return self._begin()  # the task waits for it
 
     def throw(self, error: Any, *_: Any) -> Any:
-        if not self._is_begun:  # as a task that is cancelled while it waits does
+        if not self._is_begun:  # as if a task had been cancelled while it waits
             awaited = self._begin()
             if awaited is not None:
                 awaited.cancel()
@@ -272,7 +272,7 @@ class _Rest(Coroutine[Any, Any, None]):
             later.settle(None, error)
             raise StopIteration from None
         except BaseException:
-            later.task = None  # which refers to this, and this to it
+            later.task = None  # the task refers to this: break the cycle
             raise
         finally:
             del value  # as above
@@ -284,7 +284,7 @@ class _Rest(Coroutine[Any, Any, None]):
 
 
 def release(answer: object) -> None:
-    """Release the files in an answer that is not sent."""
+    """Release the files of an answer that will not be sent."""
     for part in answer if isinstance(answer, list) else ():
         if hasattr(part, "release") and hasattr(part, "fileno"):
             part.release()

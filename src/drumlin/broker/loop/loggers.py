@@ -1,6 +1,6 @@
 """The broker's loggers as configuration: the BROKER_LOGGER resource of the config APIs.
 
-Names and levels are Python's and Kafka's in one: `root`, `drumlin.storage.recovery`; TRACE,
+Names are Python's, levels are Kafka's: `root`, `drumlin.storage.recovery`; TRACE,
 DEBUG, INFO, WARN, ERROR, FATAL. A change lasts until the broker stops.
 """
 
@@ -57,6 +57,6 @@ def check(name: str, level: str | None) -> None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set a level that `check` has accepted."""
+    """Set a level, which `check` must have accepted."""
     logger = logging.getLogger(None if name == ROOT else name)
     logger.setLevel(logging.NOTSET if level is None else _LEVELS[level])

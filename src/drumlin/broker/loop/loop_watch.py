@@ -1,9 +1,9 @@
 """A watch on the event loop: measures its turns, and logs which code made one long.
 
-Everything a broker does for its clients happens on one loop, turn by turn: code that makes a turn
-long makes all clients wait. The loop's selector measures each turn with two clock reads, and after
-a long one returns fewer of the ready connections. A separate thread regularly checks whether a turn
-has lasted long, and notes which code the loop's thread is in. It never pauses that thread.
+A broker serves all its clients on one loop, turn by turn: code that makes a turn long makes all
+clients wait. The loop's selector measures each turn with two clock reads, and after a long one
+returns fewer of the ready connections. A separate thread regularly checks for a long turn, and
+notes which code the loop's thread is running. It never pauses the loop's thread.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from drumlin.broker.loop.measures import Kind, Measure, Sample
 
 _log = logging.getLogger(__name__)
 
-#: A turn that takes longer is logged with the code that it was in.
+#: A longer turn is logged, with the code that was running.
 SLOW_S: Final = 0.05
-#: Turns are counted by the longest of these that they exceed.
+#: A turn is counted under the longest of these that it exceeds.
 _STEPS_S: Final = (0.01, SLOW_S, 0.25, 1.0)
 #: Ready connections that are served in one turn, at most; fewer after a long turn, as the work for
 #: one has no bound.
@@ -36,9 +36,9 @@ _EVENTS_PER_LONG_TURN: Final = 4
 _LONG_S: Final = 0.002
 _Epoll: Final = getattr(selectors, "EpollSelector", ())
 _LOOK_INTERVAL_S: Final = 0.025
-#: After this time the place of a running turn is noted: it may become a slow one.
+#: After this time the running code is noted, as the turn may become a slow one.
 _SUSPECT_S: Final = 0.03
-#: A turn younger than this has used hardly any processor time.
+#: Before this time a turn has used hardly any processor time.
 _YOUNG_S: Final = 0.003
 _LOG_INTERVAL_S: Final = 1.0
 #: Pause between two warnings that the machine is too busy.
@@ -58,11 +58,11 @@ class LoopWatch:
         self._may_end = threading.Event()
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that is watched."""
+        """Create the loop to watch."""
         return _WatchedLoop(self._selector)
 
     def begin(self) -> None:
-        """Report turns, and watch for slow ones, from the next turn on. Call it on the loop."""
+        """Measure turns and watch for slow ones, from the next turn on. Call it on the loop."""
         self._selector.counts_from = time.monotonic()
         self._selector.queued_s = _RunQueue(threading.get_native_id()).waited_s
         loop_thread = threading.get_ident()
@@ -161,12 +161,12 @@ class _TimingSelector(selectors.DefaultSelector):
         self.turns = 0
         self.busy_s = 0.0
         self.slow_turns = [0] * len(_STEPS_S)
-        self.counts_from = math.inf  # before then no client waits for a turn
-        self.place: tuple[float, str] | None = None  # seen in the turn that began then
+        self.counts_from = math.inf  # earlier, no client waits for a turn
+        self.place: tuple[float, str] | None = None  # when the turn began, and the code seen in it
         self.worked_s: float | None = None  # the loop's processor time, read between turns
         self.queued_s: Callable[[], float | None] = lambda: None
         self.queued_before_s: float | None = None  # read between turns, too
-        self._longest_s = [0.0, 0.0]  # of this minute, and of the one before
+        self._longest_s = [0.0, 0.0]  # in this minute, and in the one before
         self._minute = 0.0
         self._events_max = _EVENTS_PER_TURN
         self._logged_at = self._starved_at = 0.0
@@ -189,10 +189,10 @@ class _TimingSelector(selectors.DefaultSelector):
         return events
 
     def _next_events(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Some of the ready connections: epoll returns the others first the next time."""
+        """Some of the ready connections: the next call of epoll returns the others first."""
         if not isinstance(self, _Epoll):
             return super().select(timeout)
-        # What select() of the standard library does, but for the last argument.
+        # Like the standard library's `select`, except for the last argument.
         epoll, keys = cast(Any, self)._selector, cast(Any, self)._fd_to_key
         wait_s = -1.0 if timeout is None else max(0.0, math.ceil(timeout * 1e3) * 1e-3)
         try:
@@ -268,7 +268,7 @@ def place_of(frame: FrameType | None) -> str:
     while frame is not None and len(shown) < _FRAMES_SHOWN:
         code = frame.f_code
         path = Path(code.co_filename)
-        if path.name == "base_events.py":  # asyncio's own; frames below it do not matter
+        if path.name == "base_events.py":  # asyncio's own; frames further out do not matter
             break
         if path.is_relative_to(_SOURCES):
             path = path.relative_to(_SOURCES)

@@ -1,4 +1,4 @@
-"""Measures as plain values, and the registry of their sources. Knows no format."""
+"""Metrics as plain values, and the registry of their sources. Independent of any output format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Kind(StrEnum):
-    """Whether a value may fall, or only grows until the broker ends."""
+    """The kind of a measure: a gauge may fall, a counter only grows until the broker ends."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -31,7 +31,7 @@ class Measure(NamedTuple):
     samples: tuple[Sample, ...]
 
 
-#: May block: it is called in a thread.
+#: A source of measures. It may block, as it is called in a thread.
 Source = Callable[[], Iterable[Measure]]
 
 
@@ -42,7 +42,7 @@ class Metrics:
         self._sources: list[Source] = []
 
     def add(self, source: Source) -> None:
-        """Add a source, which is called whenever the metrics are collected."""
+        """Add a source, which is called each time the metrics are collected."""
         self._sources.append(source)
 
     def collect(self) -> Iterable[Measure]:

@@ -1,8 +1,8 @@
 """The threads for a broker's blocking or long work, separate for each kind.
 
-A slow disk must not take threads from computations, nor consumers of old data take them from fsyncs
-that producers wait for. So each kind of work has threads of its own, which are all started at once.
-Work must not wait for other work of its kind: all threads could wait like that.
+A slow disk must not take threads from computations, nor consumers of old data from the fsyncs that
+producers wait for. So each kind of work has its own threads, all started at the beginning. Work
+must not wait for other work of the same kind, as all threads could end up waiting.
 
 A thread returns a value: only the event loop changes the broker's state.
 """
@@ -21,7 +21,7 @@ from drumlin.ready_threads import ready_threads
 T = TypeVar("T")
 
 _READING: Final = 16
-#: More would only contend for the GIL; checksums and codecs release it.
+#: More threads would only contend for the GIL, although checksums and codecs release it.
 _COMPUTING: Final = 4
 _SYNCING: Final = 16
 _ADMINISTERING: Final = 4
@@ -45,7 +45,7 @@ class Threads:
         return await _run(self._computing, function, *args)
 
     async def making(self, function: Callable[..., T], *args: Any) -> T:
-        """Like `computing`, for work that makes or frees thousands of objects: messages."""
+        """Like `computing`, for work that makes or frees thousands of objects, such as messages."""
         return await _run(self._computing, _make, function, *args)
 
     async def syncing(self, function: Callable[..., T], *args: Any) -> T:
@@ -62,7 +62,7 @@ class Threads:
             self._computing.submit(_make, function, *args)
 
     def close(self) -> None:
-        """Wait for the work under way, and end the threads."""
+        """Wait for the work in progress, and end the threads."""
         for pool in (self._reading, self._computing, self._syncing, self._administering):
             pool.shutdown()
 

@@ -1,8 +1,7 @@
-"""Messages between a broker's process and the process that starts it, besides those of the
-metadata.
+"""Messages between a broker's process and the process that starts it, except those about metadata.
 
-The first one, the greeting, comes over the connection that the broker's process inherits; the
-channel's messages follow (`metadata/shared/channel.py`).
+The first message on the connection that the broker's process inherits is the greeting; those of the
+channel follow (`metadata/shared/channel.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Final
 
 #: Sent by a broker when it serves, with its addresses.
 READY: Final = "ready"
-#: Sent to a broker: asks for its part of an answer to the operator, or for its measures.
+#: Sent to a broker, to ask for its part of an answer to the operator, or for its measures.
 INSPECT: Final = "inspect"
 MEASURE: Final = "measure"
 #: The exit code of a broker that has logged why it could not start.
@@ -27,7 +26,7 @@ _LENGTH: Final = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What a broker starts with. `brokers`: the number of brokers on the machine."""
+    """The settings with which a broker starts. `brokers`: the number of brokers on the machine."""
 
     properties: Mapping[str, str]
     brokers: int
@@ -38,10 +37,10 @@ class Greeting:
 
 
 def greet(sock: socket.socket, greeting: Greeting) -> None:
-    """Send the greeting. Blocks, if it is long, until the other side has received it.
+    """Send the greeting. If it is long, this blocks until the other side has received it.
 
     Raises:
-        OSError: the other side is gone.
+        OSError: the other side has ended.
     """
     text = json.dumps(asdict(greeting)).encode()
     sock.sendall(_LENGTH.pack(len(text)) + text)
@@ -50,7 +49,7 @@ def greet(sock: socket.socket, greeting: Greeting) -> None:
 def receive_greeting(sock: socket.socket) -> Greeting:
     """
     Raises:
-        EOFError: the sender is gone.
+        EOFError: the sender has ended.
     """
     (length,) = _LENGTH.unpack(_receive(sock, _LENGTH.size))
     return Greeting(**json.loads(_receive(sock, length)))

@@ -31,7 +31,7 @@ def merged_measures(measures: Mapping[int, Iterable[Sequence[Any]]]) -> list[Mea
 
 
 def merged_report(reports: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-    """One report of compaction: totals are summed, and each partition names its broker."""
+    """One report of compaction: totals are added up, and each partition names its broker."""
     totals: dict[str, Any] = {}
     for report in reports.values():
         for key, value in report["totals"].items():
@@ -44,7 +44,7 @@ def merged_report(reports: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
 
 
 def merged_results(answers: Mapping[int, Answer]) -> Answer:
-    """The results of all brokers, without those that have none of the partitions."""
+    """The results of all brokers that have any of the partitions."""
     done = {node_id: body for node_id, (status, body) in answers.items() if status == HTTPStatus.OK}
     if done:
         return HTTPStatus.OK, {"results": _rows(done, "results")}

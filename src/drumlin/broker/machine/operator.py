@@ -1,4 +1,5 @@
-"""The HTTP of a server of several brokers: one address for metrics, one socket for the operator.
+"""The HTTP endpoints of a server of several brokers: one address for metrics, one socket for the
+operator.
 
 The paths are those of a single broker (`broker/http/endpoints.py`). Each request is passed to all
 brokers, and their answers are merged.
@@ -54,7 +55,7 @@ class Operator:
     async def start(self) -> None:
         """
         Raises:
-            StartFailed: an address is in use, or not ours.
+            StartFailed: an address is in use, or not one of this machine.
         """
         looking: Routes = {
             "/metrics": {"GET": self._metrics},
@@ -84,7 +85,7 @@ class Operator:
         self._servers.append(server)
 
     async def stop(self) -> None:
-        """Close all, and remove the socket."""
+        """Close all servers, and remove the socket."""
         for server in self._servers:
             await server.stop()
         self._servers.clear()
@@ -93,8 +94,7 @@ class Operator:
     # -- answers -----------------------------------------------------------------------
 
     async def _metrics(self, _: Request) -> Response:
-        """The measures of the brokers that are ready, and of this process, which is their
-        controller."""
+        """The measures of all brokers that are ready, and of this process, their controller."""
         ready = {
             node_id: worker.channel
             for node_id, worker in self._workers.items()

@@ -1,7 +1,7 @@
 """The server of several brokers: starts their processes, owns their metadata, stops them.
 
-It serves no client. The command line's settings apply to all brokers; an error at start is one line
-on standard error, and ends all of them.
+It serves no clients. The settings of the command line apply to all brokers. An error at start is
+one line on standard error, and ends all brokers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run(properties: Mapping[str, str], brokers: int, log_level: str = "INFO") ->
         configs = [BrokerConfig.load(own, brokers) for own in each]
         return asyncio.run(_Server(config, configs, each, log_level).run())
     except (ConfigError, StartFailed, NotStarted, KafkaError) as error:
-        if str(error):  # else the broker has logged it
+        if str(error):  # if empty, the broker has logged the error
             print(f"drumlin server: {error}", file=sys.stderr)  # noqa: T201
         return _EXIT_FAILED
 
@@ -101,7 +101,7 @@ class _Server:
         return store
 
     async def _run(self, authority: Authority, locks: Locks, stop: asyncio.Event) -> int:
-        """Start all, serve until the end, stop all."""
+        """Start all brokers, serve until the end, stop them."""
         brokers = len(self._configs)
         session_s = self._config.zookeeper_session_timeout_ms / 1000
         for config, properties in zip(self._configs, self._properties, strict=True):
@@ -162,7 +162,9 @@ class _Server:
 
 
 async def _addresses(workers: Iterable[Worker]) -> list[list[str]]:
-    """All brokers' addresses. A coroutine, as asyncio warns of a gathered future nobody awaits."""
+    """The addresses of all brokers. A coroutine, as asyncio would warn of a gathered future that is
+    not awaited.
+    """
     return [await each.addresses for each in workers]
 
 

@@ -1,8 +1,8 @@
-"""The process of one of several brokers: it lives as long as the process that has started it.
+"""The process of one of several brokers: it lives as long as its parent process.
 
     python -m drumlin.broker.machine.worker NODE-ID DESCRIPTOR
 
-It gets everything else through the inherited connection with that descriptor. An error at start is
+All other settings come through the inherited connection with that descriptor. An error at start is
 one line on standard error, as for a single broker.
 """
 
@@ -39,8 +39,8 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def main(node_id: int, descriptor: int) -> int:
-    """Run the broker until SIGTERM, or the end of the process that has started it."""
-    # Ctrl-C reaches all processes: the starting one stops the brokers, in order.
+    """Run the broker until SIGTERM, or the end of the parent process."""
+    # Ctrl-C reaches all processes, but the parent stops the brokers, in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sock = socket.socket(fileno=descriptor)
@@ -62,10 +62,10 @@ def main(node_id: int, descriptor: int) -> int:
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends; the channel's end would do so a bit
-    later.
+    """Have the kernel kill this process when its parent ends; without this, the end of the channel
+    would do so a little later.
 
-    (The kernel sends the signal when the thread ends that started us: the parent's main thread.)
+    (The kernel sends the signal when the thread that started us ends: the parent's main thread.)
     """
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
@@ -75,7 +75,7 @@ def _die_with(parent: int) -> None:
 
 
 class _Member:
-    """This broker's end of the channel to the process that has started it."""
+    """This broker's end of the channel to the parent process."""
 
     def __init__(self, config: BrokerConfig, sock: socket.socket, greeting: Greeting) -> None:
         self._config = config
@@ -101,7 +101,7 @@ class _Member:
         self._channel.tell(READY, addresses)
 
     async def _inspect(self, body: Any) -> list[Any]:
-        """The answer to the operator: HTTP status, and JSON."""
+        """The answer to the operator: HTTP status and JSON."""
         method, path, query, text = body
         assert self._broker is not None
         request = Request(method, path, query, {}, text.encode())
@@ -114,7 +114,7 @@ class _Member:
 
 
 def _end() -> None:
-    """End at once: without the metadata, whatever is acknowledged from now on would not count."""
+    """End at once: without the metadata, later acknowledgements would be void."""
     os._exit(EXIT_FAILED)
 
 

@@ -1,8 +1,8 @@
-"""Management of one broker's process: it is started, watched and restarted.
+"""Management of one broker's process: starting, watching and restarting it.
 
-Owns the process and the channel to it. Decides nothing about the others.
+Owns the process and the channel to it. Decides nothing about other brokers.
 
-A broker is never replaced while its process may still do something: one that hangs is killed first.
+A broker is never replaced while its process may still act: a process that hangs is killed first.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ _FIRST_PAUSE_S: Final = 0.1
 _LAST_PAUSE_S: Final = 15.0
 #: A process that has run this long resets the pause.
 _GOOD_S: Final = 60.0
-#: How long a process may take to end after it has closed its channel.
+#: The time that a process has to end after closing its channel.
 _END_S: Final = 5.0
 _MODULE: Final = "drumlin.broker.machine.worker"
 
 
 class NotStarted(Exception):
-    """A broker has ended before it was ready for the first time; without a message, it has logged
-    why."""
+    """A broker has ended before it was ever ready. If there is no message, the broker has logged
+    the reason.
+    """
 
 
 class Worker:
@@ -63,16 +64,16 @@ class Worker:
         self._silent_after_s = silent_after_s
         self._process: asyncio.subprocess.Process | None = None
         self._stop = asyncio.Event()
-        #: Its addresses; pending until it is ready for the first time.
+        #: The broker's addresses; pending until it is ready for the first time.
         self.addresses: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
-        #: The channel to the process that is ready; None while none is.
+        #: The channel to the process; None until that is ready.
         self.channel: Channel | None = None
 
     async def run(self) -> int:
         """Run the broker until it is stopped; returns the exit code of its last process.
 
         Raises:
-            NotStarted: it has ended before it was ready for the first time.
+            NotStarted: the broker has ended before it was ever ready.
         """
         pause_s = _FIRST_PAUSE_S
         while True:
@@ -85,7 +86,7 @@ class Worker:
             if self._stop.is_set():
                 return code
             if not self.addresses.done():
-                # A broker that gives up logs why.
+                # A broker that gives up logs the reason.
                 has_said = ended == _ended(self.node_id, EXIT_FAILED)
                 raise NotStarted("" if has_said else ended)
             if time.monotonic() - began > _GOOD_S:
@@ -115,7 +116,7 @@ class Worker:
                 pass_fds=(theirs.fileno(), *self._greeting.locks.values()),
             )
             theirs.close()
-            with contextlib.suppress(OSError):  # it has ended, which is noticed next
+            with contextlib.suppress(OSError):  # the process has ended, which is noticed next
                 await asyncio.to_thread(greet, ours, self._greeting)
             channel = await Channel.open(ours.dup())
         return await self._attend(process, channel)
@@ -133,7 +134,8 @@ class Worker:
         ended = asyncio.create_task(has_ended.wait())
         try:
             await asyncio.wait({ending, ended}, return_when=asyncio.FIRST_COMPLETED)
-            # Without its channel the process is no broker any more, whatever it is about to do.
+            # Without its channel the process no longer counts as a broker, even if it is still
+            # running.
             self.channel = None
             await self._authority.disconnect(self.node_id)
             with contextlib.suppress(TimeoutError):
@@ -163,7 +165,7 @@ class Worker:
             _log.info("broker %d is ready again", self.node_id)
 
     def stop(self) -> None:
-        """Have it stop cleanly, and not start again."""
+        """Stop the broker cleanly, for good."""
         self._stop.set()
         self.terminate()
 
@@ -180,7 +182,9 @@ class Worker:
 
 
 def _isolation() -> list[str]:
-    """Options against imports from the working directory, unless this process allows them, too."""
+    """Interpreter options against imports from the working directory, unless this process allows
+    these.
+    """
     return [] if sys.path[0] in ("", str(Path.cwd())) else ["-P"]
 
 

@@ -1,5 +1,5 @@
-"""The measures of a broker: one module for each subject, with a function that yields them.
+"""The metrics of a broker: one module for each subject, with a function that yields its measures.
 
-A new subject: write a module beside `compaction.py`, and hand its function to `Metrics.add` in
-`broker/http/endpoints.py`. `exposition.py` formats them; only it knows Prometheus.
+To add a subject, write a module beside `compaction.py`, and pass its function to `Metrics.add` in
+`broker/http/endpoints.py`. `exposition.py` formats the measures; only it knows Prometheus.
 """

@@ -1,4 +1,4 @@
-"""The measure of a clock: how far it is ahead of the time that retention uses."""
+"""The measure of a clock: the time by which it is ahead of the time that retention uses."""
 
 from __future__ import annotations
 

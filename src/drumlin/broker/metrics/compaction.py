@@ -36,7 +36,7 @@ _PARTITION_GAUGES: Final = {
         "Time that a record has waited beyond max.compaction.lag.ms.",
     ),
 }
-#: Gauge of a partition that was cleaned since the start -> key of that cleaning, factor,
+#: Gauge of a partition that was cleaned since the start -> key of the last cleaning, factor,
 #: documentation.
 _LAST_CLEANING_GAUGES: Final = {
     "last_cleaning_seconds": (

@@ -1,4 +1,4 @@
-"""Measures of a controller: elections that it has made, and what it still has to decide."""
+"""Measures of a controller: elections made, and decisions pending."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PREFIX: Final = "drumlin_controller_"
 
 
 def measure_controller(counts: ElectionCounts | None, queue: int) -> Iterator[Measure]:
-    """Measures of this process; none where another one is the controller of all brokers."""
+    """Measures of this process; none if another process is the controller."""
     if counts is None:
         return
     measured: dict[str, tuple[Kind, float, str]] = {

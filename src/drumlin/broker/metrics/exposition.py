@@ -14,7 +14,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def write_metrics(measures: Iterable[Measure]) -> bytes:
-    """The page that Prometheus reads. Blocks; the first call takes longer."""
+    """The page that Prometheus scrapes. Blocks; the first call takes longer."""
     from prometheus_client.exposition import generate_latest
     from prometheus_client.registry import CollectorRegistry
 

@@ -1,4 +1,6 @@
-"""Measures of replication: which partitions this broker leads and follows, and who lags."""
+"""Measures of replication: the partitions that this broker leads and follows, and the lag of
+followers.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class Standing:
 
 
 def standing_of(broker: BrokerData) -> Standing:
-    """The current counts. May run in a thread: it changes nothing."""
+    """The current counts. May run in a thread, as it changes nothing."""
     found = Standing(followed=broker.partitions.followed_count)
     for partition in broker.partitions:
         found.led += 1
@@ -56,7 +58,7 @@ def _lag(partition: Partition) -> int:
 
 
 def measure_replication(broker: BrokerData, isr_changes: IsrChanges) -> Iterator[Measure]:
-    """Measures of one broker; those of the cluster are the same on each of them."""
+    """Measures of one broker, and those of the cluster, which are the same on every broker."""
     standing, image = standing_of(broker), broker.metadata.image
     gauges = {
         "partitions_led": (standing.led, "Partitions that this broker leads."),

@@ -1,2 +1,3 @@
-"""Connections of clients: they receive requests and send answers in bounded memory. Knows no
-API."""
+"""Connections of clients: they receive requests and send answers in bounded memory, and know no
+API.
+"""

@@ -1,6 +1,6 @@
 """The byte channel between a connection and its peer.
 
-`Connection` and `Outbox` know nothing else of the network. Nothing here blocks: a call that would
+Through it alone `Connection` and `Outbox` use the network. Nothing here blocks: a call that would
 block raises `BlockingIOError`, and the caller waits for the socket to become ready.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 
 class Channel(Protocol):
-    """All calls raise `OSError` when the connection is broken."""
+    """A non-blocking byte stream. All calls raise `OSError` when the connection is broken."""
 
     peer_host: str
     peer_port: int
@@ -28,7 +28,7 @@ class Channel(Protocol):
         """Receive into the buffers in turn; returns the number of bytes, 0 at the end of stream."""
 
     def unread_bytes(self) -> int:
-        """The number of bytes that have arrived and are not yet received, as far as known."""
+        """The number of bytes that have arrived but are not received yet, as far as known."""
 
     def send(self, parts: Sequence[Any], *, more: bool) -> int:
         """Send bytes in memory; returns how many were sent. `more`: others follow at once."""

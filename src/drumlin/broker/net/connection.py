@@ -1,16 +1,16 @@
 """One client's connection: receives requests, and sends responses in the same order.
 
-Works on a channel with the loop's readiness callbacks, not on an asyncio transport: requests
-are received into their final memory, and slices of log files go out by `sendfile` as soon as the
-socket takes them.
+It uses a channel and the loop's readiness callbacks instead of an asyncio transport: requests are
+received directly into their final memory, and slices of log files are sent by `sendfile` as soon as
+the socket takes them.
 
-Its bounds:
+Limits:
 - the memory of large requests is counted in `RequestMemory`, shared by all connections;
 - while a megabyte of answers waits for earlier ones, no further request is started;
-- at most `_IN_FLIGHT_MAX` requests that are started and not yet answered on the wire; then
-  nothing more is read, and TCP makes the client wait;
-- a request that still changes something holds the next ones back until it is answered,
-  as every request does in Apache Kafka.
+- at most `_IN_FLIGHT_MAX` requests are started and not yet answered on the wire; then nothing more
+  is read, and TCP makes the client wait;
+- a request that has not made all of its changes holds back the next ones until it is answered, as
+  every request does in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from drumlin.wire.frames import FrameReader
 
 _log = logging.getLogger(__name__)
 _IN_FLIGHT_MAX: Final = 64
-#: The requests of a connection are not counted while their total size is below this.
+#: Requests of a connection are not counted while their total size is below this.
 _COUNTED_FROM_BYTES: Final = 64 * 1024
 #: While more bytes of answers wait for a slow one, no further request is started.
 _ANSWERED_BYTES_MAX: Final = 1 << 20
 _READS_PER_TURN: Final = 8
-#: A peer that has sent this much more than was read is not slow.
+#: A peer is not slow if this many bytes from it have arrived but are not read.
 _SENT_AHEAD_BYTES: Final = 16 * 1024
 
 
 class Dispatcher(Protocol):
     """Starts the requests of connections: the router."""
 
-    #: Where connections wait that have more requests than they may start in one turn.
+    #: The queue of connections that have more requests than they may start in one turn.
     rounds: Rounds
-    #: Gives up answers of connections that have closed.
+    #: Cancels answers of closed connections.
     giving_up: GivingUp
 
     def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
         """Whether the request can be dispatched; if not, `go_on` is called when it can."""
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Parts | LaterParts | None:
-        """Start one request; None if it is not answered.
+        """Start one request; None if it gets no answer.
 
         Raises:
             MalformedMessage: the connection has to be closed.
@@ -116,7 +116,7 @@ class Connection:
         self._outbox = Outbox(channel)
         self._memory = memory
         self._in_flight_bytes = 0  # of requests that are started and not answered
-        self._answered_bytes = 0  # of answers that wait for earlier ones
+        self._answered_bytes = 0  # of answers that wait for earlier answers
         self._received_bytes = 0
         self._counted = False  # whether the shared budget counts this connection
         self._backlog: deque[memoryview] = deque()  # frames received and not yet started
@@ -138,7 +138,7 @@ class Connection:
     # -- receiving ---------------------------------------------------------------------
 
     def resume_reading(self) -> None:
-        """Read again, unless requests that were read have to be started first."""
+        """Resume reading, unless requests that were read have to be started first."""
         if self._reading or self.closed or self._is_finishing:
             return
         if not self._backlog and len(self._slots) < _IN_FLIGHT_MAX:
@@ -174,8 +174,7 @@ class Connection:
             self._pause_reading()
 
     def _within_budget(self) -> bool:
-        """Report to the shared budget what this connection holds; False if it must wait for
-        others."""
+        """Report this connection's memory to the budget; False if it must wait for others."""
         reader = self._reader
         if not (self._counted or self._backlog or self._in_flight_bytes or reader.held_bytes):
             return True
@@ -195,7 +194,7 @@ class Connection:
 
     @property
     def awaits_peer(self) -> bool:
-        """Whether the peer must send or take something before what is held can be freed."""
+        """Whether memory can only be freed here once the peer sends or takes something."""
         if self._backlog:
             slots = self._slots
             if self._awaits_preparation:
@@ -205,7 +204,7 @@ class Connection:
         return missing > 0 and self._sent_ahead() < min(missing, _SENT_AHEAD_BYTES)
 
     def _sent_ahead(self) -> int:
-        """Bytes that have arrived but are not read until other connections free memory."""
+        """Bytes that have arrived, but are read only when other connections free memory."""
         return self._channel.unread_bytes()
 
     # -- requests ----------------------------------------------------------------------
@@ -224,14 +223,14 @@ class Connection:
                     self._await(answer, frame)
                 elif self._slots:
                     self._answered(self._new_slot(None, frame), answer)
-                elif answer:  # it is ready, and no answer comes before it
+                elif answer:  # it is ready, and all earlier answers are sent
                     self._outbox.put(answer)
             self._router.finish_woken()
             self._send()
             if not self.closed:
                 self._read_on_or_pause()
         except MalformedMessage as error:
-            self._send(is_our_turn=True)  # what was answered before it
+            self._send(is_our_turn=True)  # the answers before it
             self.close(error)
         except Exception as error:  # noqa: BLE001  a peer that waits for ever would be worse
             self._fail(error)
@@ -243,8 +242,8 @@ class Connection:
         else:
             self.resume_reading()
         if self._backlog and self._may_start() and not self._will_go_on:
-            # Nothing else would call this again: other connections have their turn first, or the
-            # outbox was full and no longer is.
+            # Nothing else would call this again. Other connections have their turn first, or the
+            # outbox was full before sending.
             self._will_go_on = True
             self._router.rounds.add(self._go_on)
 
@@ -254,7 +253,7 @@ class Connection:
             self._start_requests()
 
     def _prepared(self) -> None:
-        """The next request can be dispatched now."""
+        """Start the next request, which can be dispatched now."""
         self._awaits_preparation = False
         if not self.closed:
             self._start_requests()
@@ -280,7 +279,7 @@ class Connection:
         later.when_settled(partial(self._settled, self._new_slot(later, frame)))
 
     def _settled(self, slot: _Slot, later: LaterParts) -> None:
-        """A pending answer was settled, perhaps while another connection is being served."""
+        """Handle a settled answer, perhaps while another connection is being served."""
         try:
             parts = later.result()
         except MalformedMessage as error:
@@ -314,7 +313,8 @@ class Connection:
         if self._will_send and not is_our_turn:
             return
         if not is_our_turn and is_long_turn(self._loop) and self._outbox.holds_much:
-            # Very many connections may be ready to send at the same time: each waits for its turn.
+            # Very many connections may be ready to send at the same time, so each waits for its
+            # turn.
             self._will_send = True
             self._wait_until_writable(False)
             self._router.rounds.add(self._send_in_turn)
@@ -347,9 +347,10 @@ class Connection:
         self._writing = waits
 
     async def _bring(self, cold: Wanted) -> None:
-        """Read bytes of a file in a thread: they have left the page cache while they waited.
+        """Read bytes of a file in a thread.
 
-        Or they could not be sent: then reading them shows whether their device has failed.
+        Either they have left the page cache while they waited, or sending them has failed: then
+        reading shows whether their device has failed.
         """
         try:
             await self._router.reading(cold.bring)
@@ -368,7 +369,7 @@ class Connection:
         self._go_on_sending(is_our_turn=True)
 
     def _go_on_sending(self, *, is_our_turn: bool = False) -> None:
-        """Send, then start the requests that waited for room for their answers."""
+        """Send, then start requests that waited for room for their answers."""
         if not self.closed:
             self._flush(is_our_turn=is_our_turn)
         if not self.closed and self._backlog:
@@ -377,9 +378,8 @@ class Connection:
     # -- the end -----------------------------------------------------------------------
 
     def tell_when_closed(self, told: Callable[[], None]) -> None:
-        """Call `told` when the connection closes, or at once if it has closed.
-
-        It may close while a handler gives way.
+        """Call `told` when the connection closes, or at once if it has closed, as may happen while
+        a handler gives way.
         """
         if self.closed:
             told()

@@ -7,11 +7,12 @@ it together with its neighbours costs less.
 An answer may have thousands of small slices: they are read just before they are sent, and no more
 of them than a turn of the loop allows.
 
-Bytes that a slow peer did not take at once may have left the page cache when it does. The outbox
-does not wait for them: it says which bytes it needs, and continues when they are in memory.
+Bytes that a slow peer did not take at once may have left the page cache when the peer is ready. The
+outbox does not wait for the disk: it says which bytes it needs, and continues when they are in
+memory.
 
-An error of `sendfile` may be the socket's or the file's: the outbox says which bytes were to be
-sent, and reading them shows whose it is.
+An error of `sendfile` may come from the socket or from the file: the outbox says which bytes were
+being sent, and reading them shows the cause.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from drumlin.wire.error_codes import KafkaError
 #: Smaller slices are read, and sent with their neighbours. On loopback both cost about the same at
 #: 16 KiB; at 64 KiB `sendfile` costs a third less, or half.
 SENDFILE_MIN_BYTES: Final = 32 * 1024
-#: While more than this waits in memory, the connection starts no further request.
+#: While more bytes than this wait in memory, the connection starts no further request.
 _FULL_BYTES: Final = 1 << 20
-#: The most that is sent for one connection in a turn of the loop.
+#: Limit of bytes sent for one connection in a turn of the loop.
 _BYTES_PER_TURN: Final = 4 << 20
 _SENDFILE_STEP: Final = 1 << 20
 _IOV_MAX: Final = 256
@@ -60,12 +61,12 @@ class Outbox:
         self._parts: deque[Any] = deque()  # bytes-like, or a file slice
         self._slice_sent = 0  # bytes of the first part, where that is a file slice
         self._memory_bytes = 0
-        self._has_waited = False  # the peer did not take all of the first part, a file slice
-        self._lent = False  # a thread has the first part, to read it into memory
+        self._has_waited = False  # whether the peer took only part of the first part, a file slice
+        self._lent = False  # whether a thread is reading the first part into memory
         self._is_brought = False
         self._is_closed = False
         self.sent_bytes = 0
-        """Since the connection began."""
+        """Bytes sent since the connection began."""
 
     @property
     def is_full(self) -> bool:
@@ -73,12 +74,12 @@ class Outbox:
 
     @property
     def holds_much(self) -> bool:
-        """Whether sending what is left may take a good part of a turn."""
+        """Whether sending the rest may take a good part of a turn."""
         return any(len(part) >= SENDFILE_MIN_BYTES for part in self._parts)
 
     @property
     def awaits_disk(self) -> bool:
-        """Whether a thread has the first part, so that nothing can be sent."""
+        """Whether a thread is reading the first part, so nothing can be sent."""
         return self._lent
 
     def put(self, parts: list[Any]) -> None:
@@ -93,7 +94,7 @@ class Outbox:
             self._parts.append(part)
 
     def flush(self) -> bool:
-        """Send what the channel takes now, up to a turn's worth; True when nothing is left.
+        """Send as much as the channel takes, within a turn's limit; True when nothing is left.
 
         Raises:
             OSError: the connection is broken; or a file has become shorter, or cannot be read: see
@@ -115,7 +116,7 @@ class Outbox:
         return not self._parts
 
     def _flush_only(self, part: bytes) -> bool:
-        """Like `flush`, for a single answer in memory, the usual case; what is not sent is kept."""
+        """Like `flush`, for a single answer in memory, the usual case; unsent bytes are kept."""
         try:
             sent = self._channel.send((part,), more=False)
         except (BlockingIOError, InterruptedError):
@@ -125,7 +126,7 @@ class Outbox:
         return not self._has_waited
 
     def lend_cold(self) -> Wanted | None:
-        """The bytes that a thread must read before anything more is sent, if there are any.
+        """The bytes that a thread must read before more can be sent, if any.
 
         Nothing is sent until `take_back`.
         """
@@ -138,10 +139,10 @@ class Outbox:
         return Wanted(part, self._slice_sent, self._step(part))
 
     def lend_suspect(self) -> Wanted | None:
-        """The bytes to read after an error of `flush`, to know whether the file caused it; None if
-        it cannot have.
+        """The bytes to read after an error of `flush`, to find out whether the file caused it; None
+        if that is impossible.
 
-        Nothing is sent any more; the slice is kept until `take_back`.
+        Nothing more is sent, and the slice is kept until `take_back`.
         """
         if not self._parts or not hasattr(self._parts[0], "fileno"):
             return None
@@ -151,12 +152,12 @@ class Outbox:
     def take_back(self) -> None:
         """Take back the part that was lent: it is in memory now, or the channel is closed."""
         self._lent = False
-        self._is_brought = True  # even if it was evicted again: it is not lent twice
+        self._is_brought = True  # even if evicted again: it is not lent twice
         if self._is_closed:
             self.close()
 
     def _batch(self) -> list[Any]:
-        """The first parts that are bytes in memory; small slices among them are read."""
+        """The leading parts that are bytes in memory; small slices among them are read."""
         parts, batch, size = self._parts, list[Any](), 0
         for number, part in enumerate(parts):
             if type(part) is not bytes and hasattr(part, "fileno"):
@@ -195,7 +196,7 @@ class Outbox:
     def _send_slice(self) -> int:
         part = self._parts[0]
         remaining = len(part) - self._slice_sent
-        # Small slices come here only if they were not in memory.
+        # Small slices get here only if they were not in memory.
         if (self._has_waited or len(part) < SENDFILE_MIN_BYTES) and self._is_cold(part):
             raise BlockingIOError
         sent = self._channel.send_file(
@@ -220,7 +221,9 @@ class Outbox:
         return not self._is_brought and not part.is_resident(self._slice_sent, self._step(part))
 
     def close(self) -> None:
-        """Release everything, as nothing more is sent; a lent part once it is taken back."""
+        """Release everything, as nothing more is sent; a lent part is released when it is taken
+        back.
+        """
         self._is_closed = True
         for part in list(self._parts)[self._lent :]:
             if hasattr(part, "fileno"):
@@ -230,7 +233,7 @@ class Outbox:
 
 
 def _read_whole(part: Any) -> bytes | bytearray | None:
-    """The bytes of a file slice, which is released then; None if they are not in memory."""
+    """Read and release a file slice; None if it is not in memory."""
     try:
         data: bytes | bytearray = part.read_resident()
     except BlockingIOError:

@@ -1,17 +1,18 @@
 """A budget for the memory of requests that are arriving or not answered yet.
 
-One frame may be 100 MB, and there may be thousands of connections. Together they may hold
-`limit_bytes`; beyond that a connection is not read from until others have freed memory, and TCP
-makes its peer wait. One connection at a time may exceed the budget, or a large request could block
-itself. Requests of ordinary size have a reserve of their own, so that they overtake large ones that
-wait.
+One frame may have 100 MB, and there may be thousands of connections. Together they may hold
+`limit_bytes`; beyond that, no connection is read from until others have freed memory, and TCP makes
+its peer wait. One connection at a time may exceed the budget, or a large request could block
+itself. Requests of ordinary size have a reserve of their own, so that they overtake waiting large
+ones.
 
 While memory is short, a connection whose peer has sent and taken next to nothing for some seconds
-is closed, the largest first, as others wait for what it holds. If that is the one that was allowed
-to exceed the budget, others may be as slow, and each would take as long to detect: those that
-hold most of the rest are closed with it, so that the remaining ones can continue.
+is closed, as others wait for its memory; those with the most memory are closed first. If the
+connection that may exceed the budget is closed, others may be as slow, and detecting each would
+take as long: those that hold most of the rest are closed with it, so that the remaining ones can
+continue.
 
-Small requests are not counted: their buffers are part of what a connection costs.
+Small requests are not counted: their buffers are part of the normal cost of a connection.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 _STALL_S: Final = 10.0
-#: Likewise, for the one connection that may exceed the budget.
+#: The same for the one connection that may exceed the budget.
 _EXEMPT_STALL_S: Final = 3.0
-#: In `_STALL_S` at least this fraction of a request has to arrive: 100 MB within eleven minutes.
+#: At least this fraction of a request has to arrive in `_STALL_S`: 100 MB within eleven minutes.
 _LEAST_PART: Final = 64
-#: Requests up to this size, all of one connection together, may use the reserve.
+#: The reserve is for connections whose requests together have at most this size.
 _ORDINARY_BYTES: Final = 1 << 20
 #: The reserve, as a fraction of the limit and in addition to it.
 _RESERVE_PART: Final = 8
-#: A longer time between two checks counts as this: then the broker itself was slow.
+#: A longer time between two checks counts as this, because the broker itself was slow.
 _LOOK_S_MAX: Final = 2.0
 
 
@@ -42,7 +43,7 @@ class Holder(Protocol):
 
     @property
     def awaits_peer(self) -> bool:
-        """Whether the peer must send or take something before what is held can be freed."""
+        """Whether memory can only be freed here once the peer sends or takes something."""
 
     def resume_reading(self) -> None: ...
 
@@ -51,7 +52,9 @@ class Holder(Protocol):
 
 @dataclass(slots=True)
 class _Held:
-    """What one connection holds, and since when its peer has hardly sent or taken any bytes."""
+    """The memory of one connection, and the time since which its peer has hardly sent or taken any
+    bytes.
+    """
 
     held_bytes: int
     wanted_bytes: int
@@ -71,8 +74,8 @@ class RequestMemory:
         self._reserve = limit_bytes // _RESERVE_PART
         self._held: dict[Holder, _Held] = {}
         self._total = 0
-        self._ordinary = 0  # of that, what ordinary requests hold
-        self._waiting: dict[Holder, None] = {}  # in the order in which they came
+        self._ordinary = 0  # the part of it that ordinary requests hold
+        self._waiting: dict[Holder, None] = {}  # in the order of arrival
         self._waiting_ordinary: dict[Holder, None] = {}
         self._exempt: Holder | None = None
         self._looked_at = 0.0
@@ -82,9 +85,9 @@ class RequestMemory:
         return self._total
 
     def hold(self, holder: Holder, held_bytes: int, wanted_bytes: int = 0) -> bool:
-        """Report that `holder` holds this much now; False: it must not read until it is resumed.
+        """Report the memory that `holder` has now; False if it must not read until it is resumed.
 
-        `wanted_bytes`: what it will hold when everything announced has arrived.
+        `wanted_bytes`: the memory that it will have when all announced bytes have arrived.
         """
         wanted_bytes = max(wanted_bytes, held_bytes)
         self._note(holder, held_bytes, wanted_bytes)
@@ -117,7 +120,7 @@ class RequestMemory:
                 self._exempt = None
 
     def forget(self, holder: Holder) -> None:
-        """The connection is closed."""
+        """Forget a closed connection."""
         self._waiting.pop(holder, None)
         self._waiting_ordinary.pop(holder, None)
         if holder in self._held:
@@ -125,11 +128,11 @@ class RequestMemory:
         self._resume_one()
 
     def has_plenty(self) -> bool:
-        """Whether memory may be allocated for frames that are only announced."""
+        """Whether memory may be allocated for frames that are announced but have not arrived."""
         return self._total <= self._limit // 2
 
     def _resume_one(self) -> None:
-        # One at a time: each reports what it holds when it resumes, and then the next may resume.
+        # One at a time: each reports its memory when it resumes, and then the next may resume.
         for waiting, is_ordinary in ((self._waiting_ordinary, True), (self._waiting, False)):
             if waiting and (self._has_room(is_ordinary) or self._exempt is None):
                 holder = next(iter(waiting))
@@ -138,7 +141,7 @@ class RequestMemory:
                 return
 
     def look_after(self, now: float) -> None:
-        """Called every second: resume connections, and close those with stalled peers."""
+        """Resume connections, and close those with stalled peers. Called every second."""
         elapsed_s = min(now - self._looked_at, _LOOK_S_MAX)
         self._looked_at = now
         if self._waiting or self._waiting_ordinary:
@@ -186,6 +189,6 @@ class RequestMemory:
             holder.close("held much of the request memory, of which there is too little")
 
     def _by_size(self, holders: Iterable[Holder]) -> list[Holder]:
-        """The largest first; only those that hold something."""
+        """The connections that hold memory, the largest first."""
         holding = [each for each in holders if each in self._held]
         return sorted(holding, key=lambda each: self._held[each].held_bytes, reverse=True)

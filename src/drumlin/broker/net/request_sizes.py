@@ -1,9 +1,9 @@
 """Size limits of requests, by API.
 
-Apache Kafka has one limit for all APIs, `socket.request.max.bytes`, 100 MB by default: room for
-records. No other request of an honest client comes near it. A parsed request takes ten or more
-times its size on the wire, so the other APIs have their own, lower limits. They are checked when
-the first bytes of a request have arrived, before memory for the rest is allocated.
+Apache Kafka has one limit for all APIs, `socket.request.max.bytes`, 100 MB by default, which leaves
+room for records. No other request of an honest client comes near that. A parsed request takes ten
+or more times its size on the wire, so the other APIs have their own, lower limits. They are checked
+when the first bytes of a request have arrived, before memory for the rest is allocated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MIB: Final = 1 << 20
 #: 16,000 topics with the longest possible names, or half a million partitions.
 _ORDINARY_BYTES: Final = 4 * _MIB
 _LARGER: Final = {
-    # These name up to hundreds of thousands of partitions one by one.
+    # These requests name up to hundreds of thousands of partitions one by one.
     "fetch": 8 * _MIB,
     "list_offsets": 8 * _MIB,
     "offset_fetch": 8 * _MIB,
@@ -24,11 +24,11 @@ _LARGER: Final = {
     "create_topics": 8 * _MIB,
     "alter_configs": 8 * _MIB,
     "incremental_alter_configs": 8 * _MIB,
-    # These carry metadata or state of a client's choice for each partition.
+    # These requests have metadata or state of a client's choice for each partition.
     "offset_commit": 16 * _MIB,
     "txn_offset_commit": 16 * _MIB,
     "write_share_group_state": 16 * _MIB,
-    # These take a byte for each acknowledged record.
+    # These requests have a byte for each acknowledged record.
     "share_fetch": 16 * _MIB,
     "share_acknowledge": 16 * _MIB,
     # A member's subscription and owned partitions; and the assignments of all members.
@@ -40,5 +40,7 @@ _PRODUCE: Final = API_KEYS["produce"]
 
 
 def request_bytes_max(api_key: int) -> int | None:
-    """The size limit of a request without its length prefix; None: only the general limit."""
+    """The size limit of a request without its length prefix; None if only the general limit
+    applies.
+    """
     return None if api_key == _PRODUCE else _BY_KEY.get(api_key, _ORDINARY_BYTES)

@@ -1,1 +1,1 @@
-"""Protocols through which parts of the broker use each other, so that none imports `Broker`."""
+"""Protocols through which parts of the broker use each other without importing `Broker`."""

@@ -1,9 +1,9 @@
-"""Logs that take no batches while they change over to another log dir, and the requests that wait.
+"""Logs that take no batches while they change over to another log dir, and the requests that wait
+for them.
 
-A batch that was refused meanwhile would be sent again after later ones of its producer, which are
-on their way already: their order would change. So requests wait before they append, and with them
-everything that their connection has sent after them. They do not wait for long: if a disk hangs,
-they are refused.
+If a batch were refused meanwhile, its producer would send it again after later batches that are
+already in flight: their order would change. So requests wait before they append, and so do all
+later requests of the connection. If a disk hangs, they are refused soon.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from drumlin.replication.partition import Partition
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.wire.messages import API_KEYS
 
-#: Shorter than clients wait for a response.
+#: The maximum wait, which is shorter than clients wait for a response.
 _PATIENCE_S: Final = 10.0
-#: Requests that a coordinator answers by a record, and its topic.
+#: The requests for which a coordinator writes a record, and its topic.
 _WRITING: Final = {
     API_KEYS[api]: topic
     for topic, apis in (
@@ -65,14 +65,14 @@ class _ChangeOver(NamedTuple):
 
 
 class ChangeOvers:
-    """Of one broker."""
+    """The change-overs of one broker."""
 
     def __init__(self) -> None:
         self._under_way: dict[PartitionLog, _ChangeOver] = {}
 
     @contextmanager
     def pausing(self, log: PartitionLog) -> Iterator[None]:
-        """Let a log refuse batches for as long as this lasts."""
+        """A context in which a log refuses batches."""
         loop = asyncio.get_running_loop()
         under_way = _ChangeOver(loop.create_future(), loop.time() + _PATIENCE_S)
         self._under_way[log], log.is_moving = under_way, True
@@ -84,7 +84,7 @@ class ChangeOvers:
             under_way.over.set_result(None)
 
     async def over(self, partition: Partition) -> None:
-        """Wait until a partition takes batches, or has taken none for too long."""
+        """Wait until a partition takes batches again, or for the maximum time."""
         under_way = self._under_way.get(partition.log)
         if under_way is not None:
             timeout_s = under_way.waited_for_until - asyncio.get_running_loop().time()
@@ -93,8 +93,8 @@ class ChangeOvers:
     def let_begin(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
         """Whether a request may begin; if not, `go_on` is called when it may.
 
-        Called before the request: a coordinator decides, writes and applies in one step, in which
-        it cannot wait.
+        Called before the request starts, because a coordinator decides, writes and applies in one
+        step, and cannot wait in it.
         """
         if not self._under_way:
             return True

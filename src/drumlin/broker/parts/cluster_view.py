@@ -1,7 +1,7 @@
-"""The cluster as clients of one listener see it: addresses, leaders, and what they may do.
+"""The cluster as clients of one listener see it: addresses, leaders, and authorized operations.
 
 Shared by the APIs that describe the cluster. There is no authorization yet, so every client may do
-everything: the numbers are the bit sets that Apache Kafka answers without an authorizer.
+everything: the numbers are the bit sets in Apache Kafka's answers without an authorizer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLUSTER_OPERATIONS: Final = 8096
 
 
 class Leadership(NamedTuple):
-    """The leader and replicas of a partition, as clients are told."""
+    """The leader and replicas of a partition, as clients see them."""
 
     leader: int
     error: ErrorCode
@@ -27,8 +27,8 @@ class Leadership(NamedTuple):
     offline_replicas: tuple[int, ...]
     #: Replicas that are not in sync but have all committed records (KIP-966).
     eligible_replicas: tuple[int, ...]
-    #: The last leader of a partition without a leader, if it is back after an unclean stop
-    #: (KIP-966).
+    #: The last leader of a partition that now has none, if that broker is back after an unclean
+    #: stop (KIP-966).
     last_known_replicas: tuple[int, ...]
 
 
@@ -41,7 +41,7 @@ def visible_brokers(broker: BrokerData, listener: str) -> Iterator[tuple[BrokerS
 
 
 class Reachable(NamedTuple):
-    """What `leadership` depends on besides the partition itself."""
+    """The state that `leadership` depends on, besides the partition itself."""
 
     brokers: tuple[int, ...]
     log_dirs: tuple[bool, ...]
@@ -49,7 +49,7 @@ class Reachable(NamedTuple):
 
 
 def reachable(broker: BrokerData) -> Reachable:
-    """Equal as long as `leadership` returns the same for the same partition."""
+    """The current state; while it is equal, `leadership` returns the same for a partition."""
     return Reachable(
         tuple(broker.metadata.image.brokers),
         tuple([each.is_readable for each in broker.logs.directories]),
@@ -58,10 +58,10 @@ def reachable(broker: BrokerData) -> Reachable:
 
 
 def leadership(broker: BrokerData, topic: str, partition: PartitionState) -> Leadership:
-    """The leadership of a partition as clients are told.
+    """The leadership of a partition, as clients see it.
 
     A partition of this broker whose log is offline has no leader, as in Apache Kafka. Clients then
-    ask again until it has one, rather than send requests that we must refuse.
+    refresh their metadata until there is a leader, instead of sending requests that we must refuse.
     """
     is_without_log = broker.partitions.is_offline(topic, partition.index)
     offline = tuple(

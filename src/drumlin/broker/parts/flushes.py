@@ -1,10 +1,10 @@
-"""What acknowledgements wait for: in-sync replicas, and fsyncs where a topic's settings require
+"""The conditions of acknowledgements: in-sync replicas, and fsyncs if a topic's settings require
 them.
 
 Group commit: many requests that wait for the same fsync share one.
 
-A flush that is already running may have begun before a request's batch was written, so such a
-request waits for the next one; all that arrive in between wait for that one together.
+A running flush may have begun before a request's batch was written. So the request waits for the
+next flush, together with all requests that arrive until then.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Flushes:
         self._busy: set[Partition] = set()
 
     def flush(self, partition: Partition) -> asyncio.Future[None]:
-        """A future that is done once everything appended to the partition by now is on disk.
+        """A future that is done once all records appended to the partition so far are on disk.
 
         The future fails with the OSError or KafkaError of the flush.
         """
@@ -46,7 +46,7 @@ class Flushes:
         """A future that is done once all in-sync replicas have the records appended so far, and a
         due flush is done.
 
-        The future fails as that of `flush`, or with a KafkaError of `Partition.replicated`.
+        The future fails like that of `flush`, or with a KafkaError of `Partition.replicated`.
         """
         if not partition.awaits_replicas:
             return self.flush(partition)
@@ -63,7 +63,7 @@ class Flushes:
                 await self._blocking(partition.log.flush)
             except Exception as error:  # noqa: BLE001  the waiting requests get it, whatever it is
                 waiting.set_exception(error)
-                waiting.exception()  # retrieved, even if no request waits any more
+                waiting.exception()  # retrieve the error, even if no request is waiting any more
             else:
                 waiting.set_result(None)
         self._busy.discard(partition)
@@ -77,7 +77,7 @@ def _shared(future: asyncio.Future[None]) -> asyncio.Future[None]:
 
 
 def _look_at(confirmed: asyncio.Future[None]) -> None:
-    """Retrieve the error: asyncio would warn if nobody waits any more."""
+    """Retrieve the error, as asyncio would warn if no request is waiting any more."""
     if not confirmed.cancelled():
         confirmed.exception()
 

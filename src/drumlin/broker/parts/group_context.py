@@ -15,7 +15,7 @@ from drumlin.metadata.store.changes import Change, PartitionsAdded, TopicCreated
 
 
 class ImageTopics:
-    """The topics of the broker's image, as it is at each moment."""
+    """The topics of the broker's current image."""
 
     def __init__(self, broker: BrokerData) -> None:
         self._image = broker.metadata.image
@@ -35,7 +35,7 @@ class ImageTopics:
 def group_setting(broker: BrokerData, group_id: str, key: str) -> int | str | bool:
     """A key of one group's configuration: its own value, or the broker's for all groups.
 
-    Where the broker has no key of that name, the group key's default counts.
+    If the broker has no such key, the group key's default is used.
     """
     text = broker.metadata.image.configs(Resource(ResourceType.GROUP, group_id)).get(key)
     if text is None:

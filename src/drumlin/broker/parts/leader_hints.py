@@ -1,6 +1,6 @@
 """The current leader of a partition, for a client that has asked another broker (KIP-951).
 
-With it in the response, the client asks that broker at once, without a Metadata request.
+With this hint in the response, the client turns to the leader at once, without a Metadata request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from drumlin.metadata.image import NO_LEADER, TopicState
 from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint
 from drumlin.wire.error_codes import ErrorCode
 
-#: Errors of a client that knows an older leader, or an older epoch of it.
+#: Errors of a client that knows only an older leader or leader epoch.
 MISLED: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
 _UNKNOWN: Final = CurrentLeader(NO_LEADER, -1)
@@ -23,9 +23,10 @@ _UNKNOWN: Final = CurrentLeader(NO_LEADER, -1)
 def current_leader(
     broker: BrokerData, topic: bytes, index: int, *, by_id: bool, is_hosted: bool = False
 ) -> CurrentLeader | None:
-    """The leader, as this broker knows it, of a partition named as in a request.
+    """The leader, as known to this broker, of a partition that a request names.
 
-    It may be this broker, for a client with an old epoch, where the partition `is_hosted` already.
+    This broker itself is returned only for a client with an old epoch, if the partition `is_hosted`
+    already.
     """
     image = broker.metadata.image
     found: TopicState | None
@@ -35,14 +36,14 @@ def current_leader(
         found = image.topics.get(topic.decode(errors="replace"))
     state = None if found is None else found.partition(index)
     if state is None or (state.leader == broker.node_id and not is_hosted):
-        return None  # unknown, or about to be led here
+        return None  # unknown, or this broker is about to lead it
     return CurrentLeader(state.leader, state.leader_epoch)
 
 
 def endpoints_of(
     broker: BrokerData, leaders: Iterable[CurrentLeader], listener: str
 ) -> list[NodeEndpoint]:
-    """The addresses of these leaders on the listener, each once."""
+    """The addresses of these leaders on the listener, without repetition."""
     found = []
     for node_id in sorted({each.leader_id for each in leaders}):
         known = broker.metadata.image.brokers.get(node_id)
@@ -53,7 +54,7 @@ def endpoints_of(
 
 
 class LeaderHints:
-    """The hints in one response, of an API that gives one with every error in `MISLED`."""
+    """The hints in one response of an API that adds a hint to every error in `MISLED`."""
 
     def __init__(self, broker: BrokerData, listener: str) -> None:
         self._broker = broker
@@ -74,6 +75,5 @@ class LeaderHints:
         return leader
 
     def addresses(self) -> list[NodeEndpoint]:
-        """The addresses of the leaders that were named, if they are alive and have this
-        listener."""
+        """The addresses of the leaders in the hints, if they are alive and have this listener."""
         return endpoints_of(self._broker, self._leaders, self._listener)

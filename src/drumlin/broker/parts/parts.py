@@ -1,7 +1,8 @@
-"""Protocols of the parts of the broker that other parts use, so that no part imports `Broker`.
+"""Protocols of the parts of the broker, through which other parts use them without importing
+`Broker`.
 
-`Broker` puts the parts together, and implements all of these protocols; each part takes the
-smallest that is enough for it. `context.py` adds what only handlers use.
+`Broker` puts the parts together, and implements all these protocols; each part takes the smallest
+one that suffices. `context.py` adds what only handlers use.
 """
 
 from __future__ import annotations

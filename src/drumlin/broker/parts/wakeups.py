@@ -1,8 +1,8 @@
 """Requests that an append has woken and that are still to be answered.
 
-They are answered after the append, never in the middle of it, and before its producer: a consumer
-of a new record does not wait for acknowledgements. If they are more than fit into a turn of the
-loop, the rest follow in the next turns.
+These requests are answered after the append, never in the middle of it, and before the producer: a
+consumer of a new record does not wait for acknowledgements. If there are more than fit into a turn
+of the loop, the rest follow in the next turns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Wakeups:
-    """The functions to call once the current change is made."""
+    """The functions to call when the current change is complete."""
 
     __slots__ = ("_is_finishing", "_woken")
 
@@ -34,10 +34,10 @@ class Wakeups:
         self._woken.append(finish)
 
     def finish(self) -> None:
-        """Call all added functions. They may append, and so wake others, which are called in turn.
+        """Call all added functions. They may append, and so add others, which are called as well.
 
-        If there are very many, those that don't fit into this turn of the loop are called in the
-        next. An error of one does not reach the caller, nor the others.
+        If there are very many, those that do not fit into this turn of the loop are called in the
+        next. An error of one function affects neither the caller nor the other functions.
         """
         if not self._woken or self._is_finishing:
             return

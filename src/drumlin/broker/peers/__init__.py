@@ -1,1 +1,1 @@
-"""Connections to other brokers, and requests to the transaction coordinators there."""
+"""Connections to other brokers, and requests to their transaction coordinators."""

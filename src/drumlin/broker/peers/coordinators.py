@@ -7,7 +7,9 @@ from drumlin.metadata.image import NO_LEADER, ClusterImage
 
 
 def coordinator_of(image: ClusterImage, topic_name: str, key: str) -> int | None:
-    """The leader of the key's partition, NO_LEADER while it has none; None without the topic."""
+    """The leader of the key's partition; NO_LEADER while it has none; None if the topic does not
+    exist.
+    """
     topic = image.topics.get(topic_name)
     if topic is None:
         return None

@@ -1,4 +1,4 @@
-"""Partitions as requests name them: by topic. Pure."""
+"""Partitions grouped by topic, for requests. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AT_ONCE: Final = 500
 
 
 def in_pieces(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
-    """All partitions, in pieces that fit into a request."""
+    """All partitions, in pieces that each fit into a request."""
     for first in range(0, len(partitions), AT_ONCE):
         yield partitions[first : first + AT_ONCE]
 

@@ -1,9 +1,9 @@
 """Connections to the other brokers of the cluster: one for each broker and purpose.
 
-Owns them. They are opened when they are needed, and closed when the other broker has restarted,
-moved or gone, and with this broker. Requests are never retried here: that is up to the callers. But
-after a failed attempt a broker is not contacted for a moment. Replica fetchers have connections and
-pauses of their own.
+Owns these connections. They are opened on demand, and closed when the other broker has restarted,
+moved or left the cluster, or when this broker stops. Requests are never retried here: that is up to
+the callers. But after a failed attempt a broker is not contacted for a moment. Replica fetchers
+have connections and pauses of their own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from drumlin.wire.messages import prepare_to_ask, schema_versions
 
 _log = logging.getLogger(__name__)
 
-#: A broker answers each connection in order: long waits have a connection of their own.
+#: A broker answers the requests of a connection in order, so long waits have a connection of their
+#: own.
 Purpose = Literal["markers", "offsets", "share state", "transactions"]
 
 #: The first request of every connection.
@@ -56,7 +57,7 @@ class Peers:
         """The answer of the broker with this id, to a request of version `low` or a later one.
 
         Raises:
-            KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
+            KafkaError: BROKER_NOT_AVAILABLE, no broker with this id is alive.
             PeerError: there is no answer.
         """
         connection = await self.connection(node_id, purpose)
@@ -68,11 +69,11 @@ class Peers:
         return await connection.request(api_name, request)
 
     async def connection(self, node_id: int, purpose: Purpose) -> BrokerConnection:
-        """An open connection to the broker with this id, as it is now.
+        """An open connection to the current process of the broker with this id.
 
         Raises:
-            KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
-            PeerError: it cannot be reached now.
+            KafkaError: BROKER_NOT_AVAILABLE, no broker with this id is alive.
+            PeerError: the broker cannot be reached now.
         """
         await self._prepare(*_FIRST)
         broker, address = self._look_up(node_id)
@@ -88,11 +89,11 @@ class Peers:
     async def open_to_fetch(self, node_id: int) -> BrokerConnection:
         """A new connection to the broker with this id, for a replica fetcher.
 
-        The caller closes it; it is closed here if the broker restarts, moves or goes before.
+        The caller closes it; but if the broker restarts, moves or leaves first, it is closed here.
 
         Raises:
-            KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
-            PeerError: it cannot be reached now.
+            KafkaError: BROKER_NOT_AVAILABLE, no broker with this id is alive.
+            PeerError: the broker cannot be reached now.
         """
         await self._prepare(*_FIRST)
         broker, address = self._look_up(node_id)
@@ -107,8 +108,9 @@ class Peers:
         return connection
 
     def on_change(self, change: Change) -> None:
-        """Close connections to brokers that have restarted, moved or gone: callers need not wait
-        for them."""
+        """Close connections to brokers that have restarted, moved or left, so that callers do not
+        wait in vain.
+        """
         if not isinstance(change, BrokersChanged):
             return
         for (node_id, purpose), link in list(self._links.items()):
@@ -130,7 +132,7 @@ class Peers:
         self._fetching.clear()
 
     async def _prepare(self, api_name: str, version: int) -> None:
-        """Compile, in a thread, what the first request of this version needs: on the loop that
+        """Compile the code for the first request of this version in a thread: on the loop that
         would stall all clients.
         """
         if (api_name, version) not in self._prepared:
@@ -168,7 +170,7 @@ class _BrokerLink(Link):
 
 
 def not_asked() -> ConnectionLost:
-    """The error for callers whose question was not sent."""
+    """The error for callers whose request was not sent."""
     return ConnectionLost("not asked, as this broker stops")
 
 

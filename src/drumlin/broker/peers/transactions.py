@@ -1,7 +1,8 @@
 """AddPartitionsToTxn (v4+) to the transaction coordinators on other brokers.
 
-As in Apache Kafka, one request to a broker is in flight at a time, and the next one has all that
-was asked meanwhile. A request is never repeated: the producer that waits is told to retry.
+As in Apache Kafka, one request to a broker is in flight at a time, and the next request collects
+all questions that come meanwhile. A request is never repeated: the waiting producer is told to
+retry.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class RemoteTransactions:
         """Like `TransactionCoordinator.add_partitions`, on the broker `node_id`.
 
         Returns:
-            A code for each partition: NETWORK_EXCEPTION where there was no answer.
+            A code for each partition: NETWORK_EXCEPTION if there was no answer.
         """
         codes: _Codes = {}
         for some in in_pieces(partitions):

@@ -1,1 +1,1 @@
-"""One Produce request: batches checked, verified, appended and confirmed."""
+"""The steps of a Produce request: checking, verifying, appending and confirming its batches."""

@@ -1,8 +1,8 @@
 """The confirmations of one produce request: in-sync replicas, and fsyncs that are due.
 
 The last confirmation settles the answer in the same turn of the loop, without a task. Replicas
-confirm in the middle of a change of their partition, so the answer is made right after it, by
-`Wakeups`.
+confirm in the middle of a change of their partition, so `Wakeups` makes the answer right after the
+change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Answer = Callable[[dict[int, KafkaError]], "Parts | LaterParts | None"]
 
 
 class Confirming:
-    """The confirmations of appended batches, by the place of their partition in the request."""
+    """The confirmations of appended batches, by the index of their partition in the request."""
 
     __slots__ = (
         "_answer",
@@ -68,7 +68,7 @@ class Confirming:
 
     def _replicated(self, place: int, error: KafkaError | None) -> None:
         if place not in self._unreplicated:
-            return  # the time was up
+            return  # the timeout has expired
         self._unreplicated.remove(place)
         if error is not None:
             self._failures.setdefault(place, error)
@@ -79,7 +79,7 @@ class Confirming:
         error = None if flushed.cancelled() else flushed.exception()
         if isinstance(error, KafkaError):
             self._failures[place] = error
-        elif error is not None:  # whatever the error, the batch may not be on disk
+        elif error is not None:  # after any error, the batch may not be on disk
             self._failures[place] = KafkaError(ErrorCode.kafka_storage_error, str(error))
         self._look()
 
@@ -90,8 +90,9 @@ class Confirming:
         self._look()
 
     def _look(self) -> None:
-        """Answer soon if nothing else is waited for; not now, as this may be in the middle of a
-        change."""
+        """Answer soon, if all confirmations have come; not now, as this may be in the middle of a
+        change.
+        """
         if not self._unreplicated and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -102,7 +103,7 @@ class Confirming:
         answer, self._answer = self._answer, None
         later, self._later = self._later, None
         if answer is None or later is None:
-            return  # the peer has gone meanwhile
+            return  # the peer has disconnected meanwhile
         try:
             parts = answer(self._failures)
         except Exception as error:  # noqa: BLE001  it is the connection's to tell
@@ -114,7 +115,7 @@ class Confirming:
                 later.settle(parts)
 
     def _give_up(self) -> None:
-        """Drop everything: the peer has gone."""
+        """Drop everything: the peer has disconnected."""
         self._answer = self._later = None
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
 """One Produce request: its batches are checked, appended, flushed and answered.
 
-Owns nothing but the request. An append is one synchronous step; between two of them, partitions
-may have been created, deleted or moved, so each is looked up when its turn comes.
+Owns nothing but the request. An append is one synchronous step. Partitions may be created, deleted
+or moved between appends, so each partition is looked up right before its append.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _WITHOUT_START_OFFSET: Final = frozenset(
     }
 )
 
-#: Topic (name, or id), index, records.
+#: Topic (name or id), index, records.
 Part = tuple[bytes, int, memoryview | None]
 
 
@@ -95,7 +95,7 @@ class ProduceAppends:
         ]
         self._outcomes: list[Outcome] = []  # in the order of the parts
         self._leaders: set[CurrentLeader] = set()  # leaders to be named in the answer
-        self._confirming: Confirming | None = None  # if something must be waited for
+        self._confirming: Confirming | None = None  # None if there is nothing to wait for
         #: None if no batch is transactional.
         self._transactional: list[TransactionalPart] | None = None
         for _, _, records in self._parts:
@@ -105,8 +105,7 @@ class ProduceAppends:
         self._verified: Verified | None = None  # None if no batch is transactional
 
     def start(self) -> Parts | LaterParts | None:
-        """Append all batches; a `Later` if that takes longer than a turn, or has to wait for
-        something."""
+        """Append all batches; returns a `Later` if that takes more than a turn, or has to wait."""
         if self._transactional is not None or self._request.acks not in _ACKS:
             refusal = to_end(self._refusal())
             if refusal is not None:
@@ -151,7 +150,7 @@ class ProduceAppends:
             try:
                 partition = self._find((topic, index, records))
             except KafkaError:
-                continue  # refused when it is to be appended
+                continue  # refused later, instead of being appended
             producers.add((header.producer_id, header.producer_epoch))
             transactional.append(TransactionalPart((topic, index), partition, header))
         if len(producers) > 1:
@@ -181,9 +180,10 @@ class ProduceAppends:
         return self._confirmed_answer()
 
     def _append_at_once(self, part: Part, now_ms: int) -> Outcome | None:
-        """Append one batch; None, without having done anything, if that has to wait.
+        """Append one batch.
 
-        Its check may need a thread, or the log may be changing over to another log dir.
+        If this has to wait, return None without doing anything: the check may need a thread, or the
+        log may be changing over to another log dir.
         """
         partition = None
         try:
@@ -253,8 +253,9 @@ class ProduceAppends:
         return partition
 
     def _look_for(self, topic: bytes, index: int) -> Partition:
-        """Find a partition that the registry does not have under this name or id; usually raises
-        the error."""
+        """Find a partition that the registry does not have under this name or id; usually raises an
+        error.
+        """
         broker = self._broker
         if self._context.version < TOPIC_IDS_FROM:
             return broker.partitions.get(topic.decode(errors="replace"), index)
@@ -283,7 +284,7 @@ class ProduceAppends:
     # -- answering ---------------------------------------------------------------------
 
     def _confirmed_answer(self) -> Parts | LaterParts | None:
-        """The answer, once all batches are replicated and flushed as far as necessary."""
+        """The answer, once all batches are replicated and flushed as required."""
         if self._confirming is None:
             return begun(self._answer_with({}))
         return self._confirming.answered(

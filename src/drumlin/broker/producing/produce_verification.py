@@ -1,9 +1,9 @@
 """Verification of transactional batches before they enter a log (KIP-890).
 
 The first batch of a transaction in a partition is held back until the transaction coordinator has
-confirmed that the partition is part of it (or, in transactions v2, has added it). So no transaction
-is opened in a log that would never be ended there. The `Verification` is begun before the
-coordinator is asked, and notices what happens to the log meanwhile.
+confirmed that the partition is part of it (or, in transactions v2, has added it). This prevents
+transactions in a log that would never end there. The `Verification` begins before the coordinator
+is asked, and notices changes of the log meanwhile.
 
 Later batches find the transaction open in the log, and need no verification.
 """
@@ -36,7 +36,7 @@ _ABORTABLE_FROM: Final = 11
 #: From this version on, partitions join their transaction with their first batch (KIP-890).
 _ADDS_FROM: Final = 12
 
-#: Codes after which the client must retry, and the code that makes it do so without aborting the
+#: Codes after which the client must retry, and the code that makes it retry without aborting the
 #: transaction or refreshing its metadata.
 _TO_BE_RETRIED: Final = frozenset(
     {
@@ -97,7 +97,7 @@ def header_of(records: memoryview) -> BatchHeader | None:
     if not is_transactional(records) or len(records) < HEADER_SIZE:
         return None
     header = parse_header(records)
-    # An invalid sequence would count as the lowest one. The batch is refused for it later.
+    # An invalid sequence would count as the lowest one. Later the batch is refused because of it.
     return header if header.has_producer_id and header.base_sequence >= 0 else None
 
 
@@ -134,7 +134,7 @@ async def ask(
     parts: Iterable[TransactionalPart],
     verified: Verified,
 ) -> None:
-    """Ask the coordinator about the batches that `begin` found, and note its refusals."""
+    """Ask the coordinator about the batches found by `begin`, and note its refusals."""
     asked: list[TransactionalPart] = []
     partitions: list[tuple[str, int]] = []
     for part in parts:

@@ -1,7 +1,7 @@
 """Requests to the transaction coordinator to verify that partitions are part of a transaction.
 
-By the image, it is this broker or another one; a request is not sent again if the image is out of
-date, as clients retry. Its error codes are translated where clients expect others.
+The image says which broker coordinates; if the image is out of date, the request is not repeated,
+as clients retry. Error codes are translated if clients expect others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drumlin.metadata.image import NO_LEADER
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.wire.error_codes import ErrorCode
 
-#: Codes that mean that there is no such transactional id, or that another producer has it.
+#: Codes for an unknown transactional id, or one that another producer has.
 _NO_SUCH_PRODUCER: Final = frozenset(
     {ErrorCode.invalid_producer_id_mapping, ErrorCode.invalid_request}
 )
@@ -33,10 +33,10 @@ async def ask_coordinator(
     adds: bool,
     knows_abortable: bool,
 ) -> dict[TopicPartition, ErrorCode]:
-    """A code for each partition, NONE where it is part of the producer's ongoing transaction.
+    """A code for each partition: NONE if it is part of the producer's ongoing transaction.
 
     Args:
-        adds: put the partitions into the transaction, as transactions v2 do.
+        adds: whether to add the partitions to the transaction, as in transactions v2.
         knows_abortable: whether the client understands TRANSACTION_ABORTABLE.
     """
     config, loop = broker.config, asyncio.get_running_loop()
@@ -46,7 +46,7 @@ async def ask_coordinator(
         is_ending = ErrorCode.concurrent_transactions in codes.values()
         if not adds or not is_ending or loop.time() >= gives_up_at:
             break
-        # The previous transaction is about to end, for which clients of v2 do not wait.
+        # The previous transaction is still ending; clients of transactions v2 do not wait for that.
         await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
     return {key: _translated(codes[key], knows_abortable) for key in partitions}
 
@@ -72,9 +72,8 @@ async def _ask_once(
 
 
 def not_confirmed(broker: Coordinators, code: ErrorCode, withdraw: Callable[[], None]) -> None:
-    """Have the verification withdrawn, as the coordinator has answered with an error.
-
-    At once if no batch of that producer can be accepted any more; else later, as it may retry.
+    """Withdraw the verification, as the coordinator has answered with an error: at once if no batch
+    of the producer can be accepted any more, else later, as it may retry.
     """
     has_ids = TRANSACTION_STATE in broker.metadata.image.topics
     if code in _NO_SUCH_PRODUCER or not has_ids:
@@ -89,7 +88,7 @@ def _translated(code: ErrorCode, knows_abortable: bool) -> ErrorCode:
     if code is ErrorCode.transaction_abortable and not knows_abortable:
         return ErrorCode.invalid_txn_state
     if code is ErrorCode.cluster_authorization_failed:
-        return ErrorCode.invalid_txn_state  # about the broker's own right, not the client's
+        return ErrorCode.invalid_txn_state  # the broker's authorization, not the client's
     if code is ErrorCode.broker_not_available:
         return ErrorCode.coordinator_not_available
     return code

@@ -1,1 +1,1 @@
-"""Requests to other brokers: markers, share states, ends of logs."""
+"""Requests to other brokers: transaction markers, states of share partitions, high watermarks."""

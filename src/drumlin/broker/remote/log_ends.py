@@ -1,4 +1,4 @@
-"""High watermarks of partitions, whichever broker leads them: by ListOffsets, without retries.
+"""High watermarks of partitions, on any broker: fetched by ListOffsets, without retries.
 
 Requests to one broker are batched.
 """
@@ -33,7 +33,7 @@ _UNKNOWN: Final = (ErrorCode.unknown_server_error, -1)
 
 
 class LogEnds:
-    """High watermarks of partitions that this or another broker leads."""
+    """High watermarks of partitions that this broker or another one leads."""
 
     def __init__(self, broker: BrokerData) -> None:
         self._broker = broker
@@ -42,7 +42,7 @@ class LogEnds:
     async def high_watermark(self, topic: str, index: int) -> int:
         """
         Raises:
-            KafkaError: the leader's error, or the leader cannot be reached.
+            KafkaError: the leader has answered with an error, or cannot be reached.
         """
         broker = self._broker
         of_topic = broker.metadata.image.topics.get(topic)

@@ -1,7 +1,7 @@
 """Transaction markers, sent to the leaders of all partitions of a transaction.
 
 Sends WriteTxnMarkers to other brokers in parallel. Leaders are looked up in the image each time,
-and nothing is sent again: the coordinator retries what has failed.
+and no request is repeated: the coordinator retries failed partitions.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ class MarkerRoutes:
         self._broker = broker
         self._markers = Together(
             self._send,
-            lambda each: each.producer_id,  # responses are keyed by it
+            lambda each: each.producer_id,  # the key in responses
             lambda each: len(each.partitions),
             _PARTITIONS_MAX,
             not_asked,
         )
 
     async def write(self, marker: Marker) -> _Codes:
-        """Write one marker to all of its partitions; a code for each, NONE where it is written.
+        """Write one marker to all of its partitions; returns a code for each, NONE if it is
+        written.
 
-        LEADER_NOT_AVAILABLE: there is no leader now; NETWORK_EXCEPTION: no answer from it.
+        LEADER_NOT_AVAILABLE: there is no leader now; NETWORK_EXCEPTION: the leader did not answer.
         """
         own_id = self._broker.node_id
         by_leader, codes = await self._sorted(marker)
@@ -74,7 +75,7 @@ class MarkerRoutes:
         await self._markers.close()
 
     async def _sorted(self, marker: Marker) -> tuple[dict[int, list[TopicPartition]], _Codes]:
-        """The partitions by their leaders, and the codes of those that have none."""
+        """The partitions by leader, and the codes of those without one."""
         by_leader: dict[int, list[TopicPartition]] = {}
         codes: _Codes = {}
         topics = self._broker.metadata.image.topics

@@ -118,7 +118,7 @@ _MESSAGES: Final[dict[type, _Messages]] = {
 
 
 def size_of(call: Call) -> int:
-    """Entries of the call in a request."""
+    """The number of entries that the call takes in a request."""
     return 1 + len(call.state.batches) if isinstance(call, Write) else 1
 
 
@@ -157,10 +157,10 @@ def answers(calls: Iterable[Call], response: Any) -> list[Any]:
 
 
 async def state_in(answer: Any) -> ShareState:
-    """The state in a result, as far as its API gives it.
+    """The state in a result, as far as the API returns it.
 
     Raises:
-        KafkaError: the result is an error.
+        KafkaError: the result has an error code.
     """
     if answer.error_code is not ErrorCode.none:
         raise KafkaError(answer.error_code, answer.error_message or "")

@@ -1,8 +1,8 @@
-"""The states of share partitions, whichever broker is their share coordinator.
+"""The states of share partitions, from their share coordinator on any broker.
 
-On this broker they are a call away, on others a request. Both are repeated while there is no
-coordinator or it cannot be reached, so all of them must be safe to repeat. Calls to one broker
-about one group are batched.
+The coordinator on this broker is called directly, others by a request. Calls are repeated while
+there is no coordinator or it cannot be reached, so all of them must be safe to repeat. Calls to one
+broker about one group are batched.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: Entries of a request: partitions, and batches of their states.
+#: Entries in a request: partitions, and batches of their states.
 _SIZE_MAX: Final = 1000
 #: Errors after which the call is repeated, maybe to another broker.
 _TRANSIENT: Final = frozenset(
@@ -57,7 +57,7 @@ _LAST_PAUSE_S: Final = 1.0
 
 
 class _Lane(NamedTuple):
-    """Calls of one lane may share a request."""
+    """A kind of calls that may share a request."""
 
     node_id: int
     api_name: str
@@ -67,9 +67,9 @@ class _Lane(NamedTuple):
 class ShareStateRoutes:
     """See the module; methods are those of `ShareCoordinator`.
 
-    They raise the same `KafkaError`s. COORDINATOR_NOT_AVAILABLE and the like are raised only after
-    `patience_s`: about as long as in Apache Kafka, and usually enough for another broker to take
-    over.
+    They raise the same `KafkaError`s. COORDINATOR_NOT_AVAILABLE and similar errors are raised only
+    after `patience_s`: about as long as in Apache Kafka, and usually enough for another broker to
+    take over.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ShareStateRoutes:
         self._is_stopping = False
 
     def finish(self) -> None:
-        """Stop repeating calls, as the broker stops."""
+        """Stop repeating calls, as the broker is stopping."""
         self._is_stopping = True
 
     async def close(self) -> None:
@@ -93,7 +93,7 @@ class ShareStateRoutes:
     async def initialize(
         self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, start_offset: int
     ) -> None:
-        """Like `ShareCoordinator.initialize`; the topic is created if there is none yet."""
+        """Like `ShareCoordinator.initialize`; the topic is created if it does not exist."""
         key = SharePartitionKey(group_id, topic_id, partition)
         await self._ask(
             Initialize(key, state_epoch, start_offset),
@@ -103,29 +103,29 @@ class ShareStateRoutes:
     async def read(
         self, group_id: str, topic_id: UUID, partition: int, leader_epoch: int
     ) -> ShareState:
-        """As `ShareCoordinator.read`."""
+        """Like `ShareCoordinator.read`."""
         key = SharePartitionKey(group_id, topic_id, partition)
         here = partial(self._here.read, *key, leader_epoch)
         state: ShareState = await self._ask(Read(key, leader_epoch), here)
         return state
 
     async def write(self, group_id: str, topic_id: UUID, partition: int, state: ShareState) -> None:
-        """As `ShareCoordinator.write`."""
+        """Like `ShareCoordinator.write`."""
         key = SharePartitionKey(group_id, topic_id, partition)
         await self._ask(Write(key, state), partial(self._here.write, *key, state))
 
     def write_at_once(self, key: SharePartitionKey, change: ShareState) -> Written[None] | None:
-        """As `ShareCoordinator.write_at_once`; None also where the coordinator is elsewhere."""
+        """Like `ShareCoordinator.write_at_once`; also None if another broker is the coordinator."""
         is_here = self._coordinator(key) in (None, self._broker.node_id)
         return self._here.write_at_once(key, change) if is_here else None
 
     async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None:
-        """As `ShareCoordinator.delete`."""
+        """Like `ShareCoordinator.delete`."""
         key = SharePartitionKey(group_id, topic_id, partition)
         await self._ask(Delete(key), partial(self._here.delete, *key))
 
     async def summary(self, group_id: str, topic_id: UUID, partition: int) -> ShareState:
-        """As `ShareCoordinator.summary`."""
+        """Like `ShareCoordinator.summary`."""
         key = SharePartitionKey(group_id, topic_id, partition)
         state: ShareState = await self._ask(Summarize(key), partial(self._here.summary, *key))
         return state
@@ -176,5 +176,5 @@ class ShareStateRoutes:
                 lane.node_id, "share state", lane.api_name, request(calls)
             )
             return answers(calls, response)
-        except KafkaError as error:  # there is no such broker
+        except KafkaError as error:  # the broker does not exist any more
             raise KafkaError(ErrorCode.coordinator_not_available, error.message) from error

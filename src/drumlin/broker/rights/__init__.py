@@ -1,1 +1,1 @@
-"""Answers of a broker without security about ACLs, users, tokens and quotas."""
+"""Answers about ACLs, users, tokens and quotas, from a broker without security."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from drumlin.wire.error_codes import MalformedMessage
 
-#: UNKNOWN, in all four enumerations: a value that the sender itself does not know.
+#: UNKNOWN in all four enumerations: a value that the sender itself does not know.
 _UNKNOWN: Final = 0
 
 
@@ -14,7 +14,7 @@ def check_elements(*elements: int) -> None:
     """Check the fields of one ACL or filter.
 
     Raises:
-        MalformedMessage: one is unknown; Apache Kafka, too, closes the connection then.
+        MalformedMessage: a field has an unknown value; Apache Kafka closes the connection, too.
     """
     if _UNKNOWN in elements:
         raise MalformedMessage("an element of an ACL is UNKNOWN")

@@ -1,7 +1,7 @@
-"""Client quotas, of which there are none: requests are checked by Apache Kafka's rules.
+"""Client quotas: none can be set, but requests are checked by Apache Kafka's rules.
 
 Setting one is refused with a message, as a quota without effect would be a false promise. Removing
-one succeeds, as it does in Kafka if there is none.
+one succeeds, as in Kafka if the quota does not exist.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _USER, _CLIENT_ID, _IP = "user", "client-id", "ip"
 TYPES: Final = (_USER, _CLIENT_ID, _IP)
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
-#: The largest value of each key; None where it may be a fraction.
+#: The largest value of each key; None if the value may be a fraction.
 _OF_CLIENTS: Final[Mapping[str, int | None]] = {
     "consumer_byte_rate": 2**63 - 1,
     "producer_byte_rate": 2**63 - 1,
@@ -66,10 +66,10 @@ async def check_filter(components: tuple[ComponentData, ...]) -> None:
 async def check_alteration(entity: Mapping[str, str | None], ops: tuple[OpData, ...]) -> None:
     """Check the changes of one entity's quotas.
 
-    `entity`: its names by type, where None is the default for all of that type.
+    `entity`: its names by type; None stands for the default of a type.
 
     Raises:
-        KafkaError: INVALID_REQUEST, or UNSUPPORTED_VERSION where a quota would be set.
+        KafkaError: INVALID_REQUEST, or UNSUPPORTED_VERSION if a quota would be set.
     """
     keys = _keys_of(entity)
     seen: set[str] = set()
@@ -107,7 +107,7 @@ def _keys_of(entity: Mapping[str, str | None]) -> Mapping[str, int | None]:
 
 
 def _may_be_address(text: str) -> bool:
-    """Whether it may be an address; names of hosts are not resolved, as that may take any time."""
+    """Whether this may be an IP address; host names are not resolved, as that could take long."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

@@ -1,8 +1,8 @@
 """A broker without security: its answers about ACLs, users and tokens.
 
-There is no authorizer, nobody logs in, and a connection has no principal for whom a delegation
-token could be made. The handlers of these APIs read requests and write responses; this module alone
-decides the answers. They are those of Apache Kafka with the same configuration, except for
+There is no authorizer and no login, and a connection has no principal for whom a delegation token
+could be created. The handlers of these APIs read requests and write responses; this module alone
+decides on the answers. They are those of Apache Kafka with the same configuration, except for
 credentials: Kafka would store them, though here no login would ever need one.
 """
 
@@ -13,9 +13,9 @@ from typing import Final
 
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Type and name of the principal from which every request comes.
+#: The principal of every request: type and name.
 ANONYMOUS: Final = ("User", "ANONYMOUS")
-#: In place of a token's times: -1 on the wire.
+#: Stands for a token's missing times: -1 on the wire.
 NO_TIME: Final = datetime.fromtimestamp(0, UTC) - timedelta(milliseconds=1)
 
 _MECHANISMS: Final = (1, 2)  # SCRAM-SHA-256 and -512

@@ -1,7 +1,7 @@
 """The common part of OffsetCommit and TxnOffsetCommit: only existing partitions are committed.
 
-A request is parsed and handled in turns, as it may name very many partitions; most requests are
-done within one turn.
+Parsing and handling give way in between, as a request may name very many partitions; most requests
+are done within one turn of the loop.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from drumlin.wire.error_codes import ErrorCode
 
 T = TypeVar("T")
 
-#: Larger requests take a hundred times their size while they are handled: few at a time.
+#: Larger requests take a hundred times their size while they are handled, so only a few are at a
+#: time.
 _LARGE_BYTES: Final = 128 * 1024
 
 
 class Unread(NamedTuple):
-    """A request as it came, whose body begins at `position`."""
+    """An unparsed request, whose body begins at `position`."""
 
     frame: memoryview
     position: int
 
 
-#: Partitions, and a code for each of them, by the topic's name or id, as the request names it.
+#: Partitions, and a code for each, by the name or id that the request gives for the topic.
 Refused = dict[Any, tuple[list[int], list[ErrorCode]]]
 
 
@@ -48,13 +49,13 @@ class SortedOut(NamedTuple):
     by_id: bool = False
 
     async def results(self, codes: Iterable[ErrorCode]) -> list[TopicResult]:
-        """The results; `codes` are those of the accepted offsets, in their order.
+        """The results; `codes` has one code for each accepted offset, in order.
 
         Refused partitions come first, with all other results of their topics.
         """
         taken = iter(codes)
         results: list[TopicResult] = []
-        whole: tuple[list[int], list[ErrorCode]] | None = None  # of a topic in several pieces
+        whole: tuple[list[int], list[ErrorCode]] | None = None  # a topic in several pieces
         for offsets in self.accepted:
             if results:
                 await give_way()
@@ -127,7 +128,7 @@ async def sort_out(
 
 
 async def few_at_a_time(context: RequestContext, request: Unread, work: Awaitable[T]) -> T:
-    """Await `work`; if the request is large, only when the work for other large ones is done."""
+    """Await `work`; for a large request, not before the work for other large requests is done."""
     if len(request.frame) <= _LARGE_BYTES:
         return await work
     async with context.broker.groups.large_commits:

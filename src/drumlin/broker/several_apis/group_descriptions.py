@@ -28,12 +28,14 @@ _GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 def authorized_operations(
     request: ConsumerGroupDescribeRequest | DescribeGroupsRequest | ShareGroupDescribeRequest,
 ) -> int:
-    """The client's authorized operations on groups, if it asks: all, as for every client."""
+    """The client's authorized operations on groups, if requested; every client is authorized for
+    all.
+    """
     return _GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
 
 
 def refused_group(described_group: type[Group], group_id: str, error: KafkaError) -> Group:
-    """An error in place of the description of a group with epochs."""
+    """A group's entry with an error instead of a description, in the APIs with group epochs."""
     return described_group(
         error_code=error.code,
         error_message=error.message,

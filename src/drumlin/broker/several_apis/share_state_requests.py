@@ -1,8 +1,8 @@
 """The common part of the five share group state APIs: a request for many partitions, and a result
-for each of them.
+for each.
 
-Owns only the form of request and response; the work is the share coordinator's. A request that
-names no group, no topic, or a topic without partitions gets an empty result, as in Apache Kafka.
+Owns only the form of request and response; the share coordinator does the work. A request without a
+group or topic, or with a topic without partitions, gets an empty result, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import KafkaError
 
 _NO_TOPIC: Final = UUID(int=0)
-#: Partitions that are handled concurrently; they take a millisecond.
+#: Partitions that are handled concurrently; that many take a millisecond.
 _ASKED_AT_ONCE: Final = 8
 _LISTED_AT_ONCE: Final = 1000
 
@@ -45,9 +45,9 @@ async def answer_partitions(
 
     Args:
         request: names the partitions.
-        ask: makes the result from a topic's id and the request's partition.
-        refused: makes the result of a partition for which `ask` raises a `KafkaError`.
-        topic_result: makes a topic's result.
+        ask: returns the result for a topic's id and the request's partition.
+        refused: returns the result of a partition for which `ask` raises a `KafkaError`.
+        topic_result: returns a topic's result.
     """
     if not request.group_id or not await _names_partitions(request.topics):
         return ()

@@ -1,7 +1,7 @@
-"""The acknowledgements of one request: applied at once, answered when they are written.
+"""The acknowledgements of one request: applied at once, and answered when they are written.
 
-An error of one partition does not affect the others. They are checked in Apache Kafka's order:
-topic id, the request itself, the partition, the records.
+An error of one partition does not affect the others. Checks have Apache Kafka's order: topic id,
+the request itself, the partition, the records.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ class Acknowledging:
         self._writing: dict[SessionPartition, asyncio.Task[KafkaError | None]] = {}
 
     async def answers(self) -> Answers:
-        """The answers, once everything is written; it is written even if the caller is
-        cancelled."""
+        """The answers, once everything is written; writing goes on if the caller is cancelled."""
         while self._writing:  # one by one: waiting for thousands together takes a turn of the loop
             shared, task = self._writing.popitem()
             if not task.done():
@@ -71,8 +70,8 @@ async def acknowledgements(topics: Iterable[Any]) -> dict[SessionPartition, list
         await give_way()
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
-                # A partition named twice counts twice: records whose acknowledgement was dropped
-                # would be delivered again.
+                # A partition that is named twice counts twice: if an acknowledgement were dropped,
+                # its records would be delivered again.
                 shared = SessionPartition(topic.topic_id, partition.partition_index)
                 batches = said.setdefault(shared, [])
                 for each in partition.acknowledgement_batches:

@@ -25,7 +25,9 @@ _NO_HINT: Final = CurrentLeader(0, 0)
 def current_leader(
     hints: LeaderHints, shared: SessionPartition, *codes: ErrorCode
 ) -> CurrentLeader:
-    """The partition's leader if one of the codes says that it is not this broker, else zeros."""
+    """The partition's leader, if one of the codes says that this broker is not the leader; else
+    zeros.
+    """
     for code in codes:
         hint = hints.hint(code, shared.topic_id, shared.partition)
         if hint is not None:
@@ -36,7 +38,7 @@ def current_leader(
 async def by_topic(
     topic_response: type[Topic], partitions: Iterable[tuple[SessionPartition, Any]]
 ) -> tuple[Topic, ...]:
-    """The partitions' answers, gathered by topic in the order in which topics first occur."""
+    """The partitions' answers, grouped by topic, in the order in which topics first occur."""
     topics: dict[UUID | None, list[Any]] = {}
     for shared, answer in partitions:
         topics.setdefault(shared.topic_id, []).append(answer)

@@ -1,10 +1,10 @@
 """One ShareFetch: waits for records of its partitions, and lets its member acquire them.
 
-Nothing is acquired before enough was read. Then records are acquired partition by partition, each
-in one step without an await, and only if the next fetch offset is still the one that was read from.
-So no two members get the same record, and no record is locked for a request that gets nothing, or
-whose member has left meanwhile. The loop never waits for a disk: data that is not in memory is read
-in threads.
+Nothing is acquired before enough bytes are read. Then records are acquired partition by partition,
+each in one step without an await, and only if the next fetch offset is still where the read began.
+So no two members get the same record, and no record is locked for a request that gets no records,
+or whose member has left meanwhile. The loop never waits for a disk: data that is not in memory is
+read in threads.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from drumlin.storage.segment.file_slice import FileSlice
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The most threads that read at the same time for one request.
+#: The maximum number of threads that read at the same time for one request.
 _READERS: Final = 4
-#: Share partitions that are loaded at the same time: opening one costs little, its first steps ten
-#: times as much.
+#: Share partitions that are loaded at the same time: opening one is cheap, its first steps of
+#: loading cost ten times as much.
 _LOADED_AT_ONCE: Final = 8
 
 
 class Given(NamedTuple):
-    """The records that a member gets of one partition."""
+    """The records of one partition that a member gets."""
 
     records: FileSlice
     acquired: Sequence[Acquired]
@@ -51,7 +51,7 @@ class _Cold(NamedTuple):
 
 
 class ShareFetch:
-    """Fetches for one request. `given` and `errors` are its results, by partition."""
+    """The fetch of one request. `given` and `errors` are its results, by partition."""
 
     def __init__(
         self,
@@ -150,8 +150,9 @@ class ShareFetch:
 
     @property
     def _has_session(self) -> bool:
-        """Whether the session is still open: else acquired records would stay locked until the
-        time-out."""
+        """Whether the session is still open. Without it, acquired records would stay locked until
+        the timeout.
+        """
         return self._broker.shares.sessions.is_open(self.session)
 
     # -- reading and acquiring ---------------------------------------------------------
@@ -176,7 +177,7 @@ class ShareFetch:
         return bool(self.given)
 
     async def _read_all(self) -> list[_Cold]:
-        """Read what is in memory, in turns; returns the reads that need the disk."""
+        """Read data that is in memory, giving way; returns the reads that need the disk."""
         self._offsets, self._ends = {}, {}
         for shared, live in list(self._live.items()):
             await give_way()
@@ -198,8 +199,9 @@ class ShareFetch:
         return cold
 
     async def _read_cold(self, cold: Sequence[_Cold]) -> None:
-        """Do the reads that need the disk, in threads, except where other members got the records
-        meanwhile."""
+        """Do the reads that need the disk, in threads; skip partitions whose records other members
+        got meanwhile.
+        """
         together = [cold[first::_READERS] for first in range(min(_READERS, len(cold)))]
         threads = self._broker.threads
         for places, results in zip(
@@ -219,7 +221,7 @@ class ShareFetch:
     def _read_one(self, place: _Cold, *, may_block: bool) -> ReadBatches | KafkaError | None:
         """
         Raises:
-            BlockingIOError: unless it may block, and the disk is needed.
+            BlockingIOError: the disk is needed, and the call may not block.
         """
         try:
             return read_batches(
@@ -248,7 +250,7 @@ class ShareFetch:
 
     async def _acquire(self) -> None:
         left = self._limits.max_records
-        for shared in list(self._read):  # so that each slice is released as early as possible
+        for shared in list(self._read):  # releases each slice as early as possible
             if left <= 0 or not self._has_session:
                 return
             live, read = self._live.get(shared), self._read[shared]
@@ -258,7 +260,7 @@ class ShareFetch:
                 or not live.is_current
                 or live.next_fetch_offset() != read.fetched.fetch_offset
             ):
-                continue  # other work had its turn since it was read
+                continue  # other work has run since the read
             acquired = live.acquire(
                 self._member.member_id, read.fetched, self._limits._replace(max_records=left)
             )
@@ -272,14 +274,15 @@ class ShareFetch:
         return live.partition.readable_end_offset(self._isolation_level)
 
     async def _has_more_to_try(self) -> bool:
-        """Whether another attempt is worth while: something is new, or records were skipped.
+        """Whether another attempt is worthwhile, as other work has run meanwhile: records may have
+        been appended or released.
 
-        Other work has run meanwhile: records may have been appended or released. And the next fetch
-        offset moves without an acquisition if records were aborted or cleaned away.
+        The next fetch offset also moves without an acquisition if records were aborted or cleaned
+        away.
         """
         for shared, live in self._live.items():
             if not live.is_current:
-                return True  # it is not led here any more: the next attempt notes that
+                return True  # this broker does not lead it any more: the next attempt notes that
             offset = live.next_fetch_offset() if live.is_ready else None
             if offset is not None and (
                 offset != self._offsets.get(shared) or self._end_of(live) != self._ends.get(shared)
@@ -300,8 +303,8 @@ class ShareFetch:
     async def _wait(self) -> None:
         """Wait for records, unless some have arrived meanwhile.
 
-        Records that arrive while this gives way either wake it, as it waits in the room already, or
-        are found by the check afterwards.
+        Records that arrive while this gives way either wake it, as it has entered the room already,
+        or are found by the check afterwards.
         """
         stay = Stay(1, for_stable=self._isolation_level == READ_COMMITTED)
         try:
@@ -314,18 +317,18 @@ class ShareFetch:
             await stay.leave_in_turns()
 
     def _warm(self, places: Sequence[_Cold]) -> list[ReadBatches | KafkaError | None]:
-        """Read, with the pages brought into memory. Blocks."""
+        """Read, and bring the pages into memory. Blocks."""
         results = []
         for place in places:
             result = self._read_one(place, may_block=True)
             if isinstance(result, ReadBatches):
-                with contextlib.suppress(KafkaError):  # found again when they are to be given
+                with contextlib.suppress(KafkaError):  # sending finds the error again
                     result.slice.prefetch()
             results.append(result)
         return results
 
     async def _have_in_memory(self) -> None:
-        """Read in a thread the pages of given records that are not in memory."""
+        """In a thread, read those pages of the given records that are not in memory."""
         for shared, given in list(self.given.items()):
             await give_way()
             if given.records.is_resident():

@@ -22,7 +22,7 @@ def member_of(request: ShareFetchRequest | ShareAcknowledgeRequest) -> Member:
     """The member that sends the request.
 
     Raises:
-        KafkaError: INVALID_REQUEST, as no member can have this id.
+        KafkaError: INVALID_REQUEST, no member can have this id.
     """
     if request.group_id is None:
         raise KafkaError(ErrorCode.invalid_request, "a share group has an id")

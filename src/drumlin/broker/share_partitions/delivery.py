@@ -1,7 +1,7 @@
 """All share partitions that are active on this broker, and the sessions of their members.
 
 Share partitions are loaded when a member first fetches them. They are dropped with the last session
-of their group, with their topic, when they are fenced, and when they could not be loaded.
+of their group or with their topic, and also if they are fenced or cannot be loaded.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ShareDelivery:
         self._broker = broker
         self._settings: dict[str, GroupSettings] = {}
         self._partitions: dict[str, dict[SharePartitionKey, SharePartitionLeader]] = {}
-        """Share partitions by group, for groups that have any."""
+        """Share partitions by group, without empty groups."""
         self._holding: dict[Member, set[SharePartitionKey]] = {}
         """The partitions in which members have acquired records, in this session or before."""
         self._watched: set[int] = set()
@@ -47,8 +47,9 @@ class ShareDelivery:
         self.is_stopping = False
 
     def settings(self, group_id: str) -> GroupSettings:
-        """The settings of a group, kept only while it has a session, as clients can use any number
-        of names."""
+        """The settings of a group, kept only while the group has a session, as clients can use any
+        number of group names.
+        """
         known = self._settings.get(group_id)
         if known is None:
             known = GroupSettings(self._broker, group_id)
@@ -67,8 +68,9 @@ class ShareDelivery:
         return [live for of_group in self._partitions.values() for live in of_group.values()]
 
     def _each_of(self, group_id: str) -> Iterator[SharePartitionLeader]:
-        """The share partitions of a group, without a list of them: freeing thousands takes a turn
-        of the loop."""
+        """The share partitions of a group. Makes no list, as freeing a list of thousands takes a
+        turn of the loop.
+        """
         lives = list(self._partitions.get(group_id, {}).values())
         while lives:
             yield lives.pop()
@@ -167,7 +169,7 @@ class ShareDelivery:
     # -- members -----------------------------------------------------------------------
 
     def watch(self, connection: Connection) -> None:
-        """End a connection's sessions when it ends, or now if it has ended."""
+        """End a connection's sessions when the connection closes, or now if it has closed."""
         number = id(connection)
         if number not in self._watched:
             self._watched.add(number)
@@ -212,9 +214,11 @@ class ShareDelivery:
         held: set[SharePartitionKey],
         partitions: dict[SessionPartition, None],
     ) -> None:
-        """Release the records of a member, then those of partitions in which it may be waiting.
+        """Release the records of a member, first in other partitions, then where the member may be
+        waiting.
 
-        If it joins again meanwhile, this stops: its other records stay locked until the timeout.
+        If the member joins again meanwhile, this stops: its other records stay locked until the
+        timeout.
         """
         group_id = member.group_id
         while (held or partitions) and not self.sessions.has(member):
@@ -248,7 +252,7 @@ class ShareDelivery:
             await give_way()
 
     async def _retire(self, group_id: str) -> list[SharePartitionLeader]:
-        """Drop share partitions without members; returns those with a write under way."""
+        """Drop share partitions without members; returns those with a write in progress."""
         unsettled: list[SharePartitionLeader] = []
         for live in self._each_of(group_id):
             if self.sessions.has_group(group_id):
@@ -263,7 +267,7 @@ class ShareDelivery:
     # -- the end -----------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Answer waiting fetches now, as the broker stops."""
+        """Answer waiting fetches now, as the broker is stopping."""
         self.is_stopping = True
         self._refused.disturb()
         for live in self._all():

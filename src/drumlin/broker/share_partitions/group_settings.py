@@ -13,7 +13,7 @@ from drumlin.metadata.image import Resource, ResourceType
 
 
 class _Known(NamedTuple):
-    """The settings computed last, and the configuration from which they were computed."""
+    """The last computed settings, and the configuration from which they were computed."""
 
     source: Mapping[str, str]
     settings: Settings
@@ -21,7 +21,7 @@ class _Known(NamedTuple):
 
 
 class GroupSettings:
-    """One group's settings; looked up again when the group's configuration changes."""
+    """One group's settings, computed again when the group's configuration changes."""
 
     def __init__(self, broker: BrokerData, group_id: str) -> None:
         self._broker = broker

@@ -1,9 +1,9 @@
 """A share partition on its leader: its state machine, its stored state, and locks that time out.
 
-Owns the writes of its state: one after the other, as later ones supersede earlier ones, and none
-once it is closed, as another leader may own the state then. Everything that changes the state
-machine runs on the event loop without awaiting; only writes may wait. Usually they are done at
-once, and so within the time of the caller's turn.
+Owns the writes of the state: one after the other, as later writes supersede earlier ones, and none
+after `close`, as another leader may own the state then. The state machine is only changed on the
+event loop, without an await; only writes may wait. Usually they are done at once, within the
+caller's turn.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ _TOLD: Final = {
     ErrorCode.fenced_leader_epoch: ErrorCode.not_leader_or_follower,
     ErrorCode.fenced_state_epoch: ErrorCode.not_leader_or_follower,
 }
-#: Runs of records whose locks time out in one turn; they take a millisecond.
+#: Runs of records whose locks time out in one turn; that many take a millisecond.
 _EXPIRED_AT_ONCE: Final = 500
-#: Runs of records that are changed at once; more are changed in turns.
+#: Runs of records that are changed in one turn; more take several turns.
 _CHANGED_AT_ONCE: Final = 500
-#: Another broker leads the share partition, or its state was initialized again.
+#: Codes if another broker leads the share partition, or its state was initialized again.
 FENCED: Final = ErrorCode.not_leader_or_follower
 
 
 class SharePartitionLeader:
     """One share partition; use it once `loaded` is done.
 
-    Locks are timed out in `rounds`: share partitions take turns. `on_lost` is called when this is
-    not valid any more or could not be loaded, `on_acquired` with the id of a member that has
+    Locks time out in `rounds`, in which share partitions take turns. `on_lost` is called when this
+    is no longer valid or could not be loaded, `on_acquired` with the id of a member that has
     acquired records.
     """
 
@@ -111,19 +111,19 @@ class SharePartitionLeader:
         loading = SharePartition.loading(
             self.settings.delivery, start_offset, state.batches, log_end_offset
         )
-        # Usually at once: a member that is answered may rely on the group's start offset.
+        # Usually done at once. A member that has an answer may rely on the group's start offset.
         self._records = await loading
         self._records.move_start(self.partition.log_start_offset)
         if is_first:
-            # Else `latest` would be resolved again after a pause in which no member had
-            # acknowledged anything yet, and records that came meanwhile would never be delivered.
+            # Otherwise `latest` would be resolved again after a pause before the first
+            # acknowledgement, and records that arrived meanwhile would never be delivered.
             try:
                 await self._write_state(())
             except KafkaError as error:
                 raise _told(error) from error
 
     def _on_loaded(self, task: asyncio.Task[None]) -> None:
-        """Retrieve the error: asyncio would warn if no caller asks for it."""
+        """Retrieve the error, as asyncio would warn if no caller does."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._on_lost(self)
@@ -136,7 +136,7 @@ class SharePartitionLeader:
 
     @property
     def error(self) -> ErrorCode | None:
-        """The error because of which it could not be loaded."""
+        """The error that prevented loading, if any."""
         if not self.loaded.done() or self.loaded.cancelled():
             return None
         error = self.loaded.exception()
@@ -146,7 +146,9 @@ class SharePartitionLeader:
 
     @property
     def is_current(self) -> bool:
-        """Whether this broker still leads the partition in the epoch in which this was loaded."""
+        """Whether this broker still leads the partition, in the leader epoch in which this was
+        loaded.
+        """
         current = self._broker.partitions.find(self.partition.topic, self.partition.index)
         return (
             not self.is_closed
@@ -176,7 +178,8 @@ class SharePartitionLeader:
     # -- acknowledging -----------------------------------------------------------------
 
     async def acknowledging(self, member_id: str, batches: Sequence[Acknowledgement]) -> Change:
-        """Apply a member's acknowledgements, in turns; they take effect once `write` is done.
+        """Apply a member's acknowledgements, giving way in between; they take effect once `write`
+        is done.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST.
@@ -190,8 +193,8 @@ class SharePartitionLeader:
     def write(self, change: Change) -> asyncio.Task[KafkaError | None] | None:
         """Write a change, then commit it, or roll it back if the write fails.
 
-        Usually that is done at once, and None is returned; else an awaitable, whose error is the
-        member's.
+        Usually that is done at once, and None is returned; else an awaitable, whose error goes to
+        the member.
 
         Raises:
             KafkaError: the error that the member gets.
@@ -223,7 +226,7 @@ class SharePartitionLeader:
         return None
 
     async def _write_much(self, change: Change) -> KafkaError | None:
-        """Like `_write_change`, in turns."""
+        """Like `_write_change`, giving way in between."""
         records = self._records
         try:
             await self._write(await records.stating(change), None)
@@ -247,7 +250,9 @@ class SharePartitionLeader:
         self._changed()
 
     async def releasing(self, member_id: str) -> None:
-        """Release the records of a member that has left: others get them once this is written."""
+        """Release the records of a member that has left: other members get them once this is
+        written.
+        """
         if self.is_ready and (change := (await self._records.releasing(member_id))):
             try:
                 writing = self.write(change)
@@ -317,11 +322,11 @@ class SharePartitionLeader:
         self.room.disturb()
 
     def _schedule(self) -> None:
-        """Set the timer for the next lock."""
+        """Set the timer for the next lock that times out."""
         deadline = None if self.is_closed else self._records.next_deadline()
         if self._timer is not None:
             if deadline is not None and self._timer_deadline <= deadline:
-                return  # it goes off no later
+                return  # the present timer fires no later
             self._timer.cancel()
             self._timer = None
         if deadline is not None:
@@ -340,7 +345,7 @@ class SharePartitionLeader:
         if batches:
             self._write_expired(batches)
             self._changed()
-        else:  # all locked records were acknowledged in time: no fetch has to be woken
+        else:  # all locked records were acknowledged in time, so no fetch has to be woken
             self._schedule()
 
     def _write_expired(self, batches: Sequence[StateBatch]) -> None:

@@ -21,15 +21,15 @@ from drumlin.wire.error_codes import KafkaError
 READ_COMMITTED: Final = 1
 _FIRST_OFFSET: Final = attrgetter("first_offset")
 
-#: Batches of a partition that one request reads: each takes some microseconds to read, and again to
-#: acquire.
+#: Batches of a partition that one request reads: reading each takes some microseconds, and so does
+#: acquiring it.
 _BATCHES_MAX: Final = 500
 
 
 class ReadBatches(NamedTuple):
     """A slice with at least one batch, and the positions and offsets of its batches.
 
-    is_cut: there is more to read, but that would be too many batches.
+    is_cut: whether there are more batches, which would be too many.
     """
 
     slice: FileSlice
@@ -38,7 +38,7 @@ class ReadBatches(NamedTuple):
     is_cut: bool
 
     def trimmed(self, acquired: Sequence[Acquired]) -> FileSlice:
-        """The slice, from the first batch to the last that has acquired records."""
+        """The slice, trimmed to the batches from the first to the last acquired record."""
         first, last = acquired[0].first_offset, acquired[-1].last_offset
         batches = self.fetched.batches
         start = next(i for i, each in enumerate(batches) if each.last_offset >= first)
@@ -62,12 +62,12 @@ def read_batches(
     minimum_one_batch: bool,
     may_block: bool,
 ) -> ReadBatches | None:
-    """Whole batches from `fetch_offset` on, up to a maximum number. Except for the first one, they
-    begin before `until_offset`.
+    """Whole batches from `fetch_offset` on, up to a maximum number. All but the first begin before
+    `until_offset`.
 
     Raises:
         KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
-        BlockingIOError: unless it may block, and the disk is needed.
+        BlockingIOError: the disk is needed, and the call may not block.
     """
     result = partition.read(
         fetch_offset,
@@ -84,7 +84,7 @@ def read_batches(
     end, is_cut = found.position, False
     try:
         for position, header in found.headers(may_block=may_block):
-            # The first one may begin later, if the batches before it were cleaned away.
+            # The first batch may begin later, if the batches before it were cleaned away.
             if headers and (header.base_offset >= until_offset or len(headers) == _BATCHES_MAX):
                 is_cut = True
                 break

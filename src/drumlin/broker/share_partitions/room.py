@@ -1,7 +1,7 @@
 """Share fetches that wait for records of a share partition, in the order of their arrival.
 
-New records, and records that have become available again, wake all of them, the one that has waited
-longest first. So the members of a group take turns; with a set, one might be favoured.
+New records, and records that become available again, wake all fetches, in that order. So the
+members of a group take turns; the order of a set might favour one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ShareRoom:
         return len(self._waiters)
 
     def enter(self, waiter: Waiter, *, for_stable: bool) -> None:
-        # Fetches that wait already may have used another isolation level, if the group's has
+        # Fetches that are waiting already may have another isolation level, if the group's has
         # changed.
         self._partition_room.enter(self._relay, for_stable=for_stable)
         self._waiters[waiter] = None
@@ -48,11 +48,11 @@ class ShareRoom:
             self._partition_room.leave(self._relay)
 
     def advanced(self, readable_bytes: int) -> None:
-        """The log has more to read."""
+        """Handle an advance: the log has more to read."""
         for waiter in self._waiters:
             waiter.advanced(readable_bytes)
 
     def disturb(self) -> None:
-        """Other news: records may have become available."""
+        """Handle other news: records may have become available."""
         for waiter in self._waiters:
             waiter.disturb()

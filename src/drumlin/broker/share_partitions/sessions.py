@@ -2,9 +2,9 @@
 
 A session belongs to one member of one group, and ends with the connection that began it. Its epoch
 counts the member's requests, fetches and acknowledgements alike, so that none is applied twice or
-out of order. The number of sessions is limited, and that of the partitions of all sessions
-together. Beyond that new sessions are refused: unlike a fetch session none is evicted, as it has
-locked records.
+out of order. The number of sessions is limited, and so is the number of partitions of all sessions
+together. Beyond these limits new sessions are refused: unlike a fetch session, a share session is
+never evicted, as it has locked records.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SessionPartition(NamedTuple):
 
 @dataclass(slots=True)
 class ShareSession:
-    """A share session. partitions: in the order in which they were named first."""
+    """A share session. partitions: in the order in which requests first named them."""
 
     member: Member
     connection: int
@@ -80,9 +80,8 @@ class ShareSessions:
         """A new session, in place of the member's old one.
 
         Raises:
-            KafkaError: INVALID_REQUEST, there is nothing to acknowledge in a new session;
-                SHARE_SESSION_LIMIT_REACHED, in which case the old one stays until its connection
-                ends.
+            KafkaError: INVALID_REQUEST, a new session has nothing to acknowledge;
+                SHARE_SESSION_LIMIT_REACHED, and the old session stays until its connection ends.
         """
         if acknowledges:
             raise KafkaError(
@@ -123,7 +122,7 @@ class ShareSessions:
             room = len(partitions) - len(session.partitions)
             self._check_room(room)
             await _remove_all(partitions, forgotten)
-            if self._due(member, epoch) is not session:  # other work had its turn
+            if self._due(member, epoch) is not session:  # other work has run meanwhile
                 raise KafkaError(ErrorCode.share_session_not_found)
             self._check_room(room)
             former = session.partitions
@@ -133,7 +132,7 @@ class ShareSessions:
         return session
 
     def _due(self, member: Member, epoch: int) -> ShareSession:
-        """The member's session, if it is in that epoch."""
+        """The member's session, if this is its next epoch."""
         session = self.get(member)
         if session.epoch != epoch:
             raise KafkaError(
@@ -186,7 +185,7 @@ class ShareSessions:
         return group_id in self._of_group
 
     def of_connection(self, connection: int) -> list[ShareSession]:
-        """The sessions that a connection began."""
+        """The sessions that began on a connection."""
         return [self._sessions[member] for member in self._of_connection.get(connection, ())]
 
 

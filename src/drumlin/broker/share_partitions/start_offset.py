@@ -1,4 +1,4 @@
-"""The start offset of a share group in a partition that it has never read.
+"""The first start offset of a share group in a partition.
 
 `share.auto.offset.reset` is `earliest`, `latest`, or `by_duration:` with an ISO 8601 duration: the
 first record that is not older than the duration.

@@ -1,1 +1,1 @@
-"""The broker from start to stop. It is assembled here, and none of its parts imports this."""
+"""The broker from start to stop: assembled from its parts, none of which imports this package."""

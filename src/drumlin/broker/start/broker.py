@@ -1,7 +1,7 @@
-"""The broker: its parts, put together, started and stopped in order.
+"""The broker: puts its parts together, and starts and stops them in order.
 
-Has no rules of its own. Everything that changes state runs on the event loop; blocking work runs in
-`threads` and comes back as a value.
+Has no rules of its own. State is only changed on the event loop; blocking work runs in `threads`
+and returns a value.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _REQUEST_MEMORY_BYTES: Final = 1 << 30
-#: How long a stop waits for clients to receive their last responses.
+#: The time that a stop waits for clients to receive their last responses.
 _STOP_S: Final = 3.0
-#: How long a stop waits for other brokers to take over leadership.
+#: The time that a stop waits for other brokers to take over leadership.
 _HAND_OVER_S: Final = 10.0
 
 
@@ -160,7 +160,7 @@ class Broker:
         return self.config.node_id
 
     def name_of_topic(self, topic_id: UUID | None) -> str:
-        """The name of the topic that has this id now.
+        """The current name of the topic with this id.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_ID.
@@ -182,12 +182,12 @@ class Broker:
     ) -> Broker:
         """Start a broker; returns it when it is serving.
 
-        `before_serving` is called when everything is ready and no client is accepted yet: for work
+        `before_serving` is called when everything is ready but no client is accepted yet, for work
         that would make clients wait. Without `machine` the broker is the only one, and serves its
         operator.
 
         Raises:
-            StartFailed: with one line that says why.
+            StartFailed: the message is one line with the reason.
         """
         bound = bind_all(config)
         metrics_sockets: BoundSockets = {}
@@ -271,9 +271,9 @@ class Broker:
     # -- stopping ----------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Shut down cleanly: all that was acknowledged is on disk, and the next start knows it.
+        """Shut down cleanly: all acknowledged records are on disk, and the next start knows that.
 
-        Requests in progress are answered; those that wait for something are answered at once.
+        Requests in progress are answered; waiting requests are answered at once.
         """
         await self._hand_over()
         self.server.stop_accepting()

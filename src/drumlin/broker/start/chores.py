@@ -1,6 +1,6 @@
-"""A broker's periodic chores, their intervals, and the thread of each.
+"""A broker's periodic chores, with their intervals and threads.
 
-What changes a log runs on the event loop; what waits for a disk runs in a thread.
+Chores that change a log run on the event loop; those that wait for a disk run in a thread.
 """
 
 from __future__ import annotations
@@ -114,25 +114,25 @@ async def _flush(broker: Kept) -> None:
         try:
             await broker.threads.syncing(log.flush)
         except KafkaError:
-            continue  # deleted meanwhile; or its log dir has failed, which was logged there
+            continue  # deleted meanwhile, or its log dir has failed, which is logged already
         except Exception:  # noqa: BLE001  one failure must not stop the others
             _log.exception("%s could not be flushed", log.name)
 
 
 async def _give_up_failed(broker: Kept) -> None:
-    """Have other brokers lead partitions that this one cannot append to or read."""
+    """Have other brokers lead partitions whose logs fail on this broker."""
     for directory in broker.logs.directories:
         if not directory.is_online:
             try:
                 await broker.hosting.give_up(directory)
             except KafkaError:
-                continue  # logged by the metadata store; it is tried again
+                continue  # the metadata store has logged it; the next round tries again
             except Exception:  # noqa: BLE001  the others must be given up all the same
                 _log.exception("%s could not be given up", directory.path)
 
 
 async def _probe(broker: Kept) -> None:
-    """Bring back failed log dirs that work again, and partitions whose log could not be created."""
+    """Bring back failed log dirs that work again, and create logs that are still missing."""
     is_back = False
     for directory in broker.logs.directories:
         try:

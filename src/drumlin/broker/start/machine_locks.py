@@ -1,6 +1,8 @@
-"""The locks of all log dirs of a machine's brokers, from before their start until their end.
+"""The locks of the log dirs of all brokers of a machine, held from before their start until their
+end.
 
-Brokers inherit them: a log dir is locked until the last process that may write into it is gone.
+Brokers inherit the locks: a log dir is locked until the last process that may write into it has
+ended.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from drumlin.storage.directory.directory_lock import DirectoryLock
 
 _log = logging.getLogger(__name__)
 
-#: How long to wait for a lock: brokers of a killed server end by themselves, but not at once.
+#: The time to wait for a lock: brokers of a killed server end by themselves, but not at once.
 _PATIENCE_S: Final = 3.0
 _LOOK_S: Final = 0.05
 
 
 class Locks:
-    """Held within a `with`. A log dir that cannot be locked now is left to its broker."""
+    """The locks, held within a `with`. Log dirs that cannot be locked now are left to their
+    brokers.
+    """
 
     def __init__(self, log_dirs: Mapping[int, Collection[str]]) -> None:
         self._log_dirs = log_dirs
@@ -54,7 +58,7 @@ class Locks:
 
     def _lock(self, path: str, deadline: float) -> None:
         lock = DirectoryLock(path)
-        with contextlib.suppress(OSError):  # its broker will log why
+        with contextlib.suppress(OSError):  # its broker will log the reason
             Path(path).mkdir(parents=True, exist_ok=True)
             while not lock.acquire():
                 if time.monotonic() > deadline:

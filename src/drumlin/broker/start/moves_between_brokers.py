@@ -1,11 +1,11 @@
 """Moves of partitions between the brokers of a machine when the number of brokers has changed.
 
-They are made before any broker runs. A log stays in its log dir: its folder is renamed into, or out
-of, the folder that a broker has there. First the metadata records which folders are about to move;
-then checkpoints are copied and folders renamed; then the metadata gets the new replicas. After a
-crash the next start first moves the folders back, so that each is where the metadata says, and
-begins again. Nothing is removed but deleted topics, and surplus logs of replicas whose broker is
-gone: never the best log of a partition, and none while another one may be out of reach.
+Moves are made before any broker runs. A log stays in its log dir: its folder is renamed into, or
+out of, the folder that a broker has there. First the metadata records which folders will move; then
+checkpoints are copied and folders renamed; then the metadata gets the new replicas. After a crash
+the next start first moves the folders back to where the metadata says they are, and begins again.
+Only deleted topics are removed, and surplus logs of replicas whose broker has been removed: never
+the best log of a partition, and none while another log of it may be unreachable.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from drumlin.storage.recovery.moved_folders import complete_moves
 
 _log = logging.getLogger(__name__)
 
-#: Key in the metadata: the brokers among which partitions were placed last.
+#: Key in the metadata: the brokers on which partitions were placed last.
 _PLACED: Final = "brokers_of_machine"
 #: Key in the metadata: folders that may be moving, each with its source and target.
 _UNDER_WAY: Final = "folders_under_way"
@@ -52,12 +52,12 @@ def move_partitions(config: BrokerConfig, brokers: int) -> None:
     The caller holds the locks of these brokers' log dirs, so nothing else uses them.
 
     Raises:
-        StartFailed: with one line that says why.
+        StartFailed: the message is one line with the reason.
     """
     paths = [str(Path(path).absolute()) for path in config.log_dirs]
     file = Path(paths[0], database.FILE_NAME)
     if not file.exists() or not _is_of(config.node_id, paths):
-        return  # there is none, or whoever opens it reports what is wrong
+        return  # there is no metadata, or opening it later reports the error
     node_ids = range(config.node_id, config.node_id + brokers)
     try:
         with closing(Database(file)) as opened:
@@ -79,12 +79,12 @@ def move_partitions(config: BrokerConfig, brokers: int) -> None:
 
 
 def has_folders(config: BrokerConfig) -> bool:
-    """Whether more than one broker has folders, as far as the log dirs can be read."""
+    """Whether more than one broker has folders in the readable log dirs."""
     return any(Path(path, FOLDER).is_dir() for path in config.log_dirs)
 
 
 def is_empty(config: BrokerConfig) -> bool:
-    """Whether there are no logs, as far as the log dirs can be read. Blocks."""
+    """Whether there are no logs in the readable log dirs. Blocks."""
     for path in config.log_dirs:
         with suppress(OSError):
             if IdleDirectory(path, Files()).partitions:
@@ -93,12 +93,12 @@ def is_empty(config: BrokerConfig) -> bool:
 
 
 def note_placed(node_ids: Sequence[int]) -> database.Statement:
-    """The statement that records among which brokers the partitions are placed."""
+    """The SQL statement that records on which brokers the partitions are placed."""
     return database.put_value(_PLACED, json.dumps(list(node_ids)))
 
 
 def _is_of(node_id: int, paths: Sequence[str]) -> bool:
-    """Whether the log dirs belong to the broker that is the first one now."""
+    """Whether the log dirs belong to the broker that is now the first."""
     for path in paths:
         with suppress(OSError, ValueError):
             known = read_meta_properties(path, Files())
@@ -108,14 +108,14 @@ def _is_of(node_id: int, paths: Sequence[str]) -> bool:
 
 
 class _Folders:
-    """The folders of all brokers in all log dirs, as far as they can be read."""
+    """The folders of all brokers in all readable log dirs."""
 
     def __init__(self, first: int, log_dirs: Sequence[str]) -> None:
         self._first = first
         self._files = Files()
         self._log_dirs = log_dirs
         self._found: dict[tuple[str, int], IdleDirectory] = {}
-        #: Whether something cannot be read, so that there may be more folders.
+        #: Whether a log dir cannot be read, so there may be more folders.
         self.is_partial = False
         for log_dir in log_dirs:
             try:
@@ -134,8 +134,7 @@ class _Folders:
         _log.warning("%s is left alone: %s", path, error)
 
     def complete_changes(self) -> None:
-        """Finish what a broker's start would do first: moves between log dirs that were
-        interrupted.
+        """Finish interrupted moves between log dirs, as the start of a broker does.
 
         Raises:
             OSError: a log dir fails.
@@ -160,7 +159,7 @@ class _Folders:
             self._read(log_dir, node_id)
 
     def of(self, topic: TopicState, index: int) -> dict[int, str]:
-        """Brokers that have a folder of the partition, each with the log dir."""
+        """Brokers that have a folder of the partition, with the log dir of each."""
         partition = topic.name, index
         found = {}
         for (log_dir, node_id), each in self._found.items():
@@ -177,7 +176,7 @@ class _Folders:
         return found
 
     def at(self, log_dir: str, node_id: int) -> IdleDirectory:
-        """A broker's folder in a log dir; it is created if there is none."""
+        """A broker's folder in a log dir, which is created if it does not exist."""
         found = self._found.get((log_dir, node_id))
         if found is None:
             self._files.make_directory(folder_of(log_dir, node_id - self._first, node_id))
@@ -193,10 +192,8 @@ class _Folders:
                     self._files.sync_directory(path)
 
     def remove_empty(self, node_ids: Collection[int], deleted: Collection[UUID]) -> None:
-        """Remove the folders of brokers that do not exist any more, unless something is left in
-        them.
-
-        Folders of deleted topics are removed with them.
+        """Remove the folders of brokers that no longer exist, if they are empty but for folders of
+        deleted topics.
         """
         for (log_dir, node_id), each in self._found.items():
             if node_id in node_ids:
@@ -241,7 +238,8 @@ class _Move:
         Raises:
             OSError, sqlite3.Error: the change is incomplete; the next start repeats it.
         """
-        # A start with the previous number must not assume that the folders are where they were.
+        # A start with the previous number of brokers must not assume that the folders have not
+        # moved.
         self._opened.execute_durably([note_placed(())])
         self._folders.complete_changes()
         left = self._take_back()
@@ -254,7 +252,7 @@ class _Move:
         ]
         for log_dir, node_id, name in drops:
             self._folders.at(log_dir, node_id).drop(name)
-        # Durable, so that a folder found at its target has surely come from its source.
+        # Durable, so a folder that is found at its target must have come from its source.
         self._folders.sync()
         moves = [
             _FolderMove(partition, source, target)
@@ -277,7 +275,7 @@ class _Move:
         )
 
     def _take_back(self) -> list[_FolderMove]:
-        """Undo the moves of an interrupted start; returns those whose folder is out of reach."""
+        """Undo the moves of an interrupted start; returns those whose folder is unreachable."""
         back, left, found = [], [], {}
         for topic_id, *rest in json.loads(self._opened.value(_UNDER_WAY) or "[]"):
             index, source, target = rest
@@ -298,9 +296,10 @@ class _Move:
     def _place(
         self,
     ) -> tuple[dict[PartitionId, Placement], dict[PartitionId, dict[int, str]], bool]:
-        """The new placements, the folders of these partitions, and whether others have none.
+        """The new placements, the folders of these partitions, and whether other partitions have no
+        folder.
 
-        Folders of those others may be out of reach: such partitions stay as they are.
+        Such folders may be unreachable, so these partitions stay as they are.
         """
         found = {
             PartitionId(topic.topic_id, state.index): self._folders.of(topic, state.index)
@@ -351,6 +350,6 @@ class _FolderMove(NamedTuple):
 
 
 def _note_under_way(moves: Iterable[_FolderMove]) -> database.Statement:
-    """The statement that records which folders may be moving between brokers."""
+    """The SQL statement that records which folders may be moving between brokers."""
     rows = [[each.topic_id.hex, each.partition, *way] for each, *way in moves]
     return database.put_value(_UNDER_WAY, json.dumps(rows))

@@ -1,11 +1,11 @@
 """Placement of partitions on a machine's brokers when the number of brokers has changed. Pure.
 
-Partitions with one replica are spread evenly, with as few moves as possible. Of the others, only
-replicas of removed brokers move; if no broker is left to take one, the partition has fewer
-replicas. A replica that moves takes its log along, so it stays in sync.
+Partitions with one replica are spread evenly, with as few moves as possible. For other partitions,
+only replicas of removed brokers move; if no broker is left for such a replica, the partition has
+fewer replicas. A replica moves with its log, so it stays in sync.
 
-A replica that is in sync in the metadata may have lost its log: the disk may have been replaced. So
-the logs that exist are compared, and the best of them are kept.
+A replica that is in sync according to the metadata may have lost its log, for instance with a
+replaced disk. So existing logs are compared, and the best are kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Logs = Mapping[int, bool]
 class Placement:
     """The new state of a partition, and the changes of its folders.
 
-    The folders of `dropped` brokers are removed first. `moves` are from one broker to another.
+    The folders of `dropped` brokers are removed first. A move is from one broker to another.
     """
 
     state: PartitionState
@@ -59,7 +59,7 @@ def place(
 
 
 def _spread(topics: Iterable[TopicState], brokers: Sequence[int]) -> dict[PartitionId, int]:
-    """A broker for each partition that has one replica."""
+    """A broker for each partition with one replica."""
     singles = [
         (topic, [each for each in topic.partitions if len(each.replicas) == 1]) for topic in topics
     ]
@@ -108,8 +108,8 @@ def _without_gone(
         return None
 
     def rank(replica: int) -> tuple[object, ...]:
-        # Of equal logs, those that need not move are kept; among these, later replicas rather than
-        # the first, which is the preferred leader.
+        # Among equal logs, prefer those that need not move; next, later replicas over the first,
+        # the preferred leader.
         is_gone = replica not in brokers
         return *_flaws(state, replica, logs), is_gone, -state.replicas.index(replica)
 
@@ -124,7 +124,7 @@ def _without_gone(
             target = min(free, key=lambda each: (load[each], each)) if free else room.pop(0)
             targets[source] = target
             load[target] += 1
-    # If no log is left, all replicas count as complete: each broker finds out what it has.
+    # If no log is left, all replicas count as complete, and each broker finds out what it has.
     sound = [each for each in kept if each in logs or not logs]
     moves = tuple(each for each in targets.items() if each[0] != each[1])
     return Placement(_with(state, targets, sound), moves, dropped)
@@ -146,14 +146,14 @@ def _flaws(state: PartitionState, replica: int, logs: Logs) -> tuple[object, ...
 def _with(
     state: PartitionState, targets: Mapping[int, int], sound: Collection[int]
 ) -> PartitionState:
-    """The partition with the replicas that are kept; its leader moves with its log, or another
-    leads.
+    """The partition with the replicas that are kept. The leader moves with its log, or another
+    replica becomes leader.
 
-    A reassignment in progress ends with the replicas that there are.
+    A reassignment in progress ends with the existing replicas.
 
     Args:
         targets: the new broker of each replica that is kept.
-        sound: those of these replicas that have a log.
+        sound: the kept replicas that have a log.
     """
 
     def moved(replicas: Iterable[int]) -> tuple[int, ...]:
@@ -186,7 +186,7 @@ def _with(
 def _reassignment(
     state: PartitionState, replicas: tuple[int, ...], moves: Mapping[int, int]
 ) -> ReplicaAssignment:
-    """The reassignment with the new ids; none if one of its targets is gone."""
+    """The reassignment with the new ids; none if one of its targets was removed."""
     adding = tuple(moves.get(each, each) for each in state.adding)
     removing = tuple(moves.get(each, each) for each in state.removing)
     removing = tuple(each for each in removing if each in replicas)

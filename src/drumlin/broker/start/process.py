@@ -1,7 +1,7 @@
 """The broker as a process: starts it, reports that it is ready, stops it on a signal.
 
-An error at start is one line on standard error and an exit code, never a traceback: only a line is
-something that the operator can act on.
+An error at start is one line on standard error and an exit code, never a traceback, which would not
+help the operator.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def run_broker(
     machine: SharedMachine | None = None,
     signals: Sequence[signal.Signals] = SIGNALS,
 ) -> None:
-    """Run a broker until a signal comes.
+    """Run a broker until it gets a signal.
 
     Raises:
-        StartFailed: with one line that says why.
+        StartFailed: the message is one line with the reason.
     """
     watch = LoopWatch()
     with asyncio.Runner(loop_factory=watch.new_loop) as runner:

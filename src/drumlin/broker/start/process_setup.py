@@ -1,6 +1,5 @@
-"""Set-up that every process of a server does once, whether it is a broker or starts brokers.
-
-Logging, limits, memory, signals, and the risks of which its operator is warned.
+"""Set-up of a server's process, whether it is a broker or starts brokers: logging, limits, memory,
+signals, and warnings to the operator about risks.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ _log = logging.getLogger("drumlin")
 
 #: The signals that stop a server.
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: How long the event loop waits for a thread, a cleaner's above all, that holds the interpreter's
-#: lock. Python's 5 ms would show in clients' latency.
+#: The time that the event loop waits for a thread that holds the interpreter's lock, above all a
+#: cleaner's thread. Python's default of 5 ms would show in clients' latency.
 _SWITCH_INTERVAL_S: Final = 0.0002
 #: Parameters of the GNU C library's `mallopt`.
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
-#: Free memory at the heap's end that is kept. By default the library returns a large request's
-#: memory to the kernel each time.
+#: Free memory at the heap's end that is kept. By default the library returns the memory of each
+#: large request to the kernel.
 _KEPT_BYTES: Final = 32 << 20
-#: Larger blocks are mappings of their own (`wire/frames.py`), whose pages are allocated as they
-#: fill.
+#: Larger blocks are separate mappings (`wire/frames.py`), whose pages are allocated as they are
+#: filled.
 _MAPPED_FROM_BYTES: Final = 4 << 20
-#: Cleared by many systems when they start.
+#: A directory that many systems clear when they start.
 _FLEETING: Final = "/tmp"  # noqa: S108
 
 
@@ -67,29 +66,29 @@ def _raise_descriptor_limit() -> None:
 def _keep_freed_memory() -> None:
     """Reuse freed memory: new pages cost as much as writing their bytes to a log."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # other C libraries have none
+    if mallopt is not None:  # other C libraries do not have it
         mallopt(_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def stop_on(signals: Iterable[signal.Signals] = SIGNALS) -> asyncio.Event:
-    """An event that is set when one of the signals comes."""
+    """An event that is set when one of the signals arrives."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in signals:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            loop.add_signal_handler(number, stop.set)  # nohup ignores SIGHUP for us
+            loop.add_signal_handler(number, stop.set)  # under nohup, SIGHUP stays ignored
     return stop
 
 
 async def unless_stopped(start: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
-    """The result of `start`. If a signal comes first, the process ends here."""
+    """The result of `start`. If a signal arrives first, the process ends here."""
     starting = asyncio.create_task(start)
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
-        # Recovery may take long and cannot be interrupted. Nothing has been acknowledged that
-        # a clean stop would have to keep; the next start begins the recovery again.
+        # Recovery may take long and cannot be interrupted. No records have been acknowledged yet,
+        # so a clean stop is not needed; the next start begins the recovery again.
         _log.info("stopped before it was ready")
         logging.shutdown()
         os._exit(0)
@@ -98,7 +97,7 @@ async def unless_stopped(start: Coroutine[Any, Any, T], stop: asyncio.Event) -> 
 
 
 def risks(config: BrokerConfig) -> Iterator[str]:
-    """Risks that are usual on a server behind a firewall, and may surprise elsewhere."""
+    """Warnings of risks that are usual behind a firewall, but may surprise elsewhere."""
     if any(each.host in ("", "::", "0.0.0.0") for each in config.listeners):  # noqa: S104
         yield (
             "any client that reaches this machine can read, write and delete everything: it "

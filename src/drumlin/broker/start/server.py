@@ -29,9 +29,9 @@ _SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _ACCEPT_PAUSE_S: Final = 0.1
 _SILENCE_S: Final = 60.0
 #: This many descriptors, or an eighth of all if that is less, are never used for connections: the
-#: broker's own files must not wait until clients go.
+#: broker's own files must not have to wait for clients to disconnect.
 _RESERVE_MAX: Final = 64
-#: The shortest backlog of connections that wait to be accepted: those that do not fit retry after a
+#: The minimum backlog of connections waiting to be accepted: those that do not fit retry after a
 #: second, then at growing intervals.
 _WAITING_MIN: Final = 1024
 
@@ -62,7 +62,7 @@ class Server:
         self.limits = limits
         self._sockets = dict(bound)
         self._memory = RequestMemory(limits.request_memory_bytes)
-        self._scratch = bytearray(SCRATCH_BYTES)  # all connections receive into it, in turn
+        self._scratch = bytearray(SCRATCH_BYTES)  # shared: all connections receive into it
         self._connections: set[Connection] = set()
         self._has_none = asyncio.Event()
         self._per_ip: Counter[str] = Counter()
@@ -94,7 +94,7 @@ class Server:
                     raise
                 self._pause_accepting(listening, error)
                 return
-            # A new descriptor is the lowest free number: it shows how many are in use.
+            # A new descriptor has the lowest free number, which shows how many are in use.
             is_last = sock.fileno() >= _connections_end()
             refusal = self._refusal(address[0])
             if refusal is None:
@@ -134,7 +134,7 @@ class Server:
         return None
 
     def _log_refusal(self, host: str, why: str) -> None:
-        # One line for the first and then for each power of two: a flood must not fill a disk.
+        # Log the first, and then each power of two: a flood must not fill a disk.
         self._refusals[host] += 1
         count = self._refusals[host]
         if count & (count - 1) == 0:
@@ -157,7 +157,7 @@ class Server:
                 listener_name=self._sockets[listening].name,
                 on_close=self._forget,
             )
-        except OSError:  # gone before it was accepted
+        except OSError:  # the client disconnected before it was accepted
             sock.close()
             return
         self._connections.add(connection)
@@ -178,7 +178,7 @@ class Server:
         return bool(self._connections)
 
     def close_idle(self, now: float) -> None:
-        """Close connections on which nothing has moved for `connections.max.idle.ms`."""
+        """Close connections without traffic for `connections.max.idle.ms`."""
         self._memory.look_after(now)
         idle_ms = self.limits.connections_max_idle_ms
         if idle_ms <= 0:
@@ -200,7 +200,7 @@ class Server:
             connection.finish()
 
     async def closed(self, timeout_s: float) -> None:
-        """Wait until all connections are closed, at most for `timeout_s`."""
+        """Wait until all connections are closed, or for `timeout_s`."""
         if self._connections:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._has_none.wait(), timeout_s)

@@ -1,4 +1,4 @@
-"""The metadata and locks that a broker of a machine gets from the process that starts it."""
+"""The metadata and locks that one of several brokers gets from the process that starts it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SharedMachine:
     """See the module. The starting process also serves the operator, and metrics, for all
     brokers."""
 
-    #: Opens the metadata store that they share.
+    #: Opens the metadata store that the brokers share.
     open_metadata: Callable[[], Awaitable[MetadataStore]]
-    #: Descriptors that lock its log dirs already, by path.
+    #: Descriptors that already lock the broker's log dirs, by path.
     locks: Mapping[str, int]

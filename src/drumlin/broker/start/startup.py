@@ -1,7 +1,7 @@
-"""The steps before a broker serves: it binds its addresses, opens its metadata and its logs.
+"""The steps before a broker serves: binding its addresses, opening its metadata and its logs.
 
-The addresses come first: whether they are free is known at once, while logs may have to be
-recovered. A failure is one line for the operator.
+Addresses come first: conflicts are known at once, while logs may have to be recovered. A failure is
+one line for the operator.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from drumlin.metadata.store.store import MetadataStore, UnusableMetadata
 from drumlin.storage.all_logs.log_directories import LogDirectories, UnusableLogDirectory
 from drumlin.wire.error_codes import KafkaError
 
-#: Bound sockets, each with its listener, whose port is the one that was bound.
+#: Bound sockets, each with its listener, which has the actual port.
 BoundSockets = dict[socket.socket, Listener]
 
 
@@ -32,16 +32,16 @@ def bind_all(config: BrokerConfig) -> BoundSockets:
     """Bind all addresses, without accepting clients yet.
 
     Raises:
-        StartFailed: one of them is in use, or not this machine's.
+        StartFailed: an address is in use, or not one of this machine.
     """
     return _bind_listeners(config.listeners, config.socket_receive_buffer_bytes)
 
 
 def bind_metrics(config: BrokerConfig) -> BoundSockets:
-    """Bind the address on which metrics are served, if there is one.
+    """Bind the address of the metrics, if one is configured.
 
     Raises:
-        StartFailed: it is in use, or not this machine's.
+        StartFailed: the address is in use, or not one of this machine.
     """
     listener = config.drumlin_metrics_listener
     return {} if listener is None else _bind_listeners((listener,), 0)
@@ -57,7 +57,7 @@ def _bind_listeners(listeners: Iterable[Listener], receive_buffer_bytes: int) ->
             except (OSError, UnicodeError, OverflowError) as error:
                 close_all(bound)
                 raise cannot_listen(listener, error) from error
-            port = int(sock.getsockname()[1])  # the same for IPv4 and IPv6, where any would do
+            port = int(sock.getsockname()[1])  # a port chosen for IPv4 is used for IPv6, too
             bound[sock] = Listener(listener.name, listener.host, port)
     return bound
 
@@ -78,7 +78,7 @@ def families(host: str) -> list[tuple[socket.AddressFamily, str]]:
 
 
 def _has_ipv6() -> bool:
-    """Whether this machine has IPv6 enabled, and not only Python."""
+    """Whether the machine has IPv6 enabled, not just Python."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
             probe.bind(("::1", 0))
@@ -96,7 +96,7 @@ def _bind(
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         if receive_buffer_bytes > 0:
-            # Set before listening, or the window scale is already decided.
+            # Set before listening, as that fixes the window scale.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         sock.bind((host, port))
         sock.setblocking(False)
@@ -121,9 +121,9 @@ async def open_metadata(
     clock: Clock,
     open_store: Callable[[], Awaitable[MetadataStore]] | None = None,
 ) -> MetadataStore:
-    """Open the metadata, and apply the configuration that was changed at run time.
+    """Open the metadata, and apply the configuration changes that were made at run time.
 
-    `open_store` opens a store in place of the configured one.
+    `open_store` opens a store other than the configured one.
 
     Raises:
         StartFailed: the metadata cannot be used.

@@ -1,2 +1,3 @@
-"""Topics: checks before one is created, topics as Metadata encodes them, and those of
-coordinators."""
+"""Topics: checks before creation, their encoding for Metadata, and the coordinators' internal
+topics.
+"""

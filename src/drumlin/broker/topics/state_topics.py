@@ -1,4 +1,4 @@
-"""The internal topics in which coordinators keep their state, as the coordinators see them."""
+"""The internal topics in which coordinators keep their state, in the form that coordinators use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def state_topic(broker: BrokerData, name: str) -> StateTopic:
 
 
 class StateLogs:
-    """The ends of an internal topic's logs, for a coordinator that deletes records itself."""
+    """The start and end offsets of an internal topic's logs, for a coordinator that deletes records
+    itself.
+    """
 
     def __init__(self, broker: BrokerData, name: str) -> None:
         self._broker = broker

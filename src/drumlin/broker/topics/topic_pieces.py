@@ -1,10 +1,10 @@
 """Topics as Metadata returns them, each encoded once for all clients.
 
-Owns those bytes, by version of the API and by whether operations are included; `cluster_view`
-decides on their content. They are valid while the metadata has the very same
-`TopicState`, and while the same brokers and log dirs are available, so nothing has to invalidate
-them. A request for a topic that is being encoded continues the encoding that another began. Nothing
-here depends on the client.
+Owns the encoded bytes, for each version of the API, with and without operations; `cluster_view`
+decides on their content. They are valid while the metadata has the same `TopicState` object, and
+the same brokers and log dirs are available, so nothing has to invalidate them. A request for a
+topic that is being encoded continues the encoding that another request began. The bytes do not
+depend on the client.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Building:
     topic: TopicState
     partitions: list[bytes] = field(default_factory=list)
     piece: bytes | None = None
-    is_outdated: bool = False  # something has changed since it was begun
+    is_outdated: bool = False  # something has changed since it began
 
 
 class TopicVariant:
@@ -125,7 +125,7 @@ class TopicVariant:
 
 
 class TopicPieces:
-    """All topics, in the variants that were requested last."""
+    """All topics, in the most recently requested variants."""
 
     def __init__(self, broker: BrokerData) -> None:
         self._broker = broker
@@ -148,7 +148,7 @@ class TopicPieces:
         return variant
 
     def on_change(self, change: Change) -> None:
-        """Apply one change of the metadata, so that deleted topics take no memory."""
+        """Apply one change of the metadata: free the memory of deleted topics."""
         if isinstance(change, TopicDeleted):
             for variant in self._variants.values():
                 variant.forget(change.topic.name)

@@ -1,7 +1,7 @@
 """Checks for the creation of topics and partitions, for all APIs.
 
-CreateTopics, CreatePartitions, auto-creation and the internal topics all go through here. Once
-the metadata has a topic, `hosting` gives it its logs.
+CreateTopics, CreatePartitions, auto-creation and the internal topics all use these checks. Once the
+metadata has a topic, `hosting` creates its logs.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 
 DEFAULT: Final = -1
-#: So that one request cannot create more folders and files than the machine can hold.
+#: New partitions per request: bounds the folders and files that one request creates.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedTopic:
-    """A topic as requested; `DEFAULT` and no assignments leave the choice to the broker."""
+    """A requested topic; `DEFAULT`, or no assignments, leaves the choice to the broker."""
 
     name: str
     partition_count: int = DEFAULT
@@ -50,7 +50,7 @@ class RequestedTopic:
     configs: tuple[tuple[str, str | None], ...] = ()
 
     def count(self, config: BrokerConfig) -> int:
-        """The number of partitions that it would have."""
+        """The number of partitions that the topic would have."""
         if self.assignments:
             return len(self.assignments)
         if self.partition_count == DEFAULT:
@@ -83,10 +83,10 @@ def _too_many() -> KafkaError:
 
 
 def plan_topic(broker: BrokerData, topic: RequestedTopic) -> TopicPlan:
-    """Check a requested topic, and fill in what it leaves open.
+    """Check a requested topic, and fill in the broker's choices.
 
     Raises:
-        KafkaError: the topic is not valid; errors are checked in Kafka's order.
+        KafkaError: the topic is not valid; checks have Kafka's order.
     """
     if topic.name == CLUSTER_METADATA:
         message = f"{CLUSTER_METADATA} cannot be created by a client"
@@ -141,7 +141,7 @@ def _racks(broker: BrokerData, brokers: Iterable[int]) -> dict[int, str | None]:
 
 
 def _open_brokers(broker: BrokerData) -> Collection[int]:
-    """The brokers that new partitions may be placed on.
+    """The brokers on which new partitions may be placed.
 
     Raises:
         KafkaError: INVALID_REPLICATION_FACTOR, no broker is left.
@@ -168,7 +168,7 @@ async def create_topic(broker: BrokerData, plan: TopicPlan) -> TopicState:
 def plan_partitions(
     broker: BrokerData, name: str, count: int, assignments: Sequence[Sequence[int]] | None
 ) -> tuple[Replicas, ...]:
-    """The replicas of the partitions that a topic lacks to have `count` of them.
+    """The replicas of new partitions that give a topic `count` partitions in all.
 
     Raises:
         KafkaError: the topic is not valid.
@@ -200,7 +200,9 @@ def plan_partitions(
 
 
 class Growth(NamedTuple):
-    """The number of partitions that a topic will have, and of those with assigned replicas."""
+    """The number of partitions that a topic will have, and how many new ones have assigned
+    replicas.
+    """
 
     name: str
     partitions: int
@@ -229,7 +231,7 @@ async def create_automatically(broker: BrokerData, name: str) -> None:
     """Create a topic because a client requested it by name.
 
     Raises:
-        KafkaError: it cannot be created.
+        KafkaError: the topic cannot be created.
     """
     topic = _automatic_topic(broker.config, name)
     try:
@@ -242,7 +244,7 @@ async def create_automatically(broker: BrokerData, name: str) -> None:
 
 
 def _automatic_topic(config: BrokerConfig, name: str) -> RequestedTopic:
-    """An automatically created topic: with the defaults, except for Kafka's internal topics."""
+    """An automatically created topic: it has the defaults, except for Kafka's internal topics."""
     match name:
         case metadata_names.GROUP_METADATA:
             segment_bytes = config.offsets_topic_segment_bytes
@@ -259,7 +261,7 @@ def _automatic_topic(config: BrokerConfig, name: str) -> RequestedTopic:
             count = config.transaction_state_log_num_partitions
             replicas = config.transaction_state_log_replication_factor
         case metadata_names.SHARE_GROUP_STATE:
-            # As in Apache Kafka, its coordinator itself deletes superseded records.
+            # As in Apache Kafka, the topic's coordinator itself deletes superseded records.
             segment_bytes = config.share_coordinator_state_topic_segment_bytes
             configs = {
                 "cleanup.policy": "delete",

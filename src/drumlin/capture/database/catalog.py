@@ -63,6 +63,8 @@ class Publication(NamedTuple):
     """A publication, with its tables."""
 
     is_complete: bool  # publishes every kind of change
+    is_by_root: bool  # changes of partitions are those of their table
+    is_owner: bool
     oids: frozenset[int]
     filtered: frozenset[int]  # the tables of which it omits rows or columns
 
@@ -95,6 +97,8 @@ SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relrepl
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
   AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
+  -- Null: it has been dropped meanwhile.
+  AND has_table_privilege(c.oid, 'SELECT') IS NOT NULL
 ORDER BY 2, 3
 """
 _TYPES: Final = """
@@ -105,6 +109,7 @@ FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
 _SLOT: Final = "SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = %s"
 _PUBLICATION: Final = """
 SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.puballtables,
+  coalesce((to_jsonb(p) ->> 'pubviaroot')::bool, false), pg_has_role(p.pubowner, 'USAGE'),
   coalesce((SELECT array_agg(r.prrelid::int8) FROM pg_publication_rel r
     WHERE r.prpubid = p.oid), '{}'),
   -- Columns of the catalog from PostgreSQL 15 on.
@@ -151,9 +156,11 @@ def slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
 
 
 def publication(connection: psycopg.Connection[Any], name: str) -> Publication | None:
-    for is_complete, is_of_all, oids, filtered in rows(connection, _PUBLICATION, (name,)):
+    for is_complete, is_of_all, is_by_root, is_owner, oids, filtered in rows(
+        connection, _PUBLICATION, (name,)
+    ):
         found = {each.oid for each in tables(connection)} if is_of_all else set(oids)
-        return Publication(is_complete, frozenset(found), frozenset(filtered))
+        return Publication(is_complete, is_by_root, is_owner, frozenset(found), frozenset(filtered))
     return None
 
 
@@ -181,6 +188,16 @@ def run(connection: psycopg.Connection[Any], statement: str) -> None:
         connection.execute(statement)
     except loaded().Error as error:
         raise failure_of(error, connection) from None
+
+
+def only(table: FoundTable) -> str:
+    """The table in a statement: with its partitions, but without tables that inherit from it."""
+    name = quoted_name(table)
+    return name if table.kind == "p" else f"ONLY {name}"
+
+
+def quoted_name(table: FoundTable) -> str:
+    return f"{quoted(table.schema)}.{quoted(table.name)}"
 
 
 def quoted(name: str) -> str:

@@ -6,7 +6,15 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from drumlin.capture.database.catalog import FoundTable, Publication, Server, Slot, quoted
+from drumlin.capture.database.catalog import (
+    FoundTable,
+    Publication,
+    Server,
+    Slot,
+    only,
+    quoted,
+    quoted_name,
+)
 
 _VERSION_MIN: Final = 120000
 #: The first version that can publish a partitioned table as one.
@@ -25,11 +33,13 @@ class Problem(NamedTuple):
 
 def chosen(tables: Iterable[FoundTable], patterns: Sequence[str]) -> list[FoundTable]:
     """The tables whose `schema.table` one of the patterns matches."""
-    return [
-        each
-        for each in tables
-        if any(fnmatch.fnmatchcase(each.full_name, pattern) for pattern in patterns)
-    ]
+    return [each for each in tables if matches(each.full_name, patterns)]
+
+
+def matches(full_name: str, patterns: Iterable[str]) -> bool:
+    """Whether one of the patterns, in which only `*` and `?` are special, matches the name."""
+    literal = (each.replace("[", "[[]") for each in patterns)
+    return any(fnmatch.fnmatchcase(full_name, each) for each in literal)
 
 
 def server_problems(server: Server, slot: Slot | None) -> list[Problem]:
@@ -59,7 +69,7 @@ def table_problems(tables: Sequence[FoundTable], server: Server) -> list[Problem
     """Problems of the tables."""
     found = []
     for each in tables:
-        name = f"{quoted(each.schema)}.{quoted(each.name)}"
+        name = quoted_name(each)
         if not each.is_permanent:
             cure = f"ALTER TABLE {name} SET LOGGED, or leave it out by --tables"
             found.append(Problem(f"table {each.full_name} is unlogged", cure))
@@ -100,14 +110,17 @@ def publication_problems(
     if not publication.is_complete:
         cure = f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')"
         found.append(Problem(f"publication {name} leaves out a kind of change", cure))
+    if any(each.kind == "p" for each in tables) and not publication.is_by_root:
+        cure = f"ALTER PUBLICATION {name} SET (publish_via_partition_root)"
+        found.append(Problem(f"publication {name} names partitions, not their table", cure))
     wanted = {each.oid for each in tables}
     for each in all_tables:
-        table = f"{quoted(each.schema)}.{quoted(each.name)}"
+        table = quoted_name(each)
         if each.oid in wanted and each.oid not in publication.oids:
-            cure = f"ALTER PUBLICATION {name} ADD TABLE {_only(each)}"
+            cure = f"ALTER PUBLICATION {name} ADD TABLE {only(each)}"
             found.append(Problem(f"table {each.full_name} is not in publication {name}", cure))
         elif each.oid in wanted and each.oid in publication.filtered:
-            cure = f"ALTER PUBLICATION {name} DROP TABLE {table}, then ADD TABLE {_only(each)}"
+            cure = f"ALTER PUBLICATION {name} DROP TABLE {table}, then ADD TABLE {only(each)}"
             why = f"publication {name} leaves out rows or columns of table {each.full_name}"
             found.append(Problem(why, cure))
         elif each.oid not in wanted and each.oid in publication.oids:
@@ -119,11 +132,6 @@ def publication_problems(
 
 def publication_statement(name: str, tables: Sequence[FoundTable], server: Server) -> str:
     """The statement that creates the publication."""
-    named = ", ".join(_only(each) for each in tables)
+    named = ", ".join(only(each) for each in tables)
     options = " WITH (publish_via_partition_root)" if server.version >= _ROOTS_FROM else ""
     return f"CREATE PUBLICATION {quoted(name)} FOR TABLE {named}{options}"
-
-
-def _only(table: FoundTable) -> str:
-    name = f"{quoted(table.schema)}.{quoted(table.name)}"
-    return name if table.kind == "p" else f"ONLY {name}"

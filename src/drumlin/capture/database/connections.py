@@ -5,6 +5,7 @@ A password is never shown: errors name host, port, user and database only.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.errors import CaptureError
@@ -26,6 +27,10 @@ _PATIENCE: Final = {
 
 class DatabaseLost(CaptureError, ConnectionError):
     """The database cannot be reached, or a connection to it broke. A retry may succeed."""
+
+
+class DatabaseChanged(DatabaseLost):
+    """Someone has changed what a statement relied on. A retry looks at the database again."""
 
 
 class DatabaseRefused(CaptureError):
@@ -58,7 +63,7 @@ def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any
         given["replication"] = "database"
     try:
         found: psycopg.Connection[Any] = driver.connect(autocommit=True, **given)
-    except driver.OperationalError as error:
+    except driver.Error as error:
         raise failure_of(error, None) from None
     return found
 
@@ -76,23 +81,64 @@ def loaded() -> Any:
     return psycopg
 
 
-#: Classes of SQLSTATE for a server that shuts down, starts up, or is briefly out of resources.
-_PASSING: Final = ("08", "40", "53", "57", "58")
-#: libpq's messages when a server rejects a connection: there is no SQLSTATE yet.
-_REFUSALS: Final = ("FATAL:", "password", "authentication")
-_COMING_UP: Final = ("starting up", "shutting down", "recovery", "too many", "remaining connection")
+#: Classes of SQLSTATE, and single ones, of what passes: the server shuts down, starts up, or is
+#: briefly out of resources, or another connection still uses the slot or locks a table.
+_PASSING: Final = ("08", "40", "53", "57", "58", "55006", "55P03")
+#: Why a connection is rejected for good. There is no SQLSTATE of it in libpq: only a text of the
+#: server or of libpq itself, which follows a colon.
+_REJECTED: Final = re.compile(
+    r"""(?:^|:\s+)(?:
+    (?:\S+\ )?authentication\ failed | authentication\ method\ requirement
+    | (?:fe_sendauth:\ )?no\ password\ supplied | empty\ password\ returned
+    | connection\ requires\ a\ valid\ client\ certificate | channel\ binding\ (?:is\ )?required
+    | no\ pg_hba\.conf\ entry | pg_hba\.conf\ rejects
+    | role\ ".*?"\ (?:does\ not\ exist|is\ not\ permitted\ to\ log\ in)
+    | database\ ".*?"\ does\ not\ exist
+    | permission\ denied | must\ be\ superuser
+    | unrecognized\ configuration\ parameter | invalid\ value\ for\ parameter
+    | parameter\ ".*?"\ cannot\ be | \S+(?:\ \S+)?\ is\ outside\ the\ valid\ range
+    | invalid\ command-line\ argument
+    | server\ does\ not\ support\ (?:SSL|GSSAPI) | GSSAPI\ encryption\ required
+    | (?:SSL\ error:\ )?certificate\ verify\ failed | server\ certificate\ for
+    | (?:could\ not\ (?:read|load)\ )?(?:root\ )?(?:certificate|private\ key)\ file
+    | invalid\ (?:\S+\ value|port\ number|connection\ option|integer\ value):?\ "
+    )""",
+    re.VERBOSE,
+)
+#: With several addresses, or with and without TLS, each attempt has its own message.
+_ATTEMPTS: Final = re.compile(r"\n- host: |connection to server (?:at|on) ")
+_ALL_ATTEMPTS: Final = "All failures were:"
 
 
 def failure_of(error: Exception, connection: psycopg.Connection[Any] | None) -> Exception:
-    """An error of psycopg as one of this module."""
+    """An error of psycopg as one of this module. `connection`: None while connecting.
+
+    Whatever ends a connection passes, as a new one shows what remains; so does each failure to
+    connect that is not known to be permanent.
+    """
     text = " ".join(str(error).split())
-    state = getattr(error, "sqlstate", None)
-    if state is not None:
-        is_lost = state.startswith(_PASSING)
-    elif connection is None:
-        is_lost = not any(each in text for each in _REFUSALS) or any(
-            each in text for each in _COMING_UP
-        )
-    else:
-        is_lost = connection.closed or connection.broken
+    is_lost = _connect_passes(error) if connection is None else _passes(error, connection)
     return DatabaseLost(text) if is_lost else DatabaseRefused(text)
+
+
+def _connect_passes(error: Exception) -> bool:
+    if not isinstance(error, loaded().OperationalError):
+        return False
+    found = _ATTEMPTS.split(str(error).rpartition(_ALL_ATTEMPTS)[2])
+    attempts = [each for each in map(str.strip, found) if each and not each.endswith(":")]
+    # A missing password shows in every language that the server's messages may have.
+    if len(attempts) == 1 and error.pgconn is not None and error.pgconn.needs_password:
+        return False
+    return not attempts or not all(_REJECTED.search(each) for each in attempts)
+
+
+def _passes(error: Exception, connection: psycopg.Connection[Any]) -> bool:
+    driver = loaded()
+    if connection.closed or connection.broken:
+        return True
+    state = getattr(error, "sqlstate", None)
+    if state is None:
+        return isinstance(error, driver.OperationalError)
+    assert isinstance(error, driver.Error)
+    is_ended = error.diag.severity_nonlocalized in ("FATAL", "PANIC")
+    return is_ended or state.startswith(_PASSING)

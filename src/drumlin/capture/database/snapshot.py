@@ -2,58 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.database import catalog
+from drumlin.capture.database import catalog, waiting
 from drumlin.capture.database.catalog import FoundTable, quoted
-from drumlin.capture.database.connections import DatabaseRefused, failure_of, loaded
+from drumlin.capture.database.connections import DatabaseChanged, DatabaseRefused
 from drumlin.capture.messages.lsn import parse_lsn
 from drumlin.capture.messages.pgoutput import Row
+from drumlin.capture.values.copy_text import parse_line
 
 if TYPE_CHECKING:
     import psycopg
 
 
-def create_slot(replication: psycopg.Connection[Any], slot: str) -> tuple[int, str]:
+#: Tables and partitions whose storage is now another than in this snapshot, where a rewritten one
+#: looks empty.
+_REWRITTEN: Final = """
+SELECT c.oid::regclass::text FROM pg_class c
+WHERE (c.oid::int8 = ANY(%s)
+    OR (c.relispartition AND pg_partition_root(c.oid)::oid::int8 = ANY(%s)))
+  AND c.relfilenode <> 0 AND c.relfilenode IS DISTINCT FROM pg_relation_filenode(c.oid)
+"""
+
+
+def create_slot(
+    replication: psycopg.Connection[Any], slot: str, should_stop: Callable[[], bool]
+) -> tuple[int, str]:
     """Create the slot; returns its LSN, and the name of the snapshot exported at that LSN.
 
-    The snapshot can be imported until this connection runs another command.
+    The server waits for all open transactions first. The snapshot can be imported until this
+    connection runs another command.
 
     Raises:
         DatabaseLost, DatabaseRefused: the slot was not created.
+        Stopped: the capture was asked to stop.
     """
-    result = replication.pgconn.exec_(
-        f"CREATE_REPLICATION_SLOT {quoted(slot)} LOGICAL pgoutput EXPORT_SNAPSHOT".encode()
-    )
-    psycopg = loaded()
-    if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
-        error = psycopg.errors.error_from_result(result)
-        raise failure_of(error, replication)
+    statement = f"CREATE_REPLICATION_SLOT {quoted(slot)} LOGICAL pgoutput EXPORT_SNAPSHOT"
+    result = waiting.result_of(replication, statement, should_stop)
     _, lsn, snapshot, _ = (result.get_value(0, each) or b"" for each in range(4))
     return parse_lsn(lsn.decode()), snapshot.decode()
 
 
-def take_over(connection: psycopg.Connection[Any], snapshot: str) -> None:
-    """Begin a transaction on this connection that sees the database as in the snapshot."""
-    catalog.run(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    catalog.run(connection, f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+def take_over(
+    connection: psycopg.Connection[Any],
+    snapshot: str,
+    tables: Sequence[FoundTable],
+    should_stop: Callable[[], bool],
+) -> list[FoundTable]:
+    """Begin a transaction that sees the database as in the snapshot, and lock the tables.
+
+    Returns:
+        The tables as of the snapshot: their columns may have changed while the slot was created.
+
+    Raises:
+        DatabaseChanged: tables were altered since, so that the snapshot does not show their rows.
+        Stopped: the capture was asked to stop.
+    """
+    waiting.result_of(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", should_stop)
+    waiting.result_of(connection, f"SET TRANSACTION SNAPSHOT '{snapshot}'", should_stop)
     # A row security policy would hide rows that the stream contains: this makes it an error.
     catalog.run(connection, "SET LOCAL row_security = off")
+    oids = [each.oid for each in tables]
+    then = {each.oid: each for each in catalog.tables(connection)}
+    for before in tables:
+        found = then.get(before.oid)
+        if found is None or found._replace(columns=before.columns) != before:
+            raise DatabaseChanged(
+                f"table {before.full_name} was altered while the slot was created"
+            )
+    held = [then[oid] for oid in oids]
+    named = ", ".join(catalog.only(each) for each in held)
+    waiting.result_of(connection, f"LOCK TABLE {named} IN ACCESS SHARE MODE", should_stop)
+    for (name,) in catalog.rows(connection, _REWRITTEN, (oids, oids)):
+        raise DatabaseChanged(f"table {name} was rewritten or truncated after the slot was created")
+    return held
 
 
-def read_table(connection: psycopg.Connection[Any], table: FoundTable) -> Iterator[Row]:
+def read_table(
+    connection: psycopg.Connection[Any], table: FoundTable, should_stop: Callable[[], bool]
+) -> Iterator[Row]:
     """All rows of a table, as text, with only a few in memory at a time."""
     columns = ", ".join(quoted(name) for name, _ in table.columns)
-    only = "" if table.kind == "p" else "ONLY "
-    name = f"{quoted(table.schema)}.{quoted(table.name)}"
-    statement = f"COPY (SELECT {columns} FROM {only}{name}) TO STDOUT"  # noqa: S608  quoted
+    named = catalog.only(table)
+    query = f"SELECT {columns} FROM {named}"  # noqa: S608  quoted
+    return copied(connection, table, query, should_stop)
+
+
+def copied(
+    connection: psycopg.Connection[Any],
+    table: FoundTable,
+    query: str,
+    should_stop: Callable[[], bool],
+) -> Iterator[Row]:
+    """The rows of a query of this table, as text. The caller must take all of them.
+
+    Raises:
+        DatabaseLost, DatabaseRefused: the rows cannot be read.
+        Stopped: the capture was asked to stop.
+    """
     try:
-        with connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for row in copy.rows():
-                yield list(row)
-    except loaded().Error as error:
-        raise failure_of(error, connection) from None
+        for line in waiting.copied_lines(connection, f"COPY ({query}) TO STDOUT", should_stop):
+            yield parse_line(str(line, "utf-8"))
     except UnicodeDecodeError as error:
         why = f"table {table.full_name} has text that is not UTF-8: {error}"
         raise DatabaseRefused(why) from None

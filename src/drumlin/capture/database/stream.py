@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.database import connections
 from drumlin.capture.database.catalog import quoted
@@ -15,6 +15,11 @@ from drumlin.capture.messages.lsn import lsn_text
 
 if TYPE_CHECKING:
     import psycopg
+
+_WHOLE: Final = "proto_version '1'"
+#: Large transactions come before their commit, so that the server need not keep them on its disk.
+_STREAMING: Final = "proto_version '2', streaming 'on'"
+_STREAMING_FROM: Final = 140000
 
 
 class Stream:
@@ -29,14 +34,21 @@ class Stream:
         self._connector = self._connection.pgconn
         self._flushed_lsn = self._received_lsn = start_lsn
         psycopg = connections.loaded()
+        self._error: type[Exception] = psycopg.Error
         named = quoted(publication).replace("'", "''")
-        result = self._connector.exec_(
+        is_streaming = self._connection.info.server_version >= _STREAMING_FROM
+        statement = (
             f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn_text(start_lsn)} "
-            f"(proto_version '1', publication_names '{named}')".encode()
+            f"({_STREAMING if is_streaming else _WHOLE}, publication_names '{named}')"
         )
-        if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
-            error = psycopg.errors.error_from_result(result)
+        try:
+            result = self._connector.exec_(statement.encode())
+        except psycopg.Error as error:
             failure = failure_of(error, self._connection)
+            self.close()
+            raise failure from None
+        if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
+            failure = failure_of(psycopg.errors.error_from_result(result), self._connection)
             self.close()
             raise failure
         self._connector.nonblocking = 1
@@ -51,36 +63,40 @@ class Stream:
         Raises:
             DatabaseLost, DatabaseRefused: the stream has ended.
         """
-        psycopg = connections.loaded()
-        deadline = time.monotonic() + wait_s
         try:
+            size, frame = self._connector.get_copy_data(1)
+            if size > 0:
+                return self._noted(parse_frame(memoryview(frame)))
+            deadline = time.monotonic() + wait_s
             while True:
-                size, frame = self._connector.get_copy_data(1)
-                if size > 0:
-                    return self._noted(parse_frame(memoryview(frame)))
                 if size < 0:
                     self._raise_end()
                 left_s = max(deadline - time.monotonic(), 0)
                 if not select.select([self._connector.socket], [], [], left_s)[0]:
                     return None
                 self._connector.consume_input()
-        except psycopg.Error as error:
+                size, frame = self._connector.get_copy_data(1)
+                if size > 0:
+                    return self._noted(parse_frame(memoryview(frame)))
+        except self._error as error:
             raise failure_of(error, self._connection) from None
 
-    def confirm(self, lsn: int) -> None:
+    def confirm(self, lsn: int, wants_answer: bool = False) -> None:
         """Tell the server that everything before this LSN is received and durable.
+
+        `wants_answer`: whether the server shall send a keepalive at once.
 
         Raises:
             DatabaseLost: the message cannot be sent.
         """
         self._flushed_lsn = max(self._flushed_lsn, lsn)
-        answer = status_update(self._received_lsn, self._flushed_lsn, time.time_ns() // 1000)
-        psycopg = connections.loaded()
+        now_us = time.time_ns() // 1000
+        answer = status_update(self._received_lsn, self._flushed_lsn, now_us, wants_answer)
         try:
             self._connector.put_copy_data(answer)
             while self._connector.flush():
                 select.select([], [self._connector.socket], [], 1)
-        except psycopg.Error as error:
+        except self._error as error:
             raise DatabaseLost(" ".join(str(error).split())) from None
 
     def _noted(self, frame: Data | Keepalive) -> Data | Keepalive:

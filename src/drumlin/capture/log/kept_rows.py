@@ -11,6 +11,8 @@ import sqlite3
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from drumlin.capture.errors import CaptureError
+
 if TYPE_CHECKING:
     from drumlin.client.client import Client
 
@@ -47,9 +49,22 @@ class TopicRows:
         for records in client.read_records(topic, isolation="read_committed"):
             for record in records:
                 if record.key is not None:
-                    value = None if record.value is None else record.value.decode()
-                    self.put(topic, record.key.decode(), value)
+                    try:
+                        value = None if record.value is None else record.value.decode()
+                        self.put(topic, record.key.decode(), value)
+                    except UnicodeDecodeError:
+                        raise CaptureError(
+                            f"topic {topic}, partition {record.partition}, offset {record.offset}: "
+                            "no record of a capture: somebody else has written to this topic"
+                        ) from None
         self._topics.add(topic)
+
+    def copy_keys(self, topic: str, name: str) -> None:
+        """Copy the keys of a topic to another name, and replace what is there."""
+        self._database.execute("DELETE FROM rows WHERE topic = ?", (name,))
+        self._database.execute(
+            "INSERT INTO rows SELECT ?, key, '' FROM rows WHERE topic = ?", (name, topic)
+        )
 
     def forget(self, topic: str) -> None:
         self._database.execute("DELETE FROM rows WHERE topic = ?", (topic,))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from drumlin.capture.errors import CaptureRefused
 
+_OWN_TOPIC: Final = "drumlin-capture."
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -29,7 +31,41 @@ class Names:
         self.publication = f"drumlin_{name}"
         self.transactional_id = f"drumlin.capture.{name}"
         #: Where the capture keeps its position.
-        self.topic = f"drumlin-capture.{name}"
+        self.topic = f"{_OWN_TOPIC}{name}"
+
+
+def own_topic_pattern() -> str:
+    """The pattern of the names of all captures' own topics."""
+    return re.escape(_OWN_TOPIC) + _NAME.pattern
+
+
+def name_of(own_topic: str) -> str:
+    """The name of the capture that keeps its position in this topic."""
+    return own_topic.removeprefix(_OWN_TOPIC)
+
+
+def check_distinct(topics: Iterable[tuple[str, str]], own: str) -> None:
+    """Make sure that no two tables share a topic.
+
+    Brokers do not allow two topics whose names differ only in '.' and '_'.
+
+    Args:
+        topics: tables and their topics.
+        own: the topic of the capture's position.
+
+    Raises:
+        CaptureRefused: two tables would share a topic, or one would have that of the position.
+    """
+    table_of = {own.replace(".", "_"): "the capture itself"}
+    for table, topic in topics:
+        other = table_of.get(topic.replace(".", "_"))
+        if other is not None:
+            raise CaptureRefused(
+                f"{other} and table {table} would both have the topic {topic!r}, or names that "
+                "differ in '.' and '_' only: leave one of them out by --tables, or take another "
+                "--prefix"
+            )
+        table_of[topic.replace(".", "_")] = f"table {table}"
 
 
 def topic_of(prefix: str, schema: str, table: str) -> str:

@@ -7,11 +7,12 @@ writes nothing more: its open transaction is aborted, and a new producer takes o
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from drumlin.capture.changes import Record
-from drumlin.capture.errors import CaptureError
-from drumlin.capture.log.names import Names
+from drumlin.capture.errors import CaptureError, CaptureRefused
+from drumlin.capture.log.names import Names, name_of, own_topic_pattern
 from drumlin.capture.log.position import (
     DEFINITION_PARTITION,
     PARTITIONS,
@@ -22,15 +23,21 @@ from drumlin.capture.log.position import (
     decode_position,
 )
 from drumlin.client.errors import ClientError
+from drumlin.client.needs_arrow import has_arrow
 from drumlin.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
     from drumlin.client.transactions.transaction import Transaction
+    from drumlin.client.write.stream_appender import StreamAppender
     from drumlin.client.write.writer import Writer
 
 _BATCH_BYTES: Final = 256 << 10
 _BUFFER_BYTES: Final = 8 << 20
+#: The number of rows that go to the log together; with Arrow, as columns.
+_ROWS_MAX: Final = 2000
+#: A transaction of at most so many rows is written one by one, which is faster.
+_FEW: Final = 64
 _FIRST_LOOK: Final = 64
 _LIMIT: Final = "max.message.bytes"
 #: The bytes that a batch of one record takes beside its key and value.
@@ -47,10 +54,15 @@ class Output:
         self._names = names
         self._transaction: Transaction = client.transaction(names.transactional_id)
         self._writers: dict[str, Writer] = {}
+        self._appender: StreamAppender | None = None
         self._limits: dict[str, int] = {}
+        self._has_columns = has_arrow()
+        self._rows: list[Record] = []  # not handed to the writers yet
+        self._rows_bytes = 0
         #: The records and bytes that wait for the next commit.
         self.record_count = 0
         self.size_bytes = 0
+        self._flushed_bytes = 0
 
     def send(self, record: Record) -> None:
         """Add a record to the open transaction.
@@ -62,9 +74,12 @@ class Output:
         size_bytes = len(record.key) + len(record.value or "")
         if size_bytes > _SURELY_SMALL:
             self._check_size(record)
-        self._write(record.topic, record.key, record.value, record.time_ms)
+        self._rows.append(record)
+        self._rows_bytes += size_bytes
         self.record_count += 1
         self.size_bytes += size_bytes
+        if len(self._rows) >= _ROWS_MAX or self._rows_bytes >= _BATCH_BYTES:
+            self._hand_over(self._has_columns)
 
     def commit(self, position: Position, definition: Definition | None = None) -> None:
         """Commit all that was sent together with the position it reaches; durable on return."""
@@ -74,15 +89,25 @@ class Output:
         if definition is not None:
             self._write(topic, name, definition.encode(), None, DEFINITION_PARTITION)
         self._write(topic, name, position.encode(), None, POSITION_PARTITION)
+        is_begun = self._appender is not None
+        self._hand_over(is_begun or (self._has_columns and len(self._rows) > _FEW))
+        if self._appender is not None:
+            with self._explaining():
+                self._appender.finish()
         self._transaction.commit()
         self._transaction = lowlevel.following(self._transaction)
         self._writers.clear()
-        self.record_count = self.size_bytes = 0
+        self._appender = None
+        self.record_count = self.size_bytes = self._flushed_bytes = 0
 
     def abort(self) -> None:
         """Abort the open transaction. Without an answer, the broker aborts it by its timeout."""
         with contextlib.suppress(ClientError):
             self._transaction.abort()
+
+    def read_definition(self) -> Definition | None:
+        """The last committed definition, whoever has written it."""
+        return read_definition(self._client, self._names)
 
     def _check_size(self, record: Record) -> None:
         size_bytes = _OVERHEAD + len(record.key.encode()) + len((record.value or "").encode())
@@ -96,6 +121,54 @@ class Output:
                 f"{size_bytes:,} bytes, and {_LIMIT} is {limit:,}: drumlin configs alter "
                 f"topic {record.topic} --set {_LIMIT}={2 * size_bytes}"
             )
+
+    def _hand_over(self, as_columns: bool) -> None:
+        """Write the rows, all of one transaction either as columns or one by one, to keep order."""
+        rows, self._rows, self._rows_bytes = self._rows, [], 0
+        if not as_columns:
+            for topic, key, value, time_ms in rows:
+                self._write(topic, key, value, time_ms)
+            if self.size_bytes - self._flushed_bytes >= _BUFFER_BYTES:
+                self._flush()
+        elif rows:
+            with self._explaining():
+                self._append(rows)
+
+    def _flush(self) -> None:
+        """Empty the writers' buffers, which would be large together if there are many topics."""
+        self._flushed_bytes = self.size_bytes
+        for writer in self._writers.values():
+            with self._explaining():
+                writer.flush()
+
+    def _append(self, rows: list[Record]) -> None:
+        import pyarrow as pa
+
+        from drumlin import lowlevel
+
+        if self._appender is None:
+            self._appender = lowlevel.stream_appender(
+                self._transaction,
+                encoding=lowlevel.EncodingRules(
+                    batch_bytes=_BATCH_BYTES, window_bytes=_BUFFER_BYTES
+                ),
+                delivery=lowlevel.DeliveryRules(buffer_bytes=_BUFFER_BYTES),
+            )
+        topics, keys, values, times = zip(*rows, strict=True)
+        text = pa.string()
+        columns = [pa.array(topics, text), pa.array(keys, text), pa.array(values, text)]
+        columns.append(pa.array(times, pa.int64()))
+        names = ["topic", "key", "value", "timestamp"]
+        self._appender.add(pa.RecordBatch.from_arrays(columns, names))
+
+    @contextlib.contextmanager
+    def _explaining(self) -> Iterator[None]:
+        from drumlin import lowlevel
+
+        try:
+            yield
+        except ClientError as error:
+            raise lowlevel.fate(self._transaction, error) or error from error
 
     def _write(
         self,
@@ -150,6 +223,26 @@ def read_definition(client: Client, names: Names) -> Definition | None:
     """The last committed definition; None: there was no capture of this name."""
     found = _last_value(client, names, DEFINITION_PARTITION)
     return None if found is None else decode_definition(found)
+
+
+def check_own(client: Client, names: Names, topics: Iterable[str]) -> None:
+    """
+    Raises:
+        CaptureRefused: another capture writes to one of them, whose rows this would take for gone.
+    """
+    wanted = set(topics)
+    for other in client.list_topics(own_topic_pattern()):
+        if other != names.topic:
+            definition = read_definition(client, Names(name_of(other)))
+            if definition is None:
+                continue
+            for topic in definition.topics:
+                if topic in wanted:
+                    raise CaptureRefused(
+                        f"topic {topic} is written by capture {name_of(other)} (of database "
+                        f"{definition.database}): take another --prefix, or the --name of that "
+                        "one, or `drumlin capture remove` it"
+                    )
 
 
 def _last_value(client: Client, names: Names, partition: int) -> bytes | None:

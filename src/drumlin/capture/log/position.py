@@ -7,7 +7,7 @@ capture starts over. Each has a partition of its own, so that the last one of ea
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,6 +47,21 @@ class Definition:
     system_id: str  # of the PostgreSQL cluster
     database: str
     tables: Sequence[Table]
+
+    @property
+    def unread(self) -> list[Table]:
+        """Tables of which the topics do not have all rows yet."""
+        return [each for each in self.tables if not each.is_read]
+
+    def with_tables(self, changed: Iterable[Table]) -> Definition:
+        """The definition with these tables added; they replace those of the same oid."""
+        tables = {each.oid: each for each in self.tables}
+        tables.update({each.oid: each for each in changed})
+        return Definition(self.system_id, self.database, list(tables.values()))
+
+    @property
+    def topics(self) -> list[str]:
+        return [each.topic for each in self.tables]
 
     def encode(self) -> str:
         tables = [
@@ -94,11 +109,12 @@ def decode_definition(value: bytes) -> Definition:
                 each["topic"],
                 tuple(each["key"]),
                 tuple(each["key_kinds"]),
+                bool(each.get("is_read", True)),
             )
             for each in found["tables"]
         ]
         return Definition(str(found["system_id"]), str(found["database"]), tables)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CaptureError(f"no definition of a capture: {value[:200]!r}: {error!r}") from None
 
 

@@ -13,6 +13,8 @@ from drumlin.capture.errors import CaptureError
 #: The time from 1970 to 2000.
 EPOCH_US: Final = 946_684_800_000_000
 
+_KIND_DATA: Final = ord("w")
+_KIND_KEEPALIVE: Final = ord("k")
 _DATA: Final = struct.Struct(">cqqq")
 _KEEPALIVE: Final = struct.Struct(">cqqB")
 _STATUS: Final = struct.Struct(">cqqqqB")
@@ -41,16 +43,21 @@ def parse_frame(frame: memoryview) -> Data | Keepalive:
     Raises:
         Malformed: it is neither data nor a keepalive.
     """
-    kind = bytes(frame[:1])
-    if kind == b"w" and len(frame) >= _DATA.size:
+    if len(frame) >= _DATA.size and frame[0] == _KIND_DATA:
         return Data(frame[_DATA.size :])
-    if kind == b"k" and len(frame) == _KEEPALIVE.size:
+    if len(frame) == _KEEPALIVE.size and frame[0] == _KIND_KEEPALIVE:
         _, end_lsn, _, wants_answer = _KEEPALIVE.unpack(frame)
         return Keepalive(end_lsn, wants_answer != 0)
-    raise Malformed(f"a frame of kind {kind!r} and {len(frame)} bytes")
+    raise Malformed(f"a frame of kind {bytes(frame[:1])!r} and {len(frame)} bytes")
 
 
-def status_update(received_lsn: int, flushed_lsn: int, now_us: int) -> bytes:
-    """A status update: the LSN received, and the LSN up to which WAL may be removed."""
+def status_update(
+    received_lsn: int, flushed_lsn: int, now_us: int, wants_answer: bool = False
+) -> bytes:
+    """A status update: the LSN received, and the LSN up to which WAL may be removed.
+
+    `wants_answer`: whether the server shall send a keepalive at once.
+    """
+    received_lsn = max(received_lsn, flushed_lsn)
     time = now_us - EPOCH_US
-    return _STATUS.pack(b"r", max(received_lsn, flushed_lsn), flushed_lsn, flushed_lsn, time, 0)
+    return _STATUS.pack(b"r", received_lsn, flushed_lsn, flushed_lsn, time, wants_answer)

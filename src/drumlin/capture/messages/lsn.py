@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 
 def lsn_text(lsn: int) -> str:
     """An LSN as PostgreSQL writes it."""
@@ -18,3 +20,18 @@ def parse_lsn(text: str) -> int:
     if not slash or not 0 < len(high) <= 8 or not 0 < len(low) <= 8:
         raise ValueError(f"{text!r} is no LSN")
     return int(high, 16) << 32 | int(low, 16)
+
+
+#: The sizes of the header of a page of WAL: of a segment's first page, and of all others.
+_LONG_BYTES: Final = 40
+_SHORT_BYTES: Final = 24
+
+
+def end_of_records(insert_lsn: int, block_bytes: int, segment_bytes: int) -> int:
+    """Where the last record ends, as the stream tells it, by where the next one would begin.
+
+    At the end of a page they differ by the header of the next.
+    """
+    is_first = insert_lsn % segment_bytes < block_bytes
+    header_bytes = _LONG_BYTES if is_first else _SHORT_BYTES
+    return insert_lsn - (header_bytes if insert_lsn % block_bytes == header_bytes else 0)

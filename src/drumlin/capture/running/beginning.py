@@ -70,6 +70,12 @@ def beginning(
             f"{lsn_text(position.lsn)} to {lsn_text(confirmed)} "
             f"({confirmed - position.lsn:,} bytes of WAL) are missing in the topics: {_ANEW}"
         )
+    if parse_lsn(server.wal_lsn) < position.lsn:
+        raise CaptureRefused(
+            f"the database is at {server.wal_lsn}, and the topics are at "
+            f"{lsn_text(position.lsn)} already: it was restored to an earlier state, which they do "
+            f"not have: {_ANEW}"
+        )
     return FromStream(position.lsn)
 
 

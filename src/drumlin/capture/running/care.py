@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from drumlin.capture.database import catalog, connections
+from drumlin.capture.database import catalog, checks, connections
 from drumlin.capture.database.catalog import quoted
 from drumlin.capture.errors import CaptureRefused
 from drumlin.capture.log import output as outputs
@@ -13,9 +15,17 @@ from drumlin.capture.log.names import Names
 from drumlin.capture.messages.lsn import lsn_text, parse_lsn
 from drumlin.capture.running import plan
 from drumlin.capture.running.options import CaptureOptions
+from drumlin.client.transactions.errors import ProducerFenced
 
 if TYPE_CHECKING:
+    import psycopg
+
     from drumlin.client.client import Client
+
+_TRIES: Final = 5
+_PAUSE_S: Final = 0.5
+#: How long the server may take to notice that a capture has ended.
+_ENDS_S: Final = 5.0
 
 
 class CaptureStatus(NamedTuple):
@@ -35,6 +45,7 @@ class CaptureStatus(NamedTuple):
     is_running: bool
     is_slot_lost: bool
     tables: dict[str, str]  # topic by table
+    reading: list[str]  # tables of which the topics do not have all rows yet
 
 
 def setup(options: CaptureOptions) -> list[str]:
@@ -82,7 +93,47 @@ def status(url: str, client: Client, name: str) -> CaptureStatus:
         slot is not None and slot.active_pid is not None,
         slot is not None and slot.is_lost,
         {} if definition is None else {each.full_name: each.topic for each in definition.tables},
+        [] if definition is None else [each.full_name for each in definition.unread],
     )
+
+
+def reread(client: Client, name: str, tables: Sequence[str]) -> list[str]:
+    """Have a capture read tables again, whether it is running or not; returns their names.
+
+    This fences the running capture, which then finds the request in the log and continues.
+
+    Raises:
+        CaptureRefused: there is no such capture or table, or its first snapshot is not complete.
+        CaptureError, ClientError: the request cannot be written.
+    """
+    names = Names(name)
+    if not outputs.has_own_topic(client, names):
+        raise CaptureRefused(f"there is no capture {name}")
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(ProducerFenced):  # the capture has started at this moment
+            return _mark_unread(client, names, tables)
+        time.sleep(_PAUSE_S)
+    return _mark_unread(client, names, tables)
+
+
+def _mark_unread(client: Client, names: Names, tables: Sequence[str]) -> list[str]:
+    name = names.name
+    output = outputs.Output(client, names)
+    try:
+        position = outputs.read_position(client, names)
+        definition = outputs.read_definition(client, names)
+        if position is None or definition is None or position.lsn is None:
+            raise CaptureRefused(f"the first snapshot of capture {name} is not complete")
+        chosen = [each for each in definition.tables if checks.matches(each.full_name, tables)]
+        if not chosen:
+            there = ", ".join(each.full_name for each in definition.tables)
+            patterns = ", ".join(tables)
+            raise CaptureRefused(f"no captured table matches {patterns}: there are {there}")
+        marked = [each._replace(is_read=False) for each in chosen]
+        output.commit(position, definition.with_tables(marked))
+    finally:
+        output.abort()
+    return [each.full_name for each in chosen]
 
 
 def remove(url: str, client: Client, name: str) -> list[str]:
@@ -98,13 +149,8 @@ def remove(url: str, client: Client, name: str) -> list[str]:
     names = Names(name)
     done = []
     with contextlib.closing(connections.connect(url)) as connection:
-        slot = catalog.slot(connection, names.slot)
+        slot = _idle_slot(connection, names)
         if slot is not None:
-            if slot.active_pid is not None:
-                raise CaptureRefused(
-                    f"capture {name} is running (process {slot.active_pid} of the server serves "
-                    "it): stop it first"
-                )
             catalog.rows(connection, "SELECT pg_drop_replication_slot(%s)", (names.slot,))
             done.append(f"slot {names.slot} is dropped")
         if catalog.publication(connection, names.publication) is not None:
@@ -114,3 +160,17 @@ def remove(url: str, client: Client, name: str) -> list[str]:
         client.delete_topic(names.topic)
         done.append(f"topic {names.topic} is deleted")
     return done
+
+
+def _idle_slot(connection: psycopg.Connection[Any], names: Names) -> catalog.Slot | None:
+    deadline = time.monotonic() + _ENDS_S
+    while True:
+        slot = catalog.slot(connection, names.slot)
+        if slot is None or slot.active_pid is None:
+            return slot
+        if time.monotonic() >= deadline:
+            raise CaptureRefused(
+                f"capture {names.name} is running (process {slot.active_pid} of the server serves "
+                "it): stop it first"
+            )
+        time.sleep(0.1)

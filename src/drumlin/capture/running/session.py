@@ -10,24 +10,25 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.changes import Changes, RowsNeeded
+from drumlin.capture.changes import Changes, RowsNeeded, Table
 from drumlin.capture.database import catalog, connections
 from drumlin.capture.database.connections import DatabaseLost
 from drumlin.capture.database.stream import Stream
-from drumlin.capture.errors import CaptureReplaced
+from drumlin.capture.database.waiting import Stopped
+from drumlin.capture.errors import CaptureRefused, CaptureReplaced
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
-from drumlin.capture.messages.frames import Data
 from drumlin.capture.messages.lsn import lsn_text
-from drumlin.capture.messages.pgoutput import Commit, Message, Relation, decode
 from drumlin.capture.running import plan
 from drumlin.capture.running.beginning import FromSnapshot, beginning
+from drumlin.capture.running.following import Following
 from drumlin.capture.running.options import CaptureOptions
-from drumlin.capture.running.pace import Pace
-from drumlin.capture.running.snapshot_run import SnapshotRun, Stopped, create_topics
+from drumlin.capture.running.plan import Found
+from drumlin.capture.running.reading import Reading
+from drumlin.capture.running.snapshot_run import SnapshotRun, create_topics
 from drumlin.capture.values.types import Types
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from drumlin.client.client import Client
 
-_WAIT_S: Final = 0.25
 _OTHER_ENDS_S: Final = 10.0
 
 
@@ -46,7 +46,10 @@ class Session:
         self.options, self._client, self.run = options, client, run
         self._names = Names(options.name)
         self._needed: set[str] = set()
+        self._left_out: set[int] = set()  # tables reported as not captured
         self._has_begun = False
+        #: Whether the database was reached: then the address is right.
+        self.has_connected = False
         #: Commits since the capture began, which show whether it makes progress.
         self.commits = 0
 
@@ -58,9 +61,15 @@ class Session:
             CaptureError: something must be fixed before it may continue.
         """
         with contextlib.closing(connections.connect(self.options.url)) as connection:
+            self.has_connected = True
             self._check_not_replaced()
-            known = self._known()
-            plan.look(connection, self.options, self._names, known)  # before anybody is fenced
+            position, known = self._known()
+            was_interrupted = position is not None
+            found = plan.look(connection, self.options, self._names, known, was_interrupted)
+            if known is None:
+                topics = found.definition(self.options.prefix, self._names.topic).topics
+                outputs.check_own(self._client, self._names, topics)
+            # From here on, another capture of this name is fenced.
             outputs.create_own_topic(self._client, self._names)
             output = Output(self._client, self._names)
             try:
@@ -69,53 +78,84 @@ class Session:
             finally:
                 output.abort()
 
-    def _known(self) -> Definition | None:
-        """The definition of a capture whose snapshot is complete."""
+    def _known(self) -> tuple[Position | None, Definition | None]:
+        """The position, and the definition of a capture whose snapshot is complete."""
         if not outputs.has_own_topic(self._client, self._names):
-            return None
+            return None, None
         position = outputs.read_position(self._client, self._names)
         if position is None or position.lsn is None:
-            return None
-        return outputs.read_definition(self._client, self._names)
+            return position, None
+        return position, outputs.read_definition(self._client, self._names)
 
     def _check_not_replaced(self) -> None:
         """Make sure that this process does not fence the one that replaced it."""
         if self._has_begun:
+            if not outputs.has_own_topic(self._client, self._names):
+                raise CaptureReplaced("this capture was removed meanwhile")
             position = outputs.read_position(self._client, self._names)
             if position is not None and position.run != self.run:
                 raise CaptureReplaced("another capture of this name has begun meanwhile")
 
     def _go_with(self, connection: psycopg.Connection[Any], output: Output) -> None:
-        names = self._names
+        names, should_stop = self._names, self.options.should_stop
         # The predecessor is fenced: from here on what is read cannot change.
         position = outputs.read_position(self._client, names)
         definition = outputs.read_definition(self._client, names)
         is_anew = position is None or position.lsn is None
-        found = plan.look(connection, self.options, names, None if is_anew else definition)
+        known = None if is_anew else definition
+        found = plan.look(connection, self.options, names, known, position is not None)
         begin = beginning(position, definition, found.slot, found.server, names.slot)
         if isinstance(begin, FromSnapshot):
-            definition = found.definition(self.options.prefix)
+            definition = found.definition(self.options.prefix, names.topic)
             output.commit(Position(self.run, None), definition)
         else:
-            output.commit(Position(self.run, begin.lsn))
+            assert definition is not None
+            more = self._more(found, definition)
+            definition = definition.with_tables(more)
+            output.commit(Position(self.run, begin.lsn), definition if more else None)
         self._has_begun = True
         self._end_other(connection)
         if isinstance(begin, FromSnapshot):
-            plan.publish(connection, found, names)
+            plan.publish(connection, found, names, should_stop)
+            plan.publish_added(connection, found, definition, names, should_stop)
             if begin.drops_slot:
                 catalog.rows(connection, "SELECT pg_drop_replication_slot(%s)", (names.slot,))
             taken = SnapshotRun(self.options, names, self._client, output, self.run)
-            assert definition is not None
             lsn = taken.take(connection, found, definition)
         else:
-            assert definition is not None
             lsn = begin.lsn
+            plan.publish_added(connection, found, definition, names, should_stop)
             create_topics(self._client, definition, self.options.partitions)
             self.options.tell(f"continuing at {lsn_text(lsn)}")
-            if found.others:
-                self.options.tell(f"not captured, as they came later: {', '.join(found.others)}")
+            self._tell_tables(found)
         self.commits += 1
         self._follow(connection, output, definition, lsn)
+
+    def _more(self, found: Found, definition: Definition) -> list[Table]:
+        """The tables to add to a capture that has begun; none if one of them cannot be added."""
+        try:
+            more = [
+                plan.as_table(each, self.options.prefix)._replace(is_read=False)
+                for each in found.added
+            ]
+            # A dropped table leaves its topic to the new one of the same name.
+            present = {each.oid for each in found.tables}
+            others = [each for each in definition.tables if each.oid in present]
+            plan.check_topics([*others, *more], self._names.topic)
+            if more:
+                topics = [each.topic for each in more]
+                outputs.check_own(self._client, self._names, topics)
+        except CaptureRefused as error:
+            self.options.tell(f"not captured: {error}")
+            self._left_out.update(each.oid for each in found.added)
+            return []
+        return more
+
+    def _tell_tables(self, found: Found) -> None:
+        for oid, why in found.left_out.items():
+            if oid not in self._left_out:
+                self.options.tell(f"not captured, as it came later: {why}")
+        self._left_out.update(found.left_out)
 
     def _end_other(self, connection: psycopg.Connection[Any]) -> None:
         """End the connection of a fenced predecessor that still holds the slot."""
@@ -136,71 +176,33 @@ class Session:
         definition: Definition,
         lsn: int,
     ) -> None:
-        with contextlib.closing(TopicRows()) as rows:
-            for topic in sorted(self._needed):
+        unread, should_stop = definition.unread, self.options.should_stop
+        with contextlib.ExitStack() as stack:
+            rows = stack.enter_context(contextlib.closing(TopicRows()))
+            for topic in sorted(self._needed | {each.topic for each in unread}):
                 rows.load(self._client, topic)
             types = Types(catalog.types(connection))
-            changes = Changes(definition.tables, types, rows, lsn, self.options.on_truncate)
+            reading = Reading(connection, unread, types, rows, self._needed, should_stop)
+            on_truncate = self.options.on_truncate
+            changes = Changes(definition.tables, types, rows, lsn, on_truncate, reading)
             stream = Stream(self.options.url, self._names.slot, self._names.publication, lsn)
-            with contextlib.closing(stream):
-                try:
-                    _Following(self, connection, output, types, changes, stream).run(lsn)
-                except RowsNeeded as needed:
-                    self._needed.add(needed.topic)
-                    raise
-
-
-class _Following:
-    """The stream of one connection."""
-
-    def __init__(
-        self,
-        session: Session,
-        connection: psycopg.Connection[Any],
-        output: Output,
-        types: Types,
-        changes: Changes,
-        stream: Stream,
-    ) -> None:
-        self._session, self._connection, self._output = session, connection, output
-        self._types, self._changes, self._stream = types, changes, stream
-        self._options = session.options
-
-    def run(self, lsn: int) -> None:
-        pace = Pace(lsn, time.monotonic(), self._options.heartbeat_s)
-        changes, stream, output = self._changes, self._stream, self._output
-        while not self._options.should_stop():
-            frame = stream.read(0)
-            if frame is None and not pace.is_due(output.size_bytes, False, time.monotonic()):
-                frame = stream.read(_WAIT_S)
-            if isinstance(frame, Data):
-                self._take(decode(frame.payload), pace)
-            elif frame is not None:
-                if not changes.in_transaction:
-                    pace.heard(frame.end_lsn)
-                if frame.wants_answer:
-                    stream.confirm(pace.committed_lsn)
-            if not changes.in_transaction and pace.is_due(
-                output.size_bytes, frame is not None, time.monotonic()
-            ):
-                self._commit(pace)
-        if not changes.in_transaction and pace.taken_lsn > pace.committed_lsn:
-            self._commit(pace)
-
-    def _commit(self, pace: Pace) -> None:
-        self._output.commit(Position(self._session.run, pace.taken_lsn))
-        pace.committed(time.monotonic())
-        self._session.commits += 1
-        self._stream.confirm(pace.committed_lsn)
-
-    def _take(self, message: Message, pace: Pace) -> None:
-        if isinstance(message, Relation) and self._changes.unknown_types(message):
-            self._types.add(catalog.types(self._connection))
-        for record in self._changes.take(message):
-            self._output.send(record)
-        if isinstance(message, Commit):
-            # Before PostgreSQL 15 the stream has empty transactions, of changes to other tables.
-            if self._output.record_count:
-                pace.took(self._changes.end_lsn, time.monotonic())
-            else:
-                pace.heard(self._changes.end_lsn)
+            stack.enter_context(contextlib.closing(stream))
+            following = Following(
+                self.options,
+                self.run,
+                connection,
+                output,
+                types,
+                changes,
+                stream,
+                definition,
+                reading,
+                self._left_out,
+            )
+            try:
+                following.go()
+            except RowsNeeded as needed:
+                self._needed.add(needed.topic)
+                raise
+            finally:
+                self.commits += following.commits

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from drumlin.capture.changes import Record
 from drumlin.capture.database import catalog, connections, snapshot
 from drumlin.capture.database.catalog import FoundTable
+from drumlin.capture.database.waiting import Stopped
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.output import Output
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
 #: The size of a snapshot's transactions.
 _COMMIT_BYTES: Final = 4 << 20
 _COMPACTED: Final = {"cleanup.policy": "compact"}
-
-
-class Stopped(Exception):
-    """The capture was asked to stop. Everything that was committed stays."""
 
 
 class SnapshotRun:
@@ -63,11 +60,12 @@ class SnapshotRun:
         create_topics(self._client, definition, self._options.partitions)
         replication = connections.connect(self._options.url, is_replication=True)
         with contextlib.closing(replication):
-            lsn, name = snapshot.create_slot(replication, self._names.slot)
-            snapshot.take_over(connection, name)
+            should_stop = self._options.should_stop
+            lsn, name = snapshot.create_slot(replication, self._names.slot, should_stop)
+            tables = snapshot.take_over(connection, name, found.tables, should_stop)
         types = Types(catalog.types(connection))
         topics = {each.oid: each.topic for each in definition.tables}
-        for table in found.tables:
+        for table in tables:
             count = self._take_table(connection, table, topics[table.oid], types)
             self._options.tell(f"{table.full_name}: {count:,} rows in topic {topics[table.oid]}")
         catalog.run(connection, "COMMIT")
@@ -83,7 +81,7 @@ class SnapshotRun:
         with contextlib.closing(TopicRows()) as rows:
             if _has_records(self._client, topic):
                 rows.load(self._client, topic)
-            for row in snapshot.read_table(connection, table):
+            for row in snapshot.read_table(connection, table, self._options.should_stop):
                 key, value = shape.key(row), shape.value(row)
                 if key is None:
                     raise CaptureError(f"table {table.full_name}: a row without a key")

@@ -8,8 +8,8 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from drumlin.capture.changes import RowsNeeded
-from drumlin.capture.database.connections import DatabaseLost
-from drumlin.capture.errors import CaptureReplaced
+from drumlin.capture.database.connections import DatabaseChanged, DatabaseLost
+from drumlin.capture.running.following import TablesToAdd
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.session import Session
 from drumlin.client.errors import (
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _PAUSE_MIN_S: Final = 0.2
 _PAUSE_MAX_S: Final = 15.0
+#: An additional pause of a capture that was fenced.
+_FENCED_S: Final = 1.0
 #: The number of failures in a row, without a commit between, after which there is no retry.
 _TRIES: Final = 5
 
@@ -43,7 +45,7 @@ def run(options: CaptureOptions, client: Client) -> None:
         ClientError: the log rejects a request for good, or retries have failed too often.
     """
     session = Session(options, client, uuid.uuid4().hex)
-    failures, commits, has_begun = 0, 0, False
+    failures = commits = 0
     while not options.should_stop():
         try:
             session.go()
@@ -52,20 +54,29 @@ def run(options: CaptureOptions, client: Client) -> None:
                 f"topic {needed.topic}: reading it for large values that changes leave out"
             )
             continue
-        except ProducerFenced as error:
-            raise CaptureReplaced(f"another capture of this name has begun: {error}") from None
+        except TablesToAdd:
+            continue
         except (DatabaseLost, ClientError) as error:
             if isinstance(error, _LASTING):
                 raise
-            has_begun = has_begun or session.commits > 0
             failures = 0 if session.commits > commits else failures + 1
             commits = session.commits
-            # A server that was reached before may come back; a wrong address never answers.
-            if failures >= _TRIES and not (has_begun and isinstance(error, _UNREACHABLE)):
+            if failures >= _TRIES and not _may_return(session, error):
                 raise
             pause_s = min(_PAUSE_MIN_S * 2**failures, _PAUSE_MAX_S) * random.uniform(0.5, 1)
+            if isinstance(error, ProducerFenced):
+                # Either another capture has started, which will have written its name by then, or
+                # the broker has aborted a transaction that was open for too long.
+                pause_s += _FENCED_S
             options.tell(f"{error}; trying again in {pause_s:.1f} s")
             _pause(options, pause_s)
+
+
+def _may_return(session: Session, error: Exception) -> bool:
+    """Whether a server is lost that was reached before; a wrong address never answers."""
+    if isinstance(error, DatabaseLost) and not isinstance(error, DatabaseChanged):
+        return session.has_connected
+    return session.commits > 0 and isinstance(error, _UNREACHABLE)
 
 
 def _pause(options: CaptureOptions, pause_s: float) -> None:

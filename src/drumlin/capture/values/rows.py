@@ -37,17 +37,20 @@ class RowFormat:
         self._columns: list[tuple[str, str, Convert]] = [
             (name, f"{encode_basestring(name)}:", types.converter(oid)) for name, oid in columns
         ]
-        self.key_places = [self.names.index(name) for name in key]
-        self._key_columns = [self._columns[place] for place in self.key_places]
+        self._key_columns = [(place, *self._columns[place]) for place in map(self.names.index, key)]
 
     def key(self, row: Sequence[Value]) -> str | None:
         """The record's key; None: the row lacks a part of it."""
         parts = []
-        for place, (name, label, convert) in zip(self.key_places, self._key_columns, strict=True):
-            text = row[place]
-            if not isinstance(text, str):
-                return None
-            parts.append(label + self._converted(name, convert, text))
+        name = ""
+        try:
+            for place, name, label, convert in self._key_columns:  # noqa: B007  see below
+                text = row[place]
+                if text is None or text is UNCHANGED:
+                    return None
+                parts.append(label + convert(text))
+        except ValueError as error:
+            raise self._bad(name, error) from error
         return "{" + ",".join(parts) + "}"
 
     def value(self, row: Sequence[Value], before: Mapping[str, str] | None = None) -> str:
@@ -58,23 +61,26 @@ class RowFormat:
         Raises:
             StillUnknown: `before` lacks one of these.
         """
+        if len(row) != len(self._columns):
+            raise BadValue(f"table {self.table}: {len(row)} values in {len(self._columns)} columns")
         parts = []
-        for (name, label, convert), text in zip(self._columns, row, strict=True):
-            if text is None:
-                parts.append(label + "null")
-            elif text is UNCHANGED:
-                if before is None or name not in before:
-                    raise StillUnknown(name)
-                parts.append(label + before[name])
-            else:
-                parts.append(label + self._converted(name, convert, text))
+        name = ""
+        try:
+            for (name, label, convert), text in zip(self._columns, row):  # noqa: B905  see above
+                if text is None:
+                    parts.append(label + "null")
+                elif text is UNCHANGED:
+                    if before is None or name not in before:
+                        raise StillUnknown(name)
+                    parts.append(label + before[name])
+                else:
+                    parts.append(label + convert(text))
+        except ValueError as error:
+            raise self._bad(name, error) from error
         return "{" + ",".join(parts) + "}"
 
-    def _converted(self, name: str, convert: Convert, text: str) -> str:
-        try:
-            return convert(text)
-        except ValueError as error:
-            raise BadValue(f"table {self.table}, column {name!r}: {error}") from error
+    def _bad(self, name: str, error: ValueError) -> BadValue:
+        return BadValue(f"table {self.table}, column {name!r}: {error}")
 
 
 def filled(row: Sequence[Value], old: Sequence[Value] | None) -> list[Value]:

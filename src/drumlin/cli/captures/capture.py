@@ -92,7 +92,7 @@ def postgres(
 ) -> None:
     """Capture a PostgreSQL: its tables first, then every change, until Ctrl-C.
 
-    Started again it goes on where it was: nothing is written twice, nothing is left out.
+    Started again, it continues where it stopped: nothing is written twice, nothing is left out.
     """
     from drumlin import capture
 
@@ -126,15 +126,46 @@ def status(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far a capture is, and how much WAL the server keeps for it."""
+    """Show the progress of a capture, and how much WAL the server keeps for it."""
     from drumlin import capture
 
     _check_no_password(url)
     with _told():
         found = capture.status(url, bootstrap, name=name, security=_security_of(command_config))
     columns = ["name", "phase", "is_running", "lsn", "confirmed_lsn", "server_lsn"]
-    columns += ["lag_bytes", "missing_bytes", "is_slot_lost"]
-    output.show_rows([found._asdict()], columns, as_json=as_json)
+    columns += ["lag_bytes", "missing_bytes", "is_slot_lost", "reading"]
+    row = found._asdict()
+    if not as_json:
+        row["reading"] = ", ".join(found.reading)
+    output.show_rows([row], columns, as_json=as_json)
+
+
+@app.add(epilog=examples("drumlin capture reread --tables shop.item"))
+def reread(
+    tables: Annotated[
+        list[str],
+        Option(
+            "--tables",
+            metavar="PATTERN",
+            help="Captured tables as schema.table, with * and ?. Repeatable.",
+        ),
+    ],
+    name: Name = DEFAULT_NAME,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a capture read tables again, in chunks, while it continues to follow the changes.
+
+    Only the differences are written. A capture that is not running does it at its next start.
+    """
+    from drumlin import capture
+
+    with _told():
+        security = _security_of(command_config)
+        told = capture.reread(bootstrap, tables=tables, name=name, security=security)
+    sentences = [f"{each} will be read again" for each in told]
+    output.show_changes([{"table": each} for each in told], sentences, as_json)
 
 
 @app.add(epilog=examples("drumlin capture remove --url postgresql://app@db.example/shop"))
@@ -146,7 +177,7 @@ def remove(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop slot and publication, and forget the position; the tables' topics stay."""
+    """Drop the slot and the publication, and forget the position; the tables' topics stay."""
     from drumlin import capture
 
     _check_no_password(url)
@@ -198,7 +229,7 @@ def _told() -> Iterator[None]:
 
 
 def _stop_by_signal() -> threading.Event:
-    """An event set by Ctrl-C or SIGTERM, to end between transactions; a second one interrupts."""
+    """An event set by Ctrl-C or SIGTERM, to end between transactions; the second interrupts."""
     stop = threading.Event()
 
     def told(number: int, _: object) -> None:

@@ -1,6 +1,6 @@
 """The health of a cluster as any admin client sees it: live brokers, and what is wrong.
 
-Asks and judges; prints nothing. A broker's answer may be slightly out of date.
+Sends requests and judges; prints nothing. A broker's response may be slightly out of date.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from drumlin.wire.protocol.list_partition_reassignments import ListPartitionReas
 
 _TOPIC_RESOURCE: Final = 2
 _MIN_ISR: Final = "min.insync.replicas"
-#: How many topics are asked about at a time.
+#: The number of topics per request.
 _TOPICS_ASKED: Final = 500
 
 
@@ -36,7 +36,7 @@ class LiveBroker:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answers of a cluster. `reassignments` is None if no broker reports them."""
+    """The responses of a cluster. `reassignments` is None if no broker reports any."""
 
     cluster_id: str | None
     controller: int
@@ -70,7 +70,7 @@ def ask_all(cluster: Cluster) -> Found:
         topics,
         _min_isr(cluster, topics),
         _reassignments(cluster),
-        # A partition with all replicas in sync has no eligible and no last known ones.
+        # A partition with all replicas in sync has no eligible and no last known replicas.
         ask_eligible(
             cluster,
             {
@@ -84,7 +84,7 @@ def ask_all(cluster: Cluster) -> Found:
 
 
 def judge(found: Found, known: Mapping[int, str]) -> dict[str, Any]:
-    """The verdict, as JSON shows it. `known` are the addresses of brokers that should be there."""
+    """The verdict, as JSON shows it. `known` are the addresses of brokers that should be alive."""
     partitions = [
         (topic.name, each) for topic in found.topics.values() for each in topic.partitions.values()
     ]
@@ -152,7 +152,7 @@ def _row(topic: str, partition: PartitionView, found: Found) -> dict[str, Any]:
 
 
 def _min_isr(cluster: Cluster, topics: Iterable[str]) -> dict[str, int]:
-    """`min.insync.replicas` by topic, without topics whose configuration we may not see."""
+    """`min.insync.replicas` by topic, without topics whose configuration the user may not see."""
     found: dict[str, int] = {}
     names = iter(topics)
     while asked := list(itertools.islice(names, _TOPICS_ASKED)):

@@ -53,7 +53,7 @@ def log_dirs(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the log directories of every broker, what is in them, and how much space is free."""
+    """Show the log directories of every broker, what is in them, and their free space."""
     rows: list[dict[str, Any]] = []
     refusals = []
     with connect(bootstrap, command_config) as cluster:

@@ -86,7 +86,7 @@ def status(
 
 
 def _practice(directory: Path) -> tuple[str, dict[int, str]]:
-    """The address to ask, and the brokers that should be there.
+    """The bootstrap address, and the brokers that should be alive.
 
     Raises:
         Failure: no practice cluster runs there.
@@ -104,7 +104,7 @@ def _practice(directory: Path) -> tuple[str, dict[int, str]]:
 def _look(bootstrap: str, command_config: Path | None, known: dict[int, str]) -> dict[str, Any]:
     """The state now. A broker that was seen once is expected from then on.
 
-    Brokers that were alive the last time are asked first: one that hangs would cost a timeout.
+    Brokers that were alive last time are asked first: one that hangs would cost a timeout.
     """
     addresses = ",".join(dict.fromkeys((*known.values(), bootstrap)))
     with connect(addresses, command_config) as cluster:
@@ -144,7 +144,7 @@ def _show(state: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _amiss(state: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each partition once, with its worst problem."""
+    """Each partition with a problem, once, with its worst one."""
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for kind, words in _KINDS.items():
         for each in state[kind]:

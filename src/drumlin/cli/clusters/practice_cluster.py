@@ -86,7 +86,7 @@ def stop(members: Members, data: Data, as_json: AsJson = False) -> None:
 def kill(members: Members, data: Data, as_json: AsJson = False) -> None:
     """Kill brokers of a practice cluster, as kill -9 does: without telling the others.
 
-    They notice when the broker's ZooKeeper session expires: after 6 seconds, unless
+    The others notice when the broker's ZooKeeper session expires: after 6 seconds, unless
     zookeeper.session.timeout.ms was set.
     """
     _do("kill", members, data, as_json, done="killed", otherwise="is not running")

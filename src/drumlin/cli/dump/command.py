@@ -32,7 +32,7 @@ _READERS: Final[dict[str, Reader]] = {
     ".txnindex": read_aborted_transactions,
     ".snapshot": read_producer_snapshot,
 }
-# Column and width on a terminal; what is not named here is in the JSON output only.
+# Column and width on a terminal; other fields are only in the JSON output.
 _LAYOUTS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "batch": (
         ("position", 10),
@@ -164,7 +164,7 @@ def _as_json(path: Path, item: Item) -> dict[str, Any]:
 
 def _print_aligned(item: dict[str, Any], *, with_heading: bool) -> None:
     layout = _LAYOUTS[item["kind"]]
-    item = {**item, **(item.get("decoded") or {})}  # in place of bytes
+    item = {**item, **(item.get("decoded") or {})}  # decoded fields replace bytes
     if with_heading:
         heading = (
             "  ".join(name.replace("_", " ").rjust(width) for name, width in layout)
@@ -182,7 +182,7 @@ def _print_aligned(item: dict[str, Any], *, with_heading: bool) -> None:
 
 
 def _cell(name: str, value: Any) -> Any:
-    """Bytes and headers as text; whatever is not printable is escaped."""
+    """Bytes and headers as text; unprintable characters are escaped."""
     if isinstance(value, bytes):
         return repr(value)[2:-1]
     if isinstance(value, dict):

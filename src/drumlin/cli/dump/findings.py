@@ -1,7 +1,7 @@
 """The findings that a reader of log files yields, and access to the files' bytes.
 
-A reader walks one file in order and yields dictionaries for its content and `Problem`s for what is
-wrong. Damage never raises; a file that cannot be opened does. Nothing here writes or repairs.
+A reader walks one file in order and yields dictionaries for its content and `Problem`s for faults.
+Damage never raises; a file that cannot be opened does. Nothing here writes or repairs.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _stop_at_signals(stack: ExitStack, stop: threading.Event, wake: threading.Ev
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         before = signal.getsignal(number)
         if number == signal.SIGHUP and before == signal.SIG_IGN:
-            continue  # nohup ignores it for us
+            continue  # as under nohup, the signal stays ignored
         signal.signal(number, stop_soon)
         stack.callback(signal.signal, number, before)
 
@@ -236,7 +236,7 @@ class _Running:
         return status
 
     def _known_groups(self) -> list[str]:
-        """The groups that can be in both stores."""
+        """The groups that both stores can have."""
         from drumlin.zookeeper.consumer_offsets import can_have_group
 
         return [*self._follower.groups(), *filter(can_have_group, self._broker.groups())]

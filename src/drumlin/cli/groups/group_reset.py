@@ -1,7 +1,7 @@
 """`drumlin groups reset`: make a group continue from other offsets.
 
 Determines the new offset of each partition, shows it, and commits it. Refuses groups with
-members: they would go on from their own positions and commit those.
+members, which would continue from their own positions and commit those.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def parse_target(text: str) -> Target:
     """Parse a target as a user types it.
 
     Raises:
-        click.BadParameter: it is not a target, or is ambiguous.
+        click.BadParameter: the text is not a target, or is ambiguous.
     """
     if text in ("earliest", "latest", "current"):
         return Target(text)
@@ -142,7 +142,7 @@ def reset(
 def _chosen(
     cluster: Cluster, topics: Iterable[str], known: Collection[TopicPartition]
 ) -> list[TopicPartition]:
-    """The partitions that are named, or all that the group has committed and that exist."""
+    """The named partitions, or all existing ones that the group has committed."""
     places: set[TopicPartition] = set()
     for text in topics:
         topic, colon, partitions = text.partition(":")

@@ -197,7 +197,7 @@ def _transfer(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Copy offsets; `logs` is the cluster whose logs they must lie in."""
+    """Copy offsets, which must lie within the logs of the cluster `logs`."""
     groups = transfer.choose(source.groups(), patterns)
     if not rules.live:
         transfer.refuse_live(source, groups)
@@ -265,7 +265,7 @@ def _to_file(
     rules: Rules,
     as_json: bool,
 ) -> None:
-    """A file holds the offsets of one moment, so live consumers do not matter."""
+    """Copy to a file, which holds the offsets of one moment: live consumers do not matter."""
     from drumlin.migration.offsets_file import write_csv
 
     sink = FileStore(path)

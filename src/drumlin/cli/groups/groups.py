@@ -132,7 +132,7 @@ def describe(
 
 
 def _chosen(cluster: Cluster, groups: list[str]) -> list[str]:
-    """Groups by name or pattern. A plain name need not be listed: a group may be hidden."""
+    """Groups by name or pattern. A plain name need not be in the list: a group may be hidden."""
     if not any(map(is_pattern, groups)):
         return groups
     return chosen("group", groups, [row["group"] for row in group_offsets.all_groups(cluster)])

@@ -1,6 +1,6 @@
 """The configuration of a practice cluster's brokers: Kafka's defaults where they fit. No I/O.
 
-Kafka's own defaults for internal topics are three replicas; with fewer brokers there are fewer.
+Kafka's own default for internal topics is three replicas; with fewer brokers, it is their number.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OURS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The settings that `up` is given for all brokers, and the racks that they take in turn."""
+    """The settings of an `up` for all brokers, and the racks that the brokers take in turn."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     racks: Sequence[str] = ()
@@ -80,7 +80,7 @@ def defaults(count: int) -> dict[str, str]:
 def broker_command(
     broker: int, data: Path, port: int, zookeeper: str, settings: Mapping[str, str]
 ) -> list[str]:
-    """The command line of one broker: what a user could type."""
+    """The command line of one broker, as a user could type it."""
     own = {**settings, "node.id": str(broker), "zookeeper.connect": zookeeper}
     command = [sys.executable, "-m", "drumlin", "server"]
     command += ["--data", str(data), "--listen", f"{HOST}:{port}"]

@@ -1,6 +1,6 @@
 """Control of a running `up`: a Unix socket in the cluster's directory.
 
-A request is a line of JSON, `{"do": "stop", "member": "2"}`, and so is its answer:
+A request is a line of JSON, `{"do": "stop", "member": "2"}`, and so is the response:
 `{"done": true}`, or `{"error": "…"}`. `up` locks its directory, so a socket that it
 finds at start-up belongs to no running process. Other users cannot connect.
 """
@@ -50,7 +50,7 @@ class ControlServer:
         )
 
     def close(self) -> None:
-        """Accept no more commands, and cancel those in progress: a start can take long."""
+        """Accept no more commands, and cancel the ones in progress: a start can take long."""
         if self._server is not None:
             self._server.close()
             for task in self._answering:
@@ -110,7 +110,7 @@ def ask(directory: Path, what: str, member: str) -> bool:
 
 
 def not_running(directory: Path) -> Failure:
-    """The error where no `up` is running."""
+    """The error if no `up` is running."""
     return Failure(
         f"no cluster runs in {directory}: 'drumlin cluster up --data {directory}' starts one"
     )

@@ -1,6 +1,6 @@
 """One process of the cluster: its start, its readiness and its end.
 
-A process that ends without being told to has crashed. The crash is reported, and the process is
+A process that ends without a command has crashed. The crash is reported, and the process is
 not restarted: a practice cluster is there to show what a crash does.
 """
 
@@ -45,8 +45,8 @@ class Program:
 class Member:
     """Starts, stops and kills one program; one operation at a time, in order of the calls.
 
-    `on_change` is called after each start and each end of a process, `on_crash` after an end that
-    nobody asked for.
+    `on_change` is called after each start and each end of a process, `on_crash` after an end
+    without a command.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class Member:
         return self._process.pid if self._process else None
 
     async def start(self) -> bool:
-        """Start it, and wait until it serves; False if it runs already.
+        """Start the process, and wait until it serves; False if it runs already.
 
         Raises:
-            Failure: it ended, or did not serve in time and was killed.
+            Failure: the process ended, or did not serve in time and was killed.
             OSError: there is no such program, or no space for its log.
         """
         async with self._turn:
@@ -88,16 +88,16 @@ class Member:
             return True
 
     async def stop(self) -> bool:
-        """Ask it to end, and wait; False if it does not run.
+        """Ask the process to end, and wait; False if it does not run.
 
         Raises:
-            Failure: it did not end in time, and was killed.
+            Failure: the process did not end in time, and was killed.
         """
         async with self._turn:
             return await self._end(signal.SIGTERM)
 
     async def kill(self) -> bool:
-        """`kill -9`, also while it starts; False if it does not run."""
+        """`kill -9`, even during a start; False if no process runs."""
         was_running = self._process is not None
         self.kill_now()
         async with self._turn:
@@ -170,7 +170,7 @@ class Member:
         raise Failure(f"{title} did not stop within {_STOP_TIMEOUT_S:g} s, and was killed")
 
     def _last_line(self, log_size_before: int, code: int) -> str:
-        """The reason for an exit: a program that gives up says it in the last line of its log."""
+        """The reason for an exit: a program that gives up logs the reason in its last line."""
         with self.program.log_file.open("rb") as log:
             log.seek(max(log_size_before, log.seek(0, os.SEEK_END) - _LOOKED_AT_BYTES))
             lines = log.read(_LOOKED_AT_BYTES).decode("utf-8", "replace").splitlines()

@@ -1,4 +1,4 @@
-"""The plan of an `up`: how many brokers it starts, on which ports, in a directory of its own.
+"""The plan of an `up`: the number of brokers, their ports, and the directory of the cluster.
 
 Starts nothing. Everything that may prevent a start is checked here, before any process runs.
 """
@@ -98,7 +98,7 @@ def _new_record(
 
 
 def _await_leftovers(directory: Path, former: ClusterRecord) -> None:
-    """Wait until the processes of a killed `up` have ended: they outlive it briefly."""
+    """Wait until the processes of a killed `up` have ended, which outlive it briefly."""
     deadline = time.monotonic() + _LEFTOVER_TIMEOUT_S
     for member in (*former.brokers, former.zookeeper):
         while member.pid is not None and _runs_in(directory, member.pid):
@@ -108,7 +108,7 @@ def _await_leftovers(directory: Path, former: ClusterRecord) -> None:
 
 
 def _runs_in(directory: Path, pid: int) -> bool:
-    """Whether a process is a member of this cluster: another process may have its id by now."""
+    """Whether a process is a member of this cluster: another one may have reused its id."""
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -127,7 +127,7 @@ def _check_ports(record: ClusterRecord) -> None:
 
 
 def _zookeepers_port(record: ClusterRecord) -> socket.socket:
-    """A port for ZooKeeper: the same as last time if it is free, though only brokers use it."""
+    """A port for ZooKeeper: the last one if it is free, though only brokers use it."""
     kept = None
     if record.zookeeper.port not in {each.port for each in record.brokers}:
         kept = reserve(record.zookeeper.port)

@@ -11,8 +11,8 @@ HOST: Final = "127.0.0.1"
 def reserve(port: int) -> socket.socket | None:
     """A socket that keeps a port for a server that is started a moment later; 0 is any port.
 
-    It never listens, so a server, which sets SO_REUSEADDR too, can listen on the same port. But
-    the system does not give the port to a process that asks for any port. None if it is taken.
+    The socket never listens, so a server, which sets SO_REUSEADDR too, can listen on the same port.
+    But the system does not give the port to a process that asks for any port. None if it is taken.
     """
     sock = socket.socket()
     try:
@@ -25,7 +25,7 @@ def reserve(port: int) -> socket.socket | None:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there."""
+    """Whether a server could listen on the port."""
     kept = reserve(port)
     if kept is None:
         return False

@@ -1,7 +1,7 @@
 """`cluster.json`: the members of a practice cluster, their addresses and process ids.
 
-It is for people, scripts and the next `up`; only the running `up` writes it. The file may have
-been edited: every field is validated.
+The file is for people, scripts and the next `up`; only the running `up` writes it. It may have
+been edited, so every field is validated.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def write_record(directory: Path, record: ClusterRecord) -> None:
     """Replace the file: a reader sees the old one or the new one.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     path = directory / FILE_NAME
     new = path.with_suffix(".new")

@@ -30,7 +30,7 @@ def run_cluster(
     """Run a cluster until a signal stops it; returns the exit code.
 
     Raises:
-        Failure: it could not start.
+        Failure: the cluster could not start.
     """
     directory = directory.absolute()
     with planned(directory, count, port) as record:
@@ -165,7 +165,7 @@ class Supervisor:
         async def ready(printed: asyncio.StreamReader) -> None:
             while b"ready" not in await printed.readline():
                 if printed.at_eof():
-                    await asyncio.Future()  # its end is noticed elsewhere
+                    await asyncio.Future()  # the process's end is noticed elsewhere
 
         def command() -> list[str]:
             number, count = int(broker.name), len(self._record.brokers)

@@ -24,7 +24,7 @@ _JARS: Final = (
     *("zookeeper-*", "slf4j-api-*", "log4j-api-*", "log4j-core-*", "log4j-slf4j2-impl-*"),
     *("metrics-core-*", "snappy-java-*", "netty-*"),
 )
-#: Java encodes paths by the locale, which may not have their characters.
+#: Java encodes paths by the locale, which may lack some of their characters.
 ENVIRONMENT: Final = {"LC_ALL": "C.UTF-8"}
 _SETTINGS: Final = {
     "clientPortAddress": HOST,

@@ -67,7 +67,7 @@ def broker_at(address: str) -> BrokerHttp:
     """The broker whose metrics are served on HOST:PORT.
 
     Raises:
-        ValueError: that is no address.
+        ValueError: the text is not an address.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -79,7 +79,7 @@ def broker_on(directory: Path) -> BrokerHttp | None:
     """The broker that runs on a data directory; None if none does.
 
     Raises:
-        Failure: one does, but cannot be reached.
+        Failure: a broker runs there, but cannot be reached.
     """
     if not directory.is_dir():
         raise Failure(f"{directory}: no such directory")

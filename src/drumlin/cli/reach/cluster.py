@@ -1,4 +1,4 @@
-"""A cluster as the commands see it: synchronous calls on peer connections, one loop a command.
+"""A cluster as the commands see it: synchronous calls on peer connections, one loop per command.
 
 Topics, groups and offsets go through the client's functions; requests that only an administrator
 sends (log directories, resources' configs) are sent by the commands themselves through `ask_*`.
@@ -46,7 +46,7 @@ class Cluster:
         return sorted(self.connections.view.brokers)
 
     def ask_any(self, api_name: str, request: Request) -> Any:
-        """Ask whichever broker is connected."""
+        """Ask any connected broker."""
 
         async def ask() -> Any:
             connection = await self.connections.any()
@@ -87,6 +87,6 @@ def connect(
 
 
 def check(code: ErrorCode | int, what: str, message: str | None = None) -> None:
-    """Raise the broker's error, if it is one."""
+    """Raise the broker's error, if the code is an error."""
     if code != ErrorCode.none:
         raise KafkaError(error_of(code), f"{what}: {message}" if message else what)

@@ -36,7 +36,7 @@ def settings_of(path: Path | None) -> dict[str, Any]:
     """The settings in the file, by the names of `PeerOptions` and of `drumlin.connect`.
 
     Raises:
-        output.Failure: there is no such file, or it is invalid.
+        output.Failure: the file does not exist, or is invalid.
     """
     from drumlin.config.properties import decode_properties
     from drumlin.peer.security.properties import PREFIXES

@@ -17,7 +17,7 @@ def _where() -> tuple[str, Path | None]:
 
 
 def complete_topic(incomplete: str) -> list[str]:
-    """Topics that begin with what was typed."""
+    """Topics that begin with the typed text."""
     from drumlin.cli.reach.cluster import connect
     from drumlin.client.admin import admin
 
@@ -30,7 +30,7 @@ def complete_topic(incomplete: str) -> list[str]:
 
 
 def complete_group(incomplete: str) -> list[str]:
-    """Groups that begin with what was typed."""
+    """Groups that begin with the typed text."""
     from drumlin.cli.reach.cluster import connect
     from drumlin.cli.reach.group_offsets import all_groups
 

@@ -27,8 +27,8 @@ class DataDirectory:
     """A data directory on which no broker runs.
 
     Raises:
-        Failure: it is not a broker's data directory.
-        OSError: it cannot be read.
+        Failure: the path is not a broker's data directory.
+        OSError: the directory cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,7 +52,7 @@ class DataDirectory:
     def compacted_logs(
         self, topic: str | None = None, partition: int | None = None
     ) -> Iterator[tuple[str, int, PartitionLog | Exception]]:
-        """Topic, partition, and the log, or the error that opening it raised."""
+        """Topic, partition, and the log, or the error of opening it."""
         for directory in self._directories:
             for each, index in partitions_of(directory):
                 config = self._log_config(each)

@@ -18,7 +18,7 @@ from drumlin.wire.protocol.describe_topic_partitions import (
 #: The most topics in one request, and the most partitions in one answer.
 _TOPICS_ASKED: Final = 500
 _PARTITIONS_TOLD: Final = 2000
-#: Kafka's names for them; a table shows these columns only if they are not empty.
+#: Kafka's names for these replicas; a table shows the columns only if they are not empty.
 COLUMNS: Final = ("elr", "last_known_elr")
 
 
@@ -37,7 +37,7 @@ def ask_eligible(cluster: Cluster, topics: Collection[str]) -> Eligible | None:
     """The eligible replicas of these topics; None where brokers do not report them.
 
     Raises:
-        PeerError: they do not answer.
+        PeerError: the brokers do not answer.
     """
     found: dict[tuple[str, int], EligibleReplicas] = {}
     names = iter(sorted(topics))

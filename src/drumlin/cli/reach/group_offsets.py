@@ -40,7 +40,7 @@ def commit(cluster: Cluster, group: str, positions: Mapping[TopicPartition, int]
 def all_groups(
     cluster: Cluster, states: Collection[str] = (), types: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """The groups of every broker; those in these states, of these types."""
+    """The groups of every broker, filtered by state and type."""
     found = cluster.run(group_admin.list_groups(cluster.connections, states, types))
     return [each._asdict() for each in found]
 
@@ -53,7 +53,7 @@ def describe(cluster: Cluster, group: str) -> GroupDescription:
 def positions_of(
     cluster: Cluster, group: GroupDescription
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets that the group has committed; of a share group, where its partitions start."""
+    """The offsets that the group has committed; for a share group, its start offsets."""
     if group.type == SHARE:
         asking = share_group_admin.fetch_start_offsets(cluster.connections, group.group)
     elif group.type in _WITH_COMMITS:
@@ -95,7 +95,7 @@ def _check_all(group: str, refused: Mapping[TopicPartition, ErrorCode]) -> None:
 
 
 def check_at_rest(group: GroupDescription, what: str) -> None:
-    """Refuse a group with members: they would go on from their own positions.
+    """Refuse a group with members, which would continue from their own positions.
 
     Raises:
         output.Failure: the group has members, or is of a type that has no committed offsets.

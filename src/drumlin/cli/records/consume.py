@@ -149,7 +149,7 @@ def consume(
 
 
 def _check_nothing() -> None:
-    """Records go into a file: a closed standard output does not matter."""
+    """Check nothing: records go into a file, so a closed standard output does not matter."""
 
 
 def _read_as_member(
@@ -228,7 +228,7 @@ class _Reading:
         options: ReadOptions,
         to_file: Path | None,
     ) -> None:
-        self._as_columns = to_file is not None or has_arrow()  # which is faster
+        self._as_columns = to_file is not None or has_arrow()  # columns are faster
         self._client = client
         self._topic = topic
         self.offsets = starts  # the next offset to read, by partition
@@ -273,7 +273,7 @@ class _Reading:
             yield batch
             if self.records == self._count:
                 return
-        # Offsets without records (compacted away, control records) count as read, too.
+        # Offsets without records (compacted away, or control records) count as read, too.
         self.offsets |= {each: ends[each] for each in behind}
 
     def _batches(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
+import re
 import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import click
@@ -15,29 +19,42 @@ from drumlin.cli.reach.command_config import CommandConfig, settings_of
 from drumlin.cli.reach.completion import complete_group, complete_topic
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Argument, Option, command
-from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
+from drumlin.cli.terminal.names import is_pattern
+from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
 
 if TYPE_CHECKING:
+    from drumlin.client.client import Client
     from drumlin.serving.materializing import Progress
 
-#: How often a log gets a line; a terminal has one that changes.
+#: The interval of progress lines in a log; a terminal has a single line that changes.
 _TELL_S: Final = 60.0
+#: For how long the rate is measured.
+_RATE_S: Final = 1.0
+_COLUMNS: Final = ("topic", "partition", "position", "end", "lag", "offsets_per_s")
 EXAMPLES: Final = examples(
     "drumlin materialize users --to sqlite:///users.db --group users-db",
     "drumlin materialize users --to 'sqlite:////var/lib/app.db?table=people' -g app --utf8",
     "drumlin materialize users --to sqlite:///users.db -g users-db --until-end",
+    "drumlin materialize users --to postgresql://app@db.example/shop --group users-db",
+    "drumlin materialize 'shop.*' --to 'sqlite:///shop.db?table=of_{topic}' --group shop",
+    "drumlin materialize users --to sqlite:///users.db --group users-db --status",
     "drumlin materialize users --to redis://127.0.0.1:6379/0 --group users-cache",
 )
 
 
 def materialize(
-    topic: Annotated[str, Argument("TOPIC", help="A topic with keys.", complete=complete_topic)],
+    topics: Annotated[
+        list[str],
+        Argument("TOPIC...", help="Topics with keys, or patterns.", complete=complete_topic),
+    ],
     to: Annotated[
         str,
         Option(
             "--to",
             metavar="URL",
-            help="The store: sqlite:///PATH[?table=NAME] or redis://HOST:PORT/NUMBER[?prefix=TEXT].",
+            help="The store: sqlite:///PATH[?table=NAME], postgresql://USER@HOST/DATABASE"
+            "[?table=NAME] or redis://HOST:PORT/NUMBER[?prefix=TEXT]; {topic} in NAME or TEXT "
+            "is the topic's name.",
         ),
     ],
     group: Annotated[
@@ -70,16 +87,30 @@ def materialize(
             help="For the state of one partition, which is read several times where it is larger.",
         ),
     ] = 1024,
+    status: Annotated[
+        bool, Option("--status", help="Show how far the store is, and its rate in a second; end.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Keep the last value of every key in a store, up to date, until Ctrl-C."""
+    """Keep the last value of every key in a store, up to date, until Ctrl-C.
+
+    A pattern (with * and ?) takes topics that are created later, too.
+    """
     from drumlin.client.client import connect
     from drumlin.serving.materialize import materialize as keep
     from drumlin.serving.targets import VARIABLE
 
     if urlsplit(to).password is not None:
         raise click.BadParameter(f"--to: others see it here; say the password in {VARIABLE}")
+    subscribed = _subscribed(topics)
+    if status:
+        with connect(bootstrap, **settings_of(command_config)) as client, _told():
+            output.show_rows(_look(client, subscribed, to, group), _COLUMNS, as_json=as_json)
+        return
+    if as_json:
+        raise click.BadParameter("--json is for --status")
     stop = threading.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda *_: stop.set())
@@ -88,7 +119,8 @@ def materialize(
         connect(bootstrap, **settings_of(command_config)) as client,
         output.progress() as progress,
     ):
-        task = progress.add_task(topic, total=None, done="")
+        title = ", ".join(topics)
+        task = progress.add_task(title, total=None, done="")
 
         told_s = time.monotonic()
 
@@ -97,12 +129,12 @@ def materialize(
             progress.update(task, completed=now.records, done=_line(now))
             if not sys.stderr.isatty() and time.monotonic() - told_s >= _TELL_S:
                 told_s = time.monotonic()
-                output.note(f"{topic}: {_line(now)}")
+                output.note(f"{title}: {_line(now)}")
 
-        try:
+        with _told():
             done = keep(
                 client,
-                topic,
+                subscribed,
                 to,
                 group=group,
                 instance=instance,
@@ -112,11 +144,48 @@ def materialize(
                 on_progress=show,
                 stop=stop,
             )
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from error
-        except ModuleNotFoundError as error:
-            raise output.Failure(str(error)) from error
-    output.note(f"{topic}: {_line(done)}")
+    output.note(f"{title}: {_line(done)}")
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Errors of arguments, and of what is not installed, as those of the command line."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    except ModuleNotFoundError as error:
+        raise output.Failure(str(error)) from error
+
+
+def _look(
+    client: Client, topics: str | list[str] | re.Pattern[str], to: str, group: str
+) -> list[dict[str, Any]]:
+    """A row for each partition; the rate is that of a second."""
+    from drumlin.serving.status import look
+    from drumlin.serving.targets import open_store
+
+    store = open_store(to, group, None, only_looks=True)
+    try:
+        before = {each[:2]: each for each in look(client, topics, store)}
+        begun_s = time.monotonic()
+        time.sleep(_RATE_S)
+        rows = []
+        for each in look(client, topics, store):
+            then = before.get(each[:2], each)
+            offsets = (each.position or 0) - (then.position or 0)
+            rate = offsets / (time.monotonic() - begun_s)
+            rows.append({**each._asdict(), "offsets_per_s": round(rate, 1)})
+        return rows
+    finally:
+        store.close()
+
+
+def _subscribed(topics: list[str]) -> str | list[str] | re.Pattern[str]:
+    """Plain names, or one pattern for all if there is a pattern among them."""
+    if any(map(is_pattern, topics)):
+        return re.compile("|".join(map(fnmatch.translate, topics)))
+    return topics[0] if len(topics) == 1 else topics
 
 
 def _line(now: Progress) -> str:

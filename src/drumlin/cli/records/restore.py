@@ -1,6 +1,6 @@
 """`drumlin restore`: write a topic's state at a point, or its records up to it, to a new topic.
 
-It can be run again after it was killed: readers of committed records see all of it or nothing.
+It can be run again after a kill: readers of committed records see all of the restore or nothing.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def restore(
 ) -> None:
     """Write a topic's state at a point, or its records up to it, into a new topic.
 
-    All is one transaction: readers of committed records see all of it, or nothing. If the command
-    is killed, run it again; if the restore was complete, it says so and changes nothing.
+    The restore is one transaction: readers of committed records see all of it, or nothing. If the
+    command is killed, run it again; if the restore was complete, it says so and changes nothing.
     """
     from drumlin.client.client import connect
 

@@ -137,7 +137,7 @@ def _write(
     from drumlin.client.state import snapshots
 
     batches: Iterable[pa.RecordBatch]
-    if decode == "json":  # all values together have one type
+    if decode == "json":  # all values must have a common type
         table = client.snapshot(
             topic,
             at=options["at"],

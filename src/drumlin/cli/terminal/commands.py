@@ -6,8 +6,8 @@
     ) -> None: ...
 
 A parameter is required if it has no default. `bool` is a flag, a list may be given repeatedly (an
-argument's list takes all that is left), an `enum.StrEnum` is a choice. Every command of Drumlin is
-declared here, so that they all read alike; only click is loaded for that.
+argument's list takes all remaining words), an `enum.StrEnum` is a choice. Every command of Drumlin
+is declared in this way, so that all commands read alike; only click is loaded for that.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def command(
 
     def call(**values: Any) -> Any:
         for key, kind in enums.items():
-            values[key] = kind(values[key])
+            if values[key] is not None:
+                values[key] = kind(values[key])
         for key, value in values.items():
             if isinstance(value, tuple):
                 values[key] = list(value)
@@ -135,7 +136,7 @@ def _declared(
 
 
 def _limits(least: int | None, most: int | None) -> Callable[..., Any] | None:
-    """Refuses other numbers. Click's own type for ranges would also show them in the help."""
+    """Refuses numbers out of range. Click's own type would also show the range in the help."""
     if least is None and most is None:
         return None
 
@@ -175,7 +176,7 @@ def _completion(complete: Complete | None) -> Callable[..., list[CompletionItem]
 
 
 class _Argument(click.Argument):
-    """An argument that help shows as it is declared, brackets included."""
+    """An argument that the help shows as it is declared, including brackets."""
 
     def make_metavar(self, ctx: click.Context) -> str:
         return self.metavar or super().make_metavar(ctx)
@@ -207,9 +208,9 @@ class Place:
 
 
 class LazyGroup(Group):
-    """A group that loads a command when it is run, and for no other.
+    """A group that loads a command only when this command is run.
 
-    `topic` is `topics`: other tools have the singular. Neither help nor completion shows it.
+    `topic` also means `topics`, as other tools have the singular. The help does not show it.
     """
 
     def __init__(self, places: Mapping[str, Place], **how: Any) -> None:

@@ -44,7 +44,7 @@ def chosen(kind: str, requested: Sequence[str], existing: Collection[str]) -> li
 
 
 def missing(kind: str, name: str, existing: Collection[str]) -> str:
-    """The error about a name that is not there."""
+    """The error about a name that does not exist."""
     if is_pattern(name):
         return f"no {kind} matches {name!r}"
     return f"there is no {kind} {name!r}{suggestion(name, existing)}"

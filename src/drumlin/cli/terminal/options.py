@@ -33,10 +33,10 @@ _EXIT_USAGE: Final = 2
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before doing what cannot be undone.
+    """Ask before an action that cannot be undone.
 
     Raises:
-        output.Failure: there is no terminal to ask on: a script has to say `--yes`.
+        output.Failure: there is no terminal to ask on: a script has to pass `--yes`.
         click.Abort: the answer is no.
     """
     if yes:
@@ -76,7 +76,7 @@ def read_properties(path: Path) -> dict[str, str]:
     """Configuration from a file of Java's properties.
 
     Raises:
-        output.Failure: there is no such file, or it is not of that form.
+        output.Failure: the file does not exist, or has another form.
     """
     from drumlin.config.config_error import ConfigError
     from drumlin.config.sources import read_properties_file

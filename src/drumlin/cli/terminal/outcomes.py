@@ -51,7 +51,7 @@ def fail(refusals: Sequence[str]) -> None:
     """Report the refusals, if there are any.
 
     Raises:
-        output.Failure: the last of them.
+        output.Failure: the last refusal.
     """
     for refusal in refusals[:-1]:
         output.note(f"drumlin: {refusal}")
@@ -69,5 +69,5 @@ def sentence(error: KafkaError) -> str:
 
 
 def with_notes(text: str, error: Exception) -> str:
-    """The sentence about an error, with the error's notes, such as what was done before it."""
+    """The sentence about an error, with the error's notes, such as the steps that were done."""
     return "; ".join([text, *getattr(error, "__notes__", ())])

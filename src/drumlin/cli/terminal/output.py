@@ -47,7 +47,7 @@ def show_rows(
 ) -> None:
     """Print `rows`; tables and pipes get `columns` only, JSON gets every key.
 
-    `plain_first` is one more first column, for pipes: the value that is a table's title.
+    `plain_first` is an extra first column for pipes, with the value that is the title of a table.
     """
     if as_json:
         show_json(list(rows))
@@ -98,7 +98,7 @@ def _heading(column: str) -> str:
 
 
 def show_file(path: Path, records: int, as_json: bool) -> None:
-    """Say what was written to a file."""
+    """Report the records that were written to a file."""
     size = path.stat().st_size
     if as_json:
         show_json({"file": str(path), "records": records, "size_bytes": size})
@@ -125,7 +125,7 @@ def _json_default(value: Any) -> Any:
 
 
 def bytes_to_json(data: bytes) -> str | dict[str, str]:
-    """Text where it is text, else `{"base64": …}`: nothing is lost either way."""
+    """Bytes as text if they are text, else as `{"base64": …}`: nothing is lost either way."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -198,7 +198,7 @@ def note(message: str) -> None:
 
 
 class Bar(Protocol):
-    """The progress of long work, or nothing."""
+    """The progress of long work, as a bar or not shown at all."""
 
     def add_task(self, description: str, *, total: float | None, **fields: Any) -> TaskID: ...
     def update(self, task_id: TaskID, **fields: Any) -> None: ...
@@ -206,7 +206,7 @@ class Bar(Protocol):
 
 
 class _NoBar:
-    """Stands for a bar where there is no terminal to paint one on."""
+    """Replaces a bar if there is no terminal to paint one on."""
 
     def add_task(self, description: str, *, total: float | None, **fields: Any) -> TaskID:  # noqa: ARG002
         return cast("TaskID", 0)

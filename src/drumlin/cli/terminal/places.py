@@ -57,7 +57,7 @@ def parse_place(text: str) -> Place:
     """Parse a place as a user types it.
 
     Raises:
-        click.BadParameter: it is not a place.
+        click.BadParameter: the text is not a place.
     """
     if text in _NAMES:
         return _NAMES[text]
@@ -84,7 +84,7 @@ def parse_offset(text: str) -> int | None:
 def _parse_time(text: str) -> datetime:
     """
     Raises:
-        ValueError, OverflowError: it is no time, or one out of range.
+        ValueError, OverflowError: the text is not a time, or the time is out of range.
     """
     since_epoch = parse_offset(text[1:]) if text[:1] == "@" else None
     if since_epoch is not None:

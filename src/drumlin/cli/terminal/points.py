@@ -42,7 +42,7 @@ class PointArgument:
     offsets: dict[int, int] | None = None
 
     def of(self, client: Client, topic: str, partitions: Sequence[int]) -> Point | None:
-        """The point of these partitions, in the form that the client takes."""
+        """The point in these partitions, in the form that the client takes."""
         if self.offsets is not None:
             return self.offsets
         if self.place == END:
@@ -54,7 +54,7 @@ def parse_point(text: str) -> PointArgument:
     """Parse a point as a user types it.
 
     Raises:
-        click.BadParameter: it is not a point.
+        click.BadParameter: the text is not a point.
     """
     if not _BY_PARTITION.fullmatch(text):
         try:

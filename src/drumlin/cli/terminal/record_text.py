@@ -1,7 +1,7 @@
 """Records as text: a format string's fields, JSON lines, and JSON lines back into records.
 
 Bytes that are not UTF-8 pass through text unchanged (as surrogates) and through JSON as
-`{"base64": …}`, so that what was consumed can be produced again, whatever it was.
+`{"base64": …}`, so that any consumed record can be produced again.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def parse_json_line(line: bytes) -> dict[str, Any]:
     """A record from a line as `consume --json` writes it; every field but `value` may be missing.
 
     Raises:
-        ValueError: not JSON, or not of that form.
+        ValueError: the line is not JSON, or has another form.
     """
     try:
         row = json.loads(line)

@@ -1,8 +1,8 @@
-"""Standard output that writes all it is given, or raises: never a part of it silently.
+"""Standard output that writes everything, or raises: it never drops a part silently.
 
-With PYTHONUNBUFFERED Python writes to the raw file, and ignores how much of it was written; and
-another process on the same pipe may have set it to O_NONBLOCK. What commands print goes through
-the stream of this file: it must never drop, repeat or reorder a byte.
+With PYTHONUNBUFFERED Python writes to the raw file, and ignores how many bytes were written; and
+another process on the same pipe may have set it to O_NONBLOCK. All output of commands goes through
+the stream of this module: it must never drop, repeat or reorder a byte.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Waiting(io.FileIO):
 
 def whole(stream: io.TextIOWrapper | None) -> TextIO:
     """A stream to the file of `stream`, with a buffer that is always written completely."""
-    if stream is None:  # started with it closed: its descriptor may now be another file's
+    if stream is None:  # the process began with it closed: another file may have the descriptor
         return Path(os.devnull).open("w", encoding="utf-8")
     stream.flush()
     return io.TextIOWrapper(
@@ -44,7 +44,7 @@ def whole(stream: io.TextIOWrapper | None) -> TextIO:
 
 
 def discard() -> None:
-    """Discard all further output: nobody reads it, or it cannot be written."""
+    """Discard all further output, as nobody reads it, or it cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -63,7 +63,7 @@ def check_read() -> None:
     """
     try:
         file = sys.stdout.fileno()
-    except ValueError:  # no file, as in a test
+    except ValueError:  # not a file, as in a test
         return
     reader = select.poll()
     reader.register(file, 0)

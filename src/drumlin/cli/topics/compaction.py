@@ -200,9 +200,9 @@ def _each(
     act: Callable[..., Any],
     doing: str,
 ) -> list[Row]:
-    """Ask for one partition after the other, to show progress."""
+    """Call a broker for one partition after the other, to show progress."""
     report = broker.get("/compaction", topic=topic, partition=partition)
-    # Of several brokers each answers for its replica.
+    # If there are several brokers, each answers for its own replica.
     rows = list({(row["topic"], row["partition"]): row for row in report["partitions"]}.values())
     if not rows and topic is not None:
         return list(act(topic=topic, partition=partition)["results"])  # the broker says why

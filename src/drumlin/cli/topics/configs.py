@@ -216,7 +216,7 @@ def _resource_name(kind: Kind, name: str) -> str:
 
 
 def _ask(cluster: Cluster, kind: Kind, name: str, api_name: str, request: Any) -> Any:
-    """Ask the broker itself about it and its loggers, any broker about the rest."""
+    """Ask the broker itself about its configuration and loggers, any broker about the rest."""
     if kind is Kind.BROKER_LOGGER or (kind is Kind.BROKER and name):
         if not _BROKER_ID.fullmatch(name):
             raise click.BadParameter(f"{name!r} is no broker id")

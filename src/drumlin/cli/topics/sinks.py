@@ -1,6 +1,6 @@
 """`drumlin sinks`: the decisions and open transactions of Spark's exactly-once sinks.
 
-Uses the sink's protocol: an operator acts as one more driver, and fences the others like one.
+Uses the sink's protocol: an operator acts as another driver, and fences the others.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _known(
 def _check_topic(client: Client, sink: str, topic: str) -> None:
     """
     Raises:
-        output.Failure: the sink's decisions are in another topic, so this one has none.
+        output.Failure: the sink's decisions are in another topic, not in this one.
     """
     from drumlin.spark.writing.protocol import names
 

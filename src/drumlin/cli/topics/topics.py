@@ -191,7 +191,7 @@ def _partitions(
     starts = _offsets(cluster, places, "earliest")
     ends = _offsets(cluster, places, "latest")
     sizes = _sizes(cluster, [t.name for t in described])
-    # A partition with all replicas in sync has no eligible and no last known ones.
+    # A partition with all replicas in sync has no eligible and no last known replicas.
     unwell = {t.name for t in described for p in t.partitions if len(p.isr) < len(p.replicas)}
     eligible = ask_eligible(cluster, unwell)
     return [

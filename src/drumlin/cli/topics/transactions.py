@@ -249,7 +249,7 @@ def _open_in(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
 
 
 def _partitions(cluster: Cluster, found: TransactionDescription) -> list[dict[str, Any]]:
-    """The partitions of a transaction: its first offset, and whether readers wait for it."""
+    """The partitions of a transaction, each with its first offset, and whether readers wait."""
     connections = cluster.connections
     places = cluster.run(existing_partitions(connections, sorted(found.partitions)))
     if not places:

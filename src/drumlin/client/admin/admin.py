@@ -38,7 +38,7 @@ _SET: Final = 0
 _DELETE: Final = 1
 _METADATA_BY_ID_FROM_VERSION: Final = 12
 _WITNESSES: Final = 3
-_TOPIC_CONFIG: Final = 1  # the source of a config: set for the topic itself
+_TOPIC_CONFIG: Final = 1  # the source of a config that is set on the topic itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +112,10 @@ async def look_up_topics(
 
 
 async def is_topic_id_unknown(connections: BrokerConnections, topic_id: UUID) -> bool:
-    """Whether the brokers do not know the topic id (KIP-516), as the topic was deleted.
+    """Whether the brokers do not know the topic id (KIP-516) because the topic was deleted.
 
-    A broker that has just started may not know it yet, so several are asked. Also False if one of
-    them does not answer, or is too old for requests by id.
+    A broker that has just started may not know the id yet, so several brokers are asked. Also False
+    if one of them does not answer, or is too old for requests by id.
     """
     request = MetadataRequest(
         topics=(MetadataRequestTopic(topic_id=topic_id, name=None),),
@@ -182,7 +182,7 @@ async def create_topic(connections: BrokerConnections, topic: NewTopic) -> None:
 
 @contextmanager
 def _noting(what_is_done: str) -> Iterator[None]:
-    """Add a note to an error about what has already been done."""
+    """Add a note about the steps already done to an exception that the block raises."""
     try:
         yield
     except Exception as error:
@@ -193,9 +193,9 @@ def _noting(what_is_done: str) -> Iterator[None]:
 async def _await_leaders(
     connections: BrokerConnections, topic: str, first: int, partition_count: int, deadline: Deadline
 ) -> None:
-    """Wait until a broker knows `partition_count` partitions, and leaders of those from `first`.
+    """Wait until a broker knows `partition_count` partitions, and the leaders from `first` on.
 
-    Brokers learn of a change from the controller some time after it was confirmed.
+    Brokers learn of a change from the controller some time after the change was confirmed.
     """
 
     async def leaders() -> None:
@@ -222,7 +222,7 @@ async def delete_topic(connections: BrokerConnections, topic: str) -> None:
 async def add_partitions(connections: BrokerConnections, topic: str, count: int) -> None:
     """Raise the number of partitions to `count`, and wait until the last one has a leader.
 
-    Brokers learn of all new ones at once. Existing ones may have no leader meanwhile.
+    Brokers learn of all new partitions at once. Existing ones may lack a leader meanwhile.
     """
     deadline = Deadline(connections.options.patience_ms)
     wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
@@ -295,7 +295,7 @@ async def _ask_controller(
     request: Request,
     deadline: Deadline | None = None,
 ) -> Any:
-    # A change whose response was lost is sent again, and may then fail as already done.
+    # If a response is lost, the change is sent again, and may then fail as already done.
 
     async def attempt() -> Any:
         connection = await connections.controller()

@@ -39,7 +39,7 @@ Check = Callable[[ErrorCode, str], None]
 
 
 class OffsetAndMetadata(NamedTuple):
-    """An offset to continue from, and the leader epoch of the record before it; -1: unknown."""
+    """An offset to continue from, and the leader epoch of the record before it (-1: unknown)."""
 
     offset: int
     metadata: str = ""
@@ -47,7 +47,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """A member of a group. The default is no member, which may commit while the group is empty.
+    """The member that commits. By default none: then the group must be empty.
 
     The offsets of a member that commits periodically must not be committed by transactions too.
     """
@@ -65,7 +65,7 @@ def to_commit(
     """The offsets to commit, from a caller's argument.
 
     Raises:
-        TypeError, ValueError: a key is no partition, or a value no offset.
+        TypeError, ValueError: a key is not a partition, or a value not an offset.
     """
     found = {
         place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
@@ -130,7 +130,8 @@ def fetch_request(
 ) -> Message:
     """OffsetFetch for `places`, or for all committed offsets of the group.
 
-    With `require_stable` it fails with a retriable error while a transaction has uncommitted ones.
+    With `require_stable` the request fails with a retriable error while an open transaction has
+    offsets of the group.
     """
     group = OffsetFetchRequestGroup(
         group_id=who.group_id,
@@ -162,7 +163,7 @@ def fetched_offsets(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Committed offsets in an OffsetFetch response; partitions without one are left out."""
     what = f"offset_fetch of group {group_id!r}"
-    is_one = response.groups is None  # older versions have only one
+    is_one = response.groups is None  # older versions return a single group
     answer: Any = only((response,) if is_one else response.groups, what)
     check(answer.error_code, what)
     found = {}

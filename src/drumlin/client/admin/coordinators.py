@@ -1,7 +1,7 @@
 """Lookups of the coordinator of a group or transactional id, and the errors after a move.
 
-`find_...` sends a request. `known_...` uses cached results if there are any: it is for attempts
-within `BrokerConnections.retrying`, which clears that cache when an attempt fails.
+`find_...` sends a request. `known_...` uses cached results if there are any. Call it only within
+`BrokerConnections.retrying`, which clears that cache when an attempt fails.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def find_coordinator(connections: BrokerConnections, group_id: str) -> int
     """The id of the broker that coordinates a group.
 
     Raises:
-        KafkaError: there is none at the moment.
+        KafkaError: the group has no coordinator at the moment.
         PeerError: no answer.
     """
     return await _find(connections, group_id, _GROUP, f"coordinator of group {group_id!r}")
@@ -48,12 +48,12 @@ async def known_coordinator(connections: BrokerConnections, group_id: str) -> in
 
 
 async def coordinator_connection(connections: BrokerConnections, node_id: int) -> BrokerConnection:
-    """A connection to the broker that was found as the coordinator.
+    """A connection to the coordinator that a lookup has found.
 
     Raises:
         KafkaError: COORDINATOR_NOT_AVAILABLE, which is retriable, if the broker is not in the
             cluster: it is down, and no other broker has taken over yet.
-        PeerError: it cannot be reached.
+        PeerError: the broker cannot be reached.
     """
     try:
         return await connections.broker(node_id)
@@ -131,7 +131,7 @@ async def _find(connections: BrokerConnections, key: str, key_type: int, what: s
     request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=(key,))
     connection = await connections.any()
     response = await connection.request("find_coordinator", request)
-    is_one = response.coordinators is None  # older versions have only one
+    is_one = response.coordinators is None  # older versions return a single coordinator
     found = only((response,) if is_one else response.coordinators, what)
     if found.error_code is not ErrorCode.none:
         raise refusal("find_coordinator", found.error_code, what)

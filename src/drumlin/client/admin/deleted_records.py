@@ -71,8 +71,8 @@ async def delete_in_topic(
     """Delete in partitions of one topic (None: all); returns their new log start offsets.
 
     Raises:
-        KafkaError, PeerError: the first refusal; a note lists the other partitions' new starts.
-        ValueError: `before` has other partitions.
+        KafkaError, PeerError: the first refusal; a note lists the new starts of the others.
+        ValueError: `before` does not have exactly these partitions.
     """
     wanted = await connections.partitions(topic) if partitions is None else list(partitions)
     if isinstance(before, Mapping):

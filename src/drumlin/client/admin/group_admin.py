@@ -1,6 +1,6 @@
 """Administration of groups: listing, describing and deleting them, and their committed offsets.
 
-The client is no member. A broker accepts offsets from non-members only while the group is empty.
+The client is not a member. A broker accepts offsets from non-members only while the group is empty.
 Transient errors are retried. Loads no Arrow.
 """
 
@@ -204,7 +204,7 @@ async def commit(
 ) -> dict[TopicPartition, ErrorCode]:
     """Commit without being a member; returns the refused partitions with their errors.
 
-    A group with members refuses all of them with UNKNOWN_MEMBER_ID.
+    A group with members refuses all offsets with UNKNOWN_MEMBER_ID.
     """
     if not positions:
         return {}
@@ -228,7 +228,7 @@ async def commit_all(
     """Commit offsets without being a member.
 
     Raises:
-        CommitFailed: some were refused; the others are committed.
+        CommitFailed: some offsets were refused; the others are committed.
     """
     with translated():
         refused = await commit(connections, group, positions)
@@ -241,7 +241,7 @@ def check_coordinator(group: str, refused: Mapping[TopicPartition, ErrorCode]) -
     """Check that no error concerns the coordinator.
 
     Raises:
-        KafkaError: one does: the request is to be retried.
+        KafkaError: an error does, so the request must be retried.
     """
     for code in refused.values():
         if code in _OF_COORDINATOR:

@@ -1,7 +1,7 @@
 """Administration of share groups: their members, and the start offsets of partitions.
 
 A share group commits no offsets: for each partition it keeps a start offset, before which all
-records are processed. It can be changed while the group is empty. Loads no Arrow.
+records are processed. Start offsets can be changed while the group is empty. Loads no Arrow.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ async def alter_start_offsets(
     """Change start offsets; returns the refused partitions with their errors.
 
     Raises:
-        KafkaError: all were refused; NON_EMPTY_GROUP while the group has members.
+        KafkaError: all offsets were refused; NON_EMPTY_GROUP while the group has members.
     """
     by_topic: dict[str, list[Any]] = defaultdict(list)
     for (topic, partition), position in positions.items():

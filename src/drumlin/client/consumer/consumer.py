@@ -24,6 +24,7 @@ from drumlin.client.topic_partition import (
 )
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.retry import Deadline
+from drumlin.records.batch.gaps import stretch_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,16 +35,17 @@ T = TypeVar("T")
 
 #: Offsets to commit: plain, or with metadata.
 Offsets = Mapping[AnyPartition, int | OffsetAndMetadata]
-#: Where to seek to.
+OnGap = Callable[[TopicPartition], object]
+#: A place to seek to.
 SeekTo = Place | OffsetAndMetadata
 
 _LEAVE_TIMEOUT_MS: Final = 5_000
 
 
 class Consumer:
-    """Made by `Client.consumer`. Use it as a context manager, or `close` it before its client.
+    """A consumer. Use it as a context manager, or `close` it before its client.
 
-    One thread at a time may poll or iterate; anything else may be called from any thread, also
+    One thread at a time may poll or iterate; anything else may be called from any thread, even
     `close`, which ends a poll. Callbacks run in the thread that polls, and may use the
     consumer but not poll.
     """
@@ -56,8 +58,11 @@ class Consumer:
         subscription: Subscription | None,
         assigned: Collection[TopicPartition],
         options: ConsumerOptions,
+        on_gap: OnGap | None = None,
     ) -> None:
+        """`on_gap`: called before records are returned that a cleaner has removed others from."""
         self._thread = thread
+        self._on_gap = on_gap
         self._options = options
         self._group = group
         self._is_closed = False
@@ -74,7 +79,7 @@ class Consumer:
     def poll(self, timeout_ms: float | None = None) -> pa.RecordBatch | None:
         """The next records of some partition; None if there are none within `timeout_ms`.
 
-        A further poll marks all records returned before as processed.
+        The next poll marks all records returned so far as processed.
 
         Returns:
             A batch with the columns of `Client.read`; `topic_of` returns its topic.
@@ -122,6 +127,8 @@ class Consumer:
         reading, self._reading = self._reading, None  # dropped if an exception interrupts this
         if reading is None or reading[0] is not piece:
             reading = (piece, decode(piece, position, self._options))
+            if self._on_gap is not None and _has_gap(found):
+                self._on_gap(piece.place)
         decoded = next(reading[1])
         if decoded.batch is not None and self._options.delivery == "at_most_once":
             self._commit_first(piece, decoded)
@@ -176,12 +183,12 @@ class Consumer:
     def commit(self, offsets: Offsets[AnyPartition] | None = None) -> None:
         """Commit synchronously, by default everything returned by `poll` so far.
 
-        Offsets passed in are committed as they are. Without them no committed offset of this
-        consumer moves back, unless its position was moved (`seek`) since.
+        Offsets that are passed in are committed unchanged. By default no committed offset of this
+        consumer moves back, unless `seek` has moved the position since.
 
         Raises:
             CommitFailed: this consumer has lost its partitions, or is about to.
-            TypeError, ValueError: a key is no partition, or a value no offset.
+            TypeError, ValueError: a key is not a partition, or a value not an offset.
         """
         with translated():
             self._thread.run(self._engine.commit(_to_commit(offsets)))
@@ -207,7 +214,7 @@ class Consumer:
             are left out.
 
         Raises:
-            ClientError: there is no group.
+            ClientError: the consumer has no group.
         """
         with translated():
             places = self.assignment if partitions is None else as_partitions(partitions)
@@ -217,7 +224,7 @@ class Consumer:
         """The offset of the next record that `poll` returns; waits until it is known.
 
         Raises:
-            RequestTimedOut: it is not known within `timeout_ms`.
+            RequestTimedOut: the position is not known within `timeout_ms`.
             OffsetOutOfRange, LogTruncated, NoCommittedOffset: as from `poll`.
             ClientError: the partition is not assigned.
         """
@@ -239,7 +246,7 @@ class Consumer:
     def group_metadata(self) -> GroupMetadata:
         """This member's id and generation, which a transaction needs to commit `positions`.
 
-        A transaction accepts them only from a consumer with `commit_interval_ms=None`.
+        A transaction accepts positions only from a consumer with `commit_interval_ms=None`.
         """
         return self._call(self._engine.group_metadata)
 
@@ -248,7 +255,7 @@ class Consumer:
         `positions` or `committed`.
 
         Raises:
-            TypeError, ValueError: `to` is none of these.
+            TypeError, ValueError: `to` has another form.
         """
         if not isinstance(to, OffsetAndMetadata):
             check_place("to", to)
@@ -263,22 +270,22 @@ class Consumer:
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions: `poll` returns no records of them."""
+        """The paused partitions: `poll` returns no records from them."""
         states = self._engine.positions
         return self._call(lambda: frozenset(each.place for each in states if each.is_paused))
 
     def pause(self, partitions: Collection[tuple[str, int]] | None = None) -> None:
-        """Return no records of these (by default: of any) until `resume`; polling must go on."""
+        """Pause these partitions (by default all) until `resume`. Keep polling meanwhile."""
         places = self.assignment if partitions is None else as_partitions(partitions)
         self._call(lambda: self._engine.pause(places))
 
     def resume(self, partitions: Collection[tuple[str, int]] | None = None) -> None:
-        """Undo `pause` for these, for all by default."""
+        """Undo `pause` for these partitions, by default for all."""
         places = self.paused if partitions is None else as_partitions(partitions)
         self._call(lambda: self._engine.resume(places))
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How far this consumer is behind.
+        """The lag of this consumer.
 
         Returns:
             By (topic, partition): the number of offsets between the position and the end offset
@@ -296,7 +303,7 @@ class Consumer:
     # -- the end -------------------------------------------------------------------------
 
     def close(self, *, leave: bool | None = None) -> None:
-        """Commit what was returned, give up the partitions, leave the group.
+        """Commit the returned records' offsets, give up the partitions, and leave the group.
 
         Args:
             leave: whether the member leaves for good. By default a static member does not: it may
@@ -344,6 +351,11 @@ class Consumer:
 
         with translated():
             return self._thread.run(call())
+
+
+def _has_gap(found: Readable) -> bool:
+    piece, position = found
+    return stretch_of(piece.records, position, piece.end_offset).gap_offset is not None
 
 
 def topic_of(batch: pa.RecordBatch) -> str:

@@ -1,7 +1,7 @@
 """Requests to a group's coordinator, which is looked up when needed and again when it has moved.
 
 A broker may hold JoinGroup for minutes, and answers the requests of a connection in order. So
-requests of the membership have a connection of their own, and commits do not wait for them.
+membership requests have a connection of their own, and commits do not wait for them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CoordinatorLink:
         return self._connections.options
 
     def forget(self) -> None:
-        """Look the coordinator up again at the next request."""
+        """Forget the coordinator: the next request looks it up again."""
         self._node_id = None
 
     async def request(self, api_name: str, request: Request, **how: Any) -> Any:
@@ -69,9 +69,10 @@ class CoordinatorLink:
             raise
 
     def check(self, code: ErrorCode, what: str) -> None:
-        """
+        """Check a response's error, and forget a broker that is not the coordinator (any more).
+
         Raises:
-            KafkaError: unless `code` is "none"; forgets a broker that is not the coordinator.
+            KafkaError: `code` is not "none".
         """
         if code in LOST_COORDINATOR:
             self.forget()

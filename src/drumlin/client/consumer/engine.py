@@ -54,7 +54,7 @@ class Readable(NamedTuple):
 
 
 class ConsumerEngine:
-    """Made and used in the loop. With `assigned` it is no member of a group."""
+    """The engine of one consumer, made and used in the loop. With `assigned` it joins no group."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class ConsumerEngine:
     ) -> Duty | Readable | Reset | None:
         """The next thing to do for the polling thread; None if there is none before the deadline.
 
-        With `comes_back` a new poll begins: the records returned before it are processed.
+        `comes_back` means that a new poll begins, so the records returned before are processed.
 
         Raises:
             ClientError: this consumer, or one of its partitions, has failed for good.
@@ -216,7 +216,7 @@ class ConsumerEngine:
             self._begin(duty.partitions)
 
     async def commit_before_revoke(self, places: Collection[TopicPartition]) -> None:
-        """Commit the progress in these if auto-commit is on; a failure is logged."""
+        """Commit the progress in these partitions if auto-commit is on; a failure is logged."""
         if self._committer is None or not self._committer.is_automatic:
             return
         try:
@@ -247,7 +247,7 @@ class ConsumerEngine:
     # -- offsets -------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
-        """Commit. Raises as `Committer.commit` does; ClientError without a group."""
+        """Commit offsets. Raises as `Committer.commit` does; ClientError without a group."""
         self._check_not_shut()
         committer = self._group_committer()
         await (committer.commit_returned() if offsets is None else committer.commit(offsets))
@@ -294,7 +294,7 @@ class ConsumerEngine:
         """The offset of the next record of a partition that poll returns.
 
         Raises:
-            ClientError: not assigned; or the failure of the partition or the consumer.
+            ClientError: the partition is not assigned, or it or the consumer has failed.
             RequestTimedOut: the offset is not known in time.
         """
         while True:
@@ -321,7 +321,7 @@ class ConsumerEngine:
         self._fetcher.pump()
 
     def pause(self, places: Iterable[TopicPartition]) -> None:
-        """Return no records of these until `resume`; drop what was fetched ahead."""
+        """Pause these partitions until `resume`; drop their records that were fetched ahead."""
         for state in [self.positions.of(each) for each in places]:
             state.pause()
         self._buffer.drop_unwanted(self.positions)
@@ -334,7 +334,7 @@ class ConsumerEngine:
         self._something_changed()
 
     def group_metadata(self) -> GroupMetadata:
-        """This member's ids and generation; the generation is -1 while it is no member."""
+        """This member's ids and generation; the generation is -1 while it is not a member."""
         if self._group_id is None:
             raise ClientError("this consumer has no group")
         if self._options.offsets_storage == "zookeeper" and not self._options.dual_commit:
@@ -379,7 +379,7 @@ class ConsumerEngine:
     async def shut_down(self, *, leaves: bool | None, timeout_ms: float) -> None:
         """Leave the group, and close the connections.
 
-        `leaves` None is the default: a static member may come back, a dynamic one leaves.
+        By default (`leaves` is None) a dynamic member leaves, and a static one may come back.
         """
         self._is_shut = True
         try:

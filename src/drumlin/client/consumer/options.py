@@ -1,9 +1,9 @@
 """The options of a consumer, and their checks.
 
-The defaults and meanings are in `Client.consumer`. Where Kafka's consumer has the same option, its
-default is used, with five exceptions: `start` and
-`out_of_range` ("latest" in Kafka), `max_records` (500), `max_bytes_per_batch` (1 MiB) and
-`metadata_refresh_ms` (five minutes).
+The meanings are in `Client.consumer`, whose signature shows the same defaults. Where Kafka's
+consumer has the same option, its default is used, with five exceptions: `start` and `out_of_range`
+("latest" in Kafka), `max_records` (500), `max_bytes_per_batch` (1 MiB) and `metadata_refresh_ms`
+(five minutes).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final, Literal
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Decode
-from drumlin.client.consumer.assignors import ASSIGNORS
+from drumlin.client.consumer.assignors import ASSIGNORS, OwnAssignor
 from drumlin.client.places import Time, is_time, timestamp_of
-from drumlin.client.read.reader import ReadOptions, schema_of
+from drumlin.client.read.reader import FETCH_BYTES, ReadOptions, schema_of
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.options import Isolation
 from drumlin.zookeeper.consumer_offsets import can_have_group
@@ -47,41 +47,42 @@ class ConsumerOptions:
         TypeError, ValueError: a value is not allowed, or conflicts with another option.
     """
 
-    protocol: GroupProtocol
-    assignors: Sequence[str]
-    server_assignor: str | None
-    group_instance_id: str | None
-    rack: str | None
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    max_poll_interval_ms: int
-    delivery: ConsumerDelivery
-    commit_interval_ms: int | None
-    offsets_storage: OffsetsStorage
-    dual_commit: bool
-    zookeeper: str | None
-    zookeeper_config: Mapping[str, str] | None
-    start: Start
-    out_of_range: OutOfRange
-    isolation: Isolation
-    columns: Sequence[str] | None
-    headers: bool
-    decode: Decode | None
-    max_records: int | None
-    max_bytes_per_batch: int
-    buffer_bytes: int
-    max_wait_ms: int
-    idle_timeout_ms: int | None
-    metadata_refresh_ms: int
-    on_assigned: OnPartitions | None
-    on_revoked: OnPartitions | None
-    on_lost: OnPartitions | None
-    on_reset: OnReset | None
+    protocol: GroupProtocol = "classic"
+    assignors: Sequence[str | OwnAssignor] = ("range", "cooperative-sticky")
+    server_assignor: str | None = None
+    group_instance_id: str | None = None
+    rack: str | None = None
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    delivery: ConsumerDelivery = "at_least_once"
+    commit_interval_ms: int | None = 5_000
+    offsets_storage: OffsetsStorage = "kafka"
+    dual_commit: bool = False
+    zookeeper: str | None = None
+    zookeeper_config: Mapping[str, str] | None = None
+    start: Start = "earliest"
+    out_of_range: OutOfRange = "raise"
+    isolation: Isolation = "read_uncommitted"
+    columns: Sequence[str] | None = None
+    headers: bool = False
+    decode: Decode | None = None
+    max_records: int | None = None
+    max_bytes_per_batch: int = FETCH_BYTES
+    buffer_bytes: int = 64 << 20
+    max_wait_ms: int = 500
+    idle_timeout_ms: int | None = None
+    metadata_refresh_ms: int = 30_000
+    on_assigned: OnPartitions | None = None
+    on_revoked: OnPartitions | None = None
+    on_lost: OnPartitions | None = None
+    on_reset: OnReset | None = None
 
     def __post_init__(self) -> None:
         if self.protocol not in ("classic", "consumer"):
             raise ValueError(f"protocol {self.protocol!r}: expected 'classic' or 'consumer'")
-        unknown = [each for each in self.assignors if each not in ASSIGNORS]
+        named = [each for each in self.assignors if not isinstance(each, OwnAssignor)]
+        unknown = [each for each in named if each not in ASSIGNORS]
         if unknown or not self.assignors:
             raise ValueError(f"assignors {unknown}: expected some of {sorted(ASSIGNORS)}")
         if self.delivery not in ("at_least_once", "at_most_once"):
@@ -120,7 +121,7 @@ class ConsumerOptions:
     def check_group(self, group: str | None) -> None:
         """
         Raises:
-            ValueError: ZooKeeper is to store offsets, and `group` is no valid node name there.
+            ValueError: ZooKeeper stores the offsets, and `group` is not a valid node name there.
         """
         if not self.uses_zookeeper:
             return
@@ -142,9 +143,10 @@ class Subscription:
 
     @classmethod
     def of(cls, topics: str | Sequence[str] | re.Pattern[str]) -> Subscription:
-        """
+        """The subscription to one or more topic names, or to a pattern.
+
         Raises:
-            ValueError: no topic at all.
+            ValueError: no topic was given.
         """
         if isinstance(topics, re.Pattern):
             return cls(pattern=topics)

@@ -26,10 +26,10 @@ _VERSIONS = itertools.count()
 
 
 class Stage(Enum):
-    """A stage on a partition's way to being fetched."""
+    """The stage of a partition, before or while it is fetched."""
 
     STARTING = auto()  # the start offset is being looked up
-    CHECKING = auto()  # a new leader is asked whether its log still has the position (KIP-320)
+    CHECKING = auto()  # a new leader is asked whether its log still contains the position (KIP-320)
     FETCHING = auto()
     WAITING = auto()  # after a retriable error
     FAILED = auto()  # poll raises `failure`, until the user seeks
@@ -51,7 +51,7 @@ class PartitionState:
     committable_epoch: int = NO_EPOCH
     moved: int = field(default_factory=lambda: next(_VERSIONS))  # a new one at each `go_to`
     fetch_offset: int = NO_OFFSET
-    leader_epoch: int = NO_EPOCH  # of the leader that has been checked against the position
+    leader_epoch: int = NO_EPOCH  # of the leader whose log is known to contain the position
     high_watermark: int = NO_OFFSET
     end_offset: int = NO_OFFSET  # the end that the last fetch reported
     ended_s: float = (
@@ -77,14 +77,14 @@ class PartitionState:
         self.fetch_offset = self.position
 
     def go_to(self, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Continue at `offset`, which may be before the committed one: only this may move back."""
+        """Continue at `offset`. Only this may move a position back before the committed offset."""
         self.position = self.committable = offset
         self.position_epoch = self.committable_epoch = epoch
         self.moved = next(_VERSIONS)
         self.fetch_again()
 
     def fetch_again(self) -> None:
-        """Fetch from the position, once its leader is known to have the log up to there."""
+        """Fetch from the position, once its leader's log is known to reach it."""
         self.end_offset = NO_OFFSET
         self.leader_epoch = NO_EPOCH
         self.failure = None
@@ -92,10 +92,10 @@ class PartitionState:
         self.stage = Stage.CHECKING if self.position_epoch != NO_EPOCH else Stage.FETCHING
 
     def pause(self) -> None:
-        """Give nothing to the user, and fetch nothing, until it is resumed.
+        """Give the user no records of the partition, and fetch none, until it is resumed.
 
-        Whoever was to release it after an error takes it for another one afterwards; so it is
-        released here. Where it begins is still looked for.
+        This drops the buffer, which changes the version: a retry after an error no longer finds the
+        partition, so WAITING ends here. A lookup of the start offset continues.
         """
         self.is_paused = True
         if self.stage is Stage.STARTING:

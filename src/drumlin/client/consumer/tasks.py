@@ -1,4 +1,4 @@
-"""Background tasks in the event loop. An unexpected failure of one is never lost."""
+"""Background tasks in the event loop. An unexpected failure of a task is never lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Tasks:
-    """`on_crash` gets uncaught exceptions: the user must see them, not only a log."""
+    """The tasks. `on_crash` gets uncaught exceptions: the user must see them, not only a log."""
 
     def __init__(self, on_crash: Callable[[BaseException], None]) -> None:
         self._on_crash = on_crash

@@ -1,4 +1,4 @@
-"""Topics by metadata: which exist, their partition counts, their ids."""
+"""Topics by metadata: whether they exist, their partition counts, their ids."""
 
 from __future__ import annotations
 

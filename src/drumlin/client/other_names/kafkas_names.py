@@ -47,7 +47,7 @@ _HERE: Final = {
 def knows_kafkas_names(
     function: Callable[_Arguments, _Result],
 ) -> Callable[_Arguments, _Result]:
-    """The function, with a hint in the error for a Kafka name of one of its options."""
+    """Decorate a function: the error for an option's Kafka name has a hint to the name here."""
     own = function.__annotations__.keys()
 
     @functools.wraps(function)

@@ -1,7 +1,7 @@
-"""The memory that the streams of one reader share, fetched or in flight. Used in the loop only.
+"""The memory for fetches that the streams of one reader share. Used in the loop only.
 
-A fetch returns whole record batches, even if they exceed its limit: if batches are large, less is
-fetched ahead. The piece that the reader waits for is always fetched.
+A fetch returns whole record batches, even if they exceed its limit. If batches are large, fewer are
+fetched ahead. The piece for which the reader waits is always fetched.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class FetchMemory:
         self._changed = asyncio.Event()
 
     def share(self) -> Share:
-        """A new stream's share."""
+        """The share of a new stream."""
         return Share(self)
 
     async def wait(self, share: Share, size: int) -> int:
-        """Reserve about `size` bytes, and wait for them unless the reader waits for the piece."""
+        """Reserve about `size` bytes, once they are free or the reader waits for the piece."""
         while True:
             size = max(size, self._largest)
             if share.is_waited_for or self._taken_bytes + size <= self._limit_bytes:
@@ -37,7 +37,7 @@ class FetchMemory:
             await self._changed.wait()
 
     def note(self, size: int) -> None:
-        """Note the size of a piece: others may be as large."""
+        """Note the size of a piece: the next ones may be as large."""
         self._largest = max(self._largest, size)
 
     def change(self, by_bytes: int) -> None:
@@ -62,7 +62,7 @@ class Share:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether the reader has nothing else to decode."""
+        """Whether the reader waits for this stream's next piece."""
         return self._is_asked and not self._ready
 
     async def wait_to_fetch(self, size: int) -> None:

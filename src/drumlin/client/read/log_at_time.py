@@ -1,8 +1,8 @@
 """The end of a log at a time in the past: the offset of the first later record.
 
 Brokers return the first record *or marker* with at least a given timestamp, and a marker has the
-time at which its transaction ended, independent of its records. Here only records count: the log is
-read from the broker's offset up to the first such record.
+time at which its transaction ended, whatever the times of its records. Only records count
+here: the log is read from the broker's offset up to the first such record.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def ends_at(
 
 
 def without_times(end: Place | Mapping[int, Place]) -> Place | Mapping[int, Place]:
-    """`end` with "latest" in place of times, which `cut_at_times` then applies."""
+    """`end` with "latest" in place of times. Later, `cut_at_times` applies the times."""
     if isinstance(end, Mapping):
         return {partition: _without_time(each) for partition, each in end.items()}
     return _without_time(end)
@@ -75,7 +75,7 @@ def cut_at_times(
     end: Place | Mapping[int, Place],
     isolation: Isolation,
 ) -> list[OffsetRange]:
-    """Cut ranges that end at a time at the first record from then on; omit empty ones."""
+    """Cut ranges that end at a time: at the first record not before it. Omit empty ranges."""
     ends = {each.place: each.end_offset for each in ranges}
     by_time: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
     for place, offset in ends.items():

@@ -1,4 +1,4 @@
-"""The start and end offsets of logs, between which offsets can be read and committed."""
+"""The start and end offsets of logs. Offsets between them can be read and committed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drumlin.peer.options import Isolation
 
 
 class LogBounds(NamedTuple):
-    """The offsets that it makes sense to commit: start_offset <= offset <= end_offset."""
+    """The bounds of the offsets worth committing: start_offset <= offset <= end_offset."""
 
     start_offset: int
     end_offset: int

@@ -1,4 +1,4 @@
-"""Small samples of logs: the bytes per offset at a place. Spark plans tasks by them."""
+"""Small samples of logs: the bytes per offset at a place. Spark plans its tasks by them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sizes of partitions in their leaders' logs, by which large reads are planned."""
+"""The sizes of partitions in their leaders' logs. Large reads are planned by them."""
 
 from __future__ import annotations
 

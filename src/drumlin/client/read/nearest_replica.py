@@ -1,4 +1,4 @@
-"""The replica of a partition to read from: the leader, or a nearer one that it names (KIP-392).
+"""The replica to read from: the leader, or a nearer one that the leader names (KIP-392).
 
 Traffic between zones costs money, so a broker with a replica selector sends a client to a
 follower in the rack that the client names. Plain state without I/O.
@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-#: The time for which the leader is read after a follower failed, as it would name the same one.
+#: How long to read from the leader after a follower failed, as it would name the same follower.
 _AFTER_FAILURE_S: Final = 30.0
-#: The time after which the leader is asked again whether there is a nearer follower.
+#: How long until the leader is asked again for a nearer follower.
 _FOLLOWED_S: Final = 300.0
 
 

@@ -100,7 +100,7 @@ async def look_up(
 async def offsets_of_topic(
     connections: BrokerConnections, topic: str, at: OffsetSpec, isolation: Isolation
 ) -> dict[int, int]:
-    """The offset of one place in each partition; the end offset if all records are older."""
+    """Look up one place in each partition; returns the end offset if all records are older."""
     partitions = await connections.partitions(topic)
     wanted = {TopicPartition(topic, each): at for each in partitions}
     found = await list_offsets_or_ends(connections, wanted, isolation)
@@ -164,7 +164,7 @@ def _take(
         for each in topic.partitions:
             place = TopicPartition(topic.name, each.partition_index)
             if place not in missing:
-                continue  # not asked for
+                continue  # not requested
             if each.error_code is not ErrorCode.none:
                 where = f"topic {topic.name!r} partition {each.partition_index}"
                 yield KafkaError(each.error_code, f"list_offsets of {where}")

@@ -57,7 +57,7 @@ class RangeStream:
         memory: FetchMemory,
         rack: str = "",
     ) -> None:
-        """With a `rack`, the nearest replica is read; without one, only the leader."""
+        """With a `rack`, reads from the nearest replica; without one, only from the leader."""
         self._connections = connections
         self._range = wanted
         self._isolation = isolation
@@ -65,12 +65,12 @@ class RangeStream:
         self._nearest = NearestReplica(rack)
         self._share = memory.share()
         self._is_closed = False
-        # A piece, the error that ended fetching, or None after the last piece.
+        # Pieces, then the error that ended fetching, or None after the last piece.
         self._ready: asyncio.Queue[PartitionFetch | Exception | None] = asyncio.Queue(maxsize=1)
         self._task = asyncio.ensure_future(self._fetch_all())
 
     async def next(self) -> PartitionFetch | None:
-        """The next piece; None when the range is complete. Raises what fetching raised."""
+        """The next piece; None when the range is complete. Raises the error that ended fetching."""
         if self._is_closed:
             raise ClientError(f"{self._where}: no longer readable, as the next range was begun")
         self._share.ask()
@@ -102,7 +102,7 @@ class RangeStream:
             await self._share.wait_to_fetch(fetch_bytes)
             if (
                 patience is None
-            ):  # starts with the first fetch: the time of a slow reader does not count
+            ):  # begins at the first fetch: time spent waiting for a slow reader does not count
                 patience = Deadline(self._connections.options.patience_ms)
             fetched = await self._fetch(offset, fetch_bytes)
             self._share.fetched(len(fetched.records))

@@ -1,4 +1,4 @@
-"""Reads ranges of a log into Arrow: fetches run ahead in the loop, decoding in the caller."""
+"""Reads ranges of a log into Arrow. The loop fetches ahead, the caller's thread decodes."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _offset_of(
     log: LogBounds,
     by_time: Mapping[TopicPartition, int],
 ) -> int:
-    """The offset of a place; that of a time is always within the log."""
+    """The offset of a place; for a time it is always within the log."""
     spec = _spec_of(at, place)
     if isinstance(spec, int):
         return spec

@@ -5,7 +5,7 @@ for each source partition the end offset of reading, with the request and the id
 as metadata. So it exists only as a whole, together with all records.
 
 A restore of many transactions also commits a marker "begun" before it writes. A restore that finds
-one must continue with the same request and offsets, or leave the topic alone.
+such a marker must continue with the same request and offsets, or leave the topic alone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class RestoreRequest:
         """The request as in a marker, without the source."""
         at: object = self.at
         if isinstance(at, Mapping):
-            at = "offsets"  # the committed ones
+            at = "offsets"  # the committed offsets
         elif is_time(at):
             at = last_ms(at)
         what = "records" if self.is_of_records else "state"

@@ -27,7 +27,7 @@ _ISOLATION: Final[Isolation] = "read_committed"
 _TIMESTAMP_TYPE: Final = "message.timestamp.type"
 _CREATE_TIME: Final = "CreateTime"
 _LIMITS_OF_BATCHES: Final = ("max.message.bytes", "segment.bytes")
-#: Set during reassignments: they name brokers and partitions of the source.
+#: Set during reassignments: these configs name brokers and partitions of the source.
 _NOT_TAKEN_OVER: Final = frozenset(
     {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 )
@@ -49,7 +49,7 @@ class RestoreTarget:
         """Create the topic, unless it exists; `configs` take precedence over the source's.
 
         Raises:
-            NotRestored: it is the source, or has another number of partitions.
+            NotRestored: the target is the source, or has another number of partitions.
             KafkaError: the source does not exist.
         """
         if self._source == self.name:
@@ -88,7 +88,7 @@ class RestoreTarget:
         """Check that the topic has no records.
 
         Raises:
-            NotRestored: it has records, or another transaction is open in it.
+            NotRestored: the topic has records, or another transaction is open in it.
         """
         connections, name = self._connections, self.name
         ends = self._ask(offsets_of_topic(connections, name, "latest", "read_uncommitted"))
@@ -106,7 +106,7 @@ class RestoreTarget:
         """Check, when all is written, that the topic was not deleted meanwhile.
 
         Raises:
-            NotRestored: it was, even if another topic of the name exists.
+            NotRestored: it was deleted, even if another topic of that name exists.
         """
         described = self._described()
         if described is None or described.topic_id != self.topic_id:

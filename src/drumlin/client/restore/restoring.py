@@ -44,7 +44,7 @@ _ISOLATION: Final[Isolation] = "read_committed"
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """The outcome of a restore, or with `was_there` of an earlier one."""
+    """The outcome of a restore; with `was_there` it is that of an earlier restore."""
 
     source: str
     target: str
@@ -146,7 +146,7 @@ class Restorer:
         return RestoreReport(request.source, target.name, end_offsets, record_count)
 
     async def _exact_reader(self, ranges: Sequence[OffsetRange]) -> ExactReader:
-        """A reader that also checks records as a state: the state after them must be exact."""
+        """A reader that fails unless the records give the exact state, even to restore records."""
         request, first = self._request, self._request.first
         ends = {}
         for each in ranges:

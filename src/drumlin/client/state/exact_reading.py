@@ -1,4 +1,4 @@
-"""Reads logs such that the records give the exact state, or fails.
+"""Reads logs so that their records give the exact state, or fails.
 
 Only leaders are read, as the claims (`state_claims.py`) are about their logs.
 """

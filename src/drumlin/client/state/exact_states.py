@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
@@ -11,6 +10,7 @@ from drumlin.client.admin.admin import ConfigEntry, topic_configs
 from drumlin.client.read.offsets import list_offsets, look_up
 from drumlin.client.state.state_claims import Claim, Claims, LogFacts, check, claim
 from drumlin.client.topic_partition import TopicPartition
+from drumlin.clock import SystemClock
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -18,6 +18,10 @@ from drumlin.wire.exact_from import EXACT_FROM
 
 #: The errors of a broker that does not support this request.
 _NOT_KNOWN: Final = (ErrorCode.unsupported_version, ErrorCode.invalid_request)
+
+
+#: The wall clock, as claims and checks may be made on different machines.
+_CLOCK: Final = SystemClock()
 
 
 class Told(NamedTuple):
@@ -38,9 +42,9 @@ async def claim_states(
     """Claim, before reading, that the states at these offsets will be exact.
 
     Raises:
-        StateNotExact: one of them cannot be.
+        StateNotExact: one of the states cannot be exact.
     """
-    now_ms = _now_ms()
+    now_ms = _CLOCK.wall_ms()
     facts = await log_facts(connections, end_offsets.keys())
     return {
         place: claim(
@@ -54,13 +58,13 @@ async def confirm_states(connections: BrokerConnections, claims: Claims) -> None
     """Check, after reading, that the states were exact.
 
     Raises:
-        StateNotExact: one of them may not have been.
+        StateNotExact: one of the states may not have been exact.
     """
     doubtful = {key: each for key, each in claims.items() if _may_change(each)}
     if not doubtful:
         return
     facts = await log_facts(connections, doubtful.keys(), doubtful)
-    now_ms = _now_ms()
+    now_ms = _CLOCK.wall_ms()
     for place, claimed in doubtful.items():
         check(place, claimed, facts[place], now_ms)
 
@@ -96,9 +100,9 @@ async def log_facts(
     places: Collection[TopicPartition],
     claims: Claims | None = None,
 ) -> dict[TopicPartition, LogFacts]:
-    """The facts about these logs: before reading all, afterwards those that `claims` need.
+    """The facts about these logs: before reading all facts, afterwards those that `claims` need.
 
-    After reading, this usually takes one request to each leader, as every reducer of a query asks.
+    Each reducer of a query calls this after reading, so it usually sends one request per leader.
     """
     isolation: Isolation = "read_uncommitted"
     starts_of = places if claims is None else ()
@@ -150,7 +154,3 @@ def _with_configs(facts: LogFacts, configs: Mapping[str, ConfigEntry]) -> LogFac
 
 def _may_change(claimed: Claim) -> bool:
     return claimed.basis in ("told", "now")
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -33,7 +33,7 @@ def ranges_until(
     Raises:
         UnknownTopic: unknown topic or partition.
         OffsetOutOfRange: an end offset is not in the log (yet).
-        ValueError: `at` has other partitions than those that are read.
+        ValueError: the partitions of `at` are not those that are read.
     """
     with translated():
         found = thread.run(whole_ranges(connections, topic, partitions, isolation))

@@ -1,7 +1,7 @@
 """Decides whether a log still has its exact state at an offset. Sends no requests.
 
 The state at an offset is the last value of each key before it. The cleaner removes records that
-later ones replace, even later ones after that offset: then the state can no longer be read. It is
+later ones replace. If a later one is after that offset, the state can no longer be read. It is
 exact
 
     told      if the broker reports, before and after reading, as the same leader, that no cleaning
@@ -14,7 +14,7 @@ exact
 Tombstones are removed, too, some time after the values that they delete. A reader that takes longer
 than that may have read a value, and never see its tombstone.
 
-Only a Drumlin broker reports this. With Apache Kafka a state is exact for one of the other reasons.
+Only a Drumlin broker reports "told". With Apache Kafka a state is exact for another of the reasons.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LogFacts(NamedTuple):
     leader_epoch: int
     #: Changes each time that tombstones or markers are removed, if the broker reports it.
     deletion_drops: int = 0
-    #: This and the following are the topic's, fetched only if needed.
+    #: This and the following facts are of the topic, and fetched only if needed.
     delete_retention_ms: int = 0
     is_compacted: bool = True
     min_compaction_lag_ms: int = 0
@@ -134,6 +134,8 @@ def _why_not_told(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
 def why_deletions_may_lack(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
     """The reason why tombstones may be missing; None if delete.retention.ms is long enough."""
     read_ms = now_ms - claimed.since_ms + _CLOCKS_DIFFER_MS
+    if read_ms < 0:
+        return "the clock was set back while the log was read; try again"
     if facts.delete_retention_ms >= read_ms:
         return None
     return (

@@ -18,22 +18,26 @@ from drumlin.client.consumer.engine import ConsumerEngine, Readable
 from drumlin.client.consumer.fetching.decoder import decode
 from drumlin.client.consumer.options import ConsumerOptions
 from drumlin.client.errors import (
-    BrokerUnreachable,
     ClientError,
     EqualKeys,
     FollowingEnded,
-    OffsetOutOfRange,
-    RequestTimedOut,
-    StateNotExact,
     TableTooLarge,
     UnknownTopic,
     translated,
 )
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.read.reader import FETCH_BYTES
 from drumlin.client.table.disk_rows import DiskRows
 from drumlin.client.table.exactness import Exactness
-from drumlin.client.table.loading import ISOLATION, Loader, TopicNow, monotonic_ms
+from drumlin.client.table.loading import (
+    ISOLATION,
+    OVERTAKEN,
+    PASSES,
+    PAUSE_S,
+    Loader,
+    LoadsInVain,
+    TopicNow,
+    monotonic_ms,
+)
 from drumlin.client.table.options import Change, Decoder, TableOptions
 from drumlin.client.table.rows import MemoryRows, Rows
 from drumlin.client.table.waits import Waits
@@ -50,43 +54,10 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 3.0
 _POLL_MS: Final = 500
 _BUFFER_BYTES: Final = 32 << 20
-_PAUSE_S: Final = 0.5
-#: The number of failed loads in a row that is an error.
-_LOADS_MAX: Final = 5
 _NO_OFFSET: Final = -1
-_PASSES: Final = (BrokerUnreachable, RequestTimedOut)
 _COLUMNS: Final = ("key", "value", "offset")
 _OPTIONS: Final = ConsumerOptions(
-    protocol="classic",
-    assignors=("range",),
-    server_assignor=None,
-    group_instance_id=None,
-    rack=None,
-    session_timeout_ms=45_000,
-    heartbeat_interval_ms=3_000,
-    max_poll_interval_ms=300_000,
-    delivery="at_least_once",
-    commit_interval_ms=None,
-    offsets_storage="kafka",
-    dual_commit=False,
-    zookeeper=None,
-    zookeeper_config=None,
-    start="earliest",
-    out_of_range="raise",
-    isolation=ISOLATION,
-    columns=_COLUMNS,
-    headers=False,
-    decode=None,
-    max_records=None,
-    max_bytes_per_batch=FETCH_BYTES,
-    buffer_bytes=_BUFFER_BYTES,
-    max_wait_ms=500,
-    idle_timeout_ms=None,
-    metadata_refresh_ms=30_000,
-    on_assigned=None,
-    on_revoked=None,
-    on_lost=None,
-    on_reset=None,
+    commit_interval_ms=None, isolation=ISOLATION, columns=_COLUMNS, buffer_bytes=_BUFFER_BYTES
 )
 
 
@@ -111,7 +82,7 @@ class Following:
         self._working: Rows = MemoryRows(topic)
         self._topic_now: TopicNow | None = None
         self._looked_s = 0.0
-        self._loads = 0  # failed loads in a row
+        self._in_vain = LoadsInVain()
         self._ends = threading.Event()
         self.waits = Waits()
         #: Done when the table is visible, or has failed.
@@ -178,9 +149,10 @@ class Following:
         except EqualKeys:
             if not self._look_at_topic():
                 raise
-        except (OffsetOutOfRange, StateNotExact):
+        except OVERTAKEN as error:
             if self._options.when_lost == "raise":
                 raise
+            self._in_vain.check(error)
             self._load()
 
     def _step(self) -> None:
@@ -211,8 +183,8 @@ class Following:
                 with translated():
                     looks = self._loader.look([state])
                 break
-            except _PASSES:
-                self._ends.wait(_PAUSE_S)
+            except PASSES:
+                self._ends.wait(PAUSE_S)
         else:
             return
         place = state.place
@@ -264,7 +236,7 @@ class Following:
                 return
             old, self.rows = self.rows, self._working
             self.waits.restart(exact)
-            self._loads = 0
+            self._in_vain.end()
             if not self.loaded.done():
                 self.loaded.set_result(None)
             if old is not None and self._options.on_change is not None:
@@ -287,18 +259,15 @@ class Following:
         """Read the state, and follow from there."""
         self._stop_engine()
         while not self._ends.is_set():
-            self._loads += 1
             try:
                 with translated():
                     self._load_once()
                 break
-            except (OffsetOutOfRange, StateNotExact):
-                if self._loads >= _LOADS_MAX:
+            except (*OVERTAKEN, *PASSES) as error:
+                if self.rows is None and isinstance(error, PASSES):
                     raise
-            except _PASSES:
-                if self.rows is None:
-                    raise
-            self._ends.wait(_PAUSE_S)
+                self._in_vain.check(error)
+            self._ends.wait(PAUSE_S)
         self._show()
 
     def _load_once(self) -> None:
@@ -326,7 +295,7 @@ class Following:
         try:
             with translated():
                 now = self._loader.describe()
-        except _PASSES:
+        except PASSES:
             return False
         before, self._topic_now = self._topic_now, now
         if before is None or now == before:

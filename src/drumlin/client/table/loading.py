@@ -7,6 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.client.admin.admin import describe_topics
+from drumlin.client.errors import (
+    BrokerUnreachable,
+    ClientError,
+    OffsetOutOfRange,
+    RequestTimedOut,
+    StateNotExact,
+)
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.read.offsets import list_offsets
 from drumlin.client.state.exact_reading import ExactReader
@@ -23,6 +30,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ISOLATION: Final[Isolation] = "read_committed"
+#: The errors while a broker is away; what was asked is asked again after a pause.
+PASSES: Final = (BrokerUnreachable, RequestTimedOut)
+#: The errors because the log has changed while it was read.
+OVERTAKEN: Final = (OffsetOutOfRange, StateNotExact)
+PAUSE_S: Final = 0.5
+_OVERTAKEN_MAX: Final = 5
 
 
 class TopicNow(NamedTuple):
@@ -37,6 +50,28 @@ class Looks(NamedTuple):
 
     facts: dict[TopicPartition, LogFacts]
     ends: dict[TopicPartition, int]
+
+
+class LoadsInVain:
+    """The loads in a row that the log's changes have overtaken. A few of them are an error."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def check(self, error: ClientError) -> None:
+        """Count an error of a load; returns if the load is to be tried again.
+
+        Raises:
+            OffsetOutOfRange, StateNotExact: this error, if it is one too many.
+        """
+        if isinstance(error, OVERTAKEN):
+            self._count += 1
+            if self._count >= _OVERTAKEN_MAX:
+                raise error
+
+    def end(self) -> None:
+        """Note that the state is exact."""
+        self._count = 0
 
 
 class Loader:

@@ -40,7 +40,7 @@ class TransactionCalls(Calls):
         self._open_transactions = OpenTransactions()
 
     def transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> Transaction:
-        """Begin a transaction, of which read_committed readers see all or nothing.
+        """Begin a transaction: read_committed readers will see all of it or nothing.
 
         The previous producer of the id is fenced, and its open transaction aborted.
 
@@ -80,7 +80,7 @@ class TransactionCalls(Calls):
             `coordinator`. Unknown ids are left out.
 
         Raises:
-            TypeError: a string in place of a collection of strings.
+            TypeError: the ids are a single string, not a collection.
         """
         arguments.no_text("transactional_ids", transactional_ids)
         return self._run(descriptions.describe(self._connections, transactional_ids))
@@ -122,7 +122,7 @@ class TransactionCalls(Calls):
             For each id the error that `abort_transaction` would raise, or None.
 
         Raises:
-            TypeError: a string in place of a collection of strings.
+            TypeError: the ids are a single string, not a collection.
         """
         arguments.no_text("transactional_ids", transactional_ids)
         return self._run(many.abort_all(self._connections, transactional_ids))
@@ -150,6 +150,6 @@ class TransactionCalls(Calls):
         Raises:
             RequestRefused: INVALID_TXN_STATE: the producer has no open transaction there, or a
                 coordinator knows it: use `abort_transaction`.
-            NotAuthorized: this needs the permission ClusterAction, which brokers have.
+            NotAuthorized: the user lacks the permission ClusterAction, which brokers have.
         """
         self._run(open_producers.abort_hanging(self._connections, topic, partition, producer_id))

@@ -18,7 +18,7 @@ class TransactionOver(TransactionError):
 
 
 class TransactionFailed(TransactionError):
-    """A part of the transaction could not be written, so that it can only be aborted."""
+    """A part of the transaction could not be written, so it can only be aborted."""
 
 
 class TransactionAborted(TransactionError):
@@ -37,7 +37,7 @@ class TransactionCommitted(TransactionError):
 
 
 class NothingToEnd(TransactionError):
-    """The transaction is the current one of its id, and nothing was written in it."""
+    """The transaction is the latest one of its id, and nothing was written in it."""
 
 
 class ProducerFenced(TransactionError):
@@ -47,8 +47,8 @@ class ProducerFenced(TransactionError):
     whether it had been committed or aborted.
 
     Attributes:
-        was_ended: True: it had been ended before, by a commit or an abort, provided that only
-            one producer has started since. False: it was open, or had timed out, or several
+        was_ended: True: the transaction had ended before, by a commit or an abort, provided that
+            only one producer has started since. False: it was open, or had timed out, or several
             producers have started since. None: unknown, or not known yet.
     """
 

@@ -28,12 +28,12 @@ async def end_all(
     commit: bool,
     are_written: bool = False,
 ) -> dict[OpenTransaction, ClientError | None]:
-    """End many; returns for each the error that `end_transaction` would raise, or None."""
+    """End many transactions; returns for each the error of `end_transaction`, or None."""
     try:
         ids = [each.transactional_id for each in transactions]
         coordinators = await known_transaction_coordinators(connections, ids)
     except (KafkaError, PeerError):
-        coordinators = {}  # each looks up its own, and fails if there is none
+        coordinators = {}  # each end looks up its coordinator, and fails if there is none
 
     async def end(identity: OpenTransaction) -> None:
         node_id = coordinators.get(identity.transactional_id)
@@ -48,7 +48,7 @@ async def end_all(
 async def abort_all(
     connections: BrokerConnections, transactional_ids: Collection[str]
 ) -> dict[str, ClientError | None]:
-    """Abort many; returns for each the error that `abort_by_id` would raise, or None."""
+    """Abort many transactions; returns for each the error of `abort_by_id`, or None."""
     return await _each(transactional_ids, lambda each: abort_by_id(connections, each))
 
 

@@ -89,7 +89,7 @@ def _time(timestamp_ms: int) -> datetime | None:
 
 
 async def owner_of(connections: BrokerConnections, producer: OpenProducer) -> str | None:
-    """The transactional id whose coordinator will end this transaction; None: it hangs."""
+    """The transactional id whose coordinator will end this transaction; None if it hangs."""
     listed = await list_transactions(connections, producer_ids=(producer.producer_id,))
     known = await describe(connections, [each.transactional_id for each in listed])
     place = (producer.topic, producer.partition)

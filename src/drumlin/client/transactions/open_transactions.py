@@ -1,8 +1,8 @@
 """The open transactions of a client, which are aborted when the client is closed.
 
-Kafka's own producer does the same. This has a time limit, as brokers may not answer: a transaction
-that is not aborted by then is left to its timeout, with a log message. Nothing is raised, as a
-client is often closed because of another exception.
+Kafka's own producer does the same. The abort has a time limit, as brokers may not answer: a
+transaction that is not aborted by then is left to its timeout, with a log message. Nothing is
+raised, as a client is often closed because of another exception.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Abandoned(Protocol):
-    """The part of a transaction that this module uses."""
+    """The methods of a transaction that this module uses."""
 
     @property
     def transactional_id(self) -> str: ...
@@ -56,7 +56,7 @@ class OpenTransactions:
                 del self._by_id[transaction.transactional_id]
 
     def abort(self, thread: LoopThread, limit_ms: float) -> None:
-        """Abort all, as the client is being closed."""
+        """Abort all open transactions, as the client is being closed."""
         deadline = Deadline(limit_ms)
         with self._lock:
             left = list(self._by_id.values())

@@ -31,7 +31,7 @@ class Participants:
         self._groups: set[str] = set()
         self._wanted: dict[TopicPartition, asyncio.Future[None]] = {}
         self._adding: asyncio.Task[None] | None = None
-        self.may_be_known = False  # the coordinator may know one: there is something to end
+        self.may_be_known = False  # the coordinator may know one, so an end is needed
 
     @property
     def are_known(self) -> bool:
@@ -69,7 +69,7 @@ class Participants:
         self._groups.add(group_id)
 
     def close(self) -> None:
-        """Stop adding."""
+        """Stop adding participants."""
         if self._adding is not None:
             self._adding.cancel()
 

@@ -1,8 +1,8 @@
-"""The producer of one transaction, to which appends and writers hand their batches.
+"""The producer of one transaction. Appends and writers hand it their batches.
 
 Batches carry the transaction's producer id and epoch, which never change. In each partition their
-sequences begin at 0, or continue those of the previous transaction of the epoch. After a batch that
-cannot be delivered the transaction can only be aborted, and nothing more is sent.
+sequences begin at 0, or continue those of the previous transaction of the epoch. If a batch cannot
+be delivered, the transaction can only be aborted, and nothing more is sent.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TransactionalProducer(Producer):
 
     @property
     def failure(self) -> Exception | None:
-        """The error because of which the transaction can only be aborted."""
+        """The error after which the transaction can only be aborted."""
         return self._closed_by
 
     @property
@@ -102,7 +102,7 @@ class TransactionalProducer(Producer):
         loop = asyncio.get_running_loop()
         error = done.exception()
         if isinstance(error, Exception):
-            # Not at once: a sender is changing its state. It sends nothing more by itself.
+            # Not at once: a sender is changing its state. That sender sends nothing more by itself.
             loop.call_soon(self.fail, error)
         loop.call_soon(self._tell_settled)  # after the failure, so that no commit misses it
 

@@ -56,7 +56,7 @@ def begun(response: Any, transactional_id: str) -> OpenTransaction:
     """The producer id and epoch in the response to InitProducerId.
 
     Raises:
-        KafkaError: refused.
+        KafkaError: the request was refused.
     """
     what = f"init_producer_id of {transactional_id!r}"
     check("init_producer_id", response.error_code, what)
@@ -66,7 +66,7 @@ def begun(response: Any, transactional_id: str) -> OpenTransaction:
 def add_partitions_request(
     identity: OpenTransaction, places: Collection[TopicPartition]
 ) -> Message:
-    """AddPartitionsToTxn: these partitions get a marker at the end."""
+    """AddPartitionsToTxn: these partitions get a marker when the transaction ends."""
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=identity.transactional_id,
         v3_and_below_producer_id=identity.producer_id,
@@ -81,11 +81,11 @@ def add_partitions_request(
 def check_added(response: Any, transactional_id: str) -> None:
     """
     Raises:
-        KafkaError: a partition was refused, so that none was added.
+        KafkaError: a partition was refused, so none was added.
     """
     for topic in response.results_by_topic_v3_and_below:
         for each in topic.results_by_partition:
-            # The other partitions say only that they were not attempted.
+            # The errors of the other partitions say only that they were not attempted.
             if each.partition_error_code is not ErrorCode.operation_not_attempted:
                 where = f"topic {topic.name!r} partition {each.partition_index}"
                 what = f"{where} in transaction {transactional_id!r}"

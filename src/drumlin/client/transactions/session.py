@@ -65,7 +65,7 @@ class TransactionSession:
         )
 
     async def complete(self) -> None:
-        """Wait until everything is acknowledged, and accept no more. May be called again.
+        """Wait until all batches are acknowledged, and accept no more. May be called again.
 
         Raises:
             TransactionFailed: a record was not written.
@@ -87,7 +87,7 @@ class TransactionSession:
 
         Raises:
             CommitFailed: this consumer is no longer a member, or its generation is over.
-            KafkaError, PeerError: refused, or not answered.
+            KafkaError, PeerError: the request was refused, or not answered.
         """
         if offsets:
             # The caller may be interrupted, but the end of the transaction must still wait for it.
@@ -156,7 +156,7 @@ class TransactionSession:
         )
 
     async def failed(self, error: Exception) -> TransactionError | None:
-        """Allow only an abort from now on; returns the outcome if the error reveals it."""
+        """Allow nothing but an abort after this; returns the outcome if the error reveals it."""
         self.producer.fail(error)
         for cause in _causes(error):
             if isinstance(cause, TransactionError):
@@ -179,7 +179,7 @@ async def begin(
     """Fence the id's previous producer, abort its transaction, and begin a new one.
 
     Raises:
-        KafkaError, PeerError: refused, or not answered.
+        KafkaError, PeerError: the request was refused, or not answered.
     """
     coordinator = TransactionCoordinator(connections, transactional_id)
     identity, timeout_ms = await limit.begin(coordinator, transactional_id, timeout_ms)

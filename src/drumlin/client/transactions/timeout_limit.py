@@ -1,4 +1,4 @@
-"""Begins transactions: with a new epoch, and by default the longest timeout that brokers allow."""
+"""Begins transactions, by default with the longest timeout that brokers allow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from drumlin.wire.protocol.describe_configs import DescribeConfigsRequest, Descr
 
 _BROKER_RESOURCE: Final = 4
 _MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
-#: Kafka's default of that config, and the values to try if the broker's limit is lower and unknown.
+#: Kafka's default limit, and the timeouts to try if the broker's limit is lower and unknown.
 _TIMEOUTS_MS: Final = (900_000, 600_000, 300_000, 120_000, 60_000, 30_000, 10_000, 1_000)
 
 
@@ -37,7 +37,7 @@ class TimeoutLimit:
         """Fence the previous producer, abort its transaction, and begin; returns the timeout, too.
 
         Raises:
-            KafkaError, PeerError: refused, or not answered.
+            KafkaError, PeerError: the request was refused, or not answered.
         """
         if timeout_ms is not None:
             return await begin(coordinator, transactional_id, timeout_ms), timeout_ms
@@ -58,7 +58,7 @@ class TimeoutLimit:
         return await begin(coordinator, transactional_id, tries[-1]), tries[-1]
 
     async def _limit_of(self, node_id: int) -> int:
-        """The broker's limit; 0 if the broker does not show it, as to a user without permission."""
+        """The broker's limit; 0 if the broker hides it, as from a user without permission."""
         resource = DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE,
             resource_name=str(node_id),
@@ -81,7 +81,7 @@ async def abort_by_id(connections: BrokerConnections, transactional_id: str) -> 
 
     Raises:
         UnknownTransaction: the id was never used.
-        KafkaError, PeerError: refused, or not answered.
+        KafkaError, PeerError: the request was refused, or not answered.
     """
     found = await describe_one(connections, transactional_id)
     if found is None:
@@ -92,7 +92,7 @@ async def abort_by_id(connections: BrokerConnections, transactional_id: str) -> 
     except KafkaError as error:
         if error.code is not ErrorCode.invalid_transaction_timeout:
             raise
-        # The brokers' limit is lower by now. Nothing stays open, so a short timeout does no harm.
+        # The limit was lowered. No transaction stays open, so a short timeout does no harm.
         await begin(coordinator, transactional_id, _TIMEOUTS_MS[-1])
 
 
@@ -102,7 +102,7 @@ async def begin(
     """InitProducerId: fences the id's producer, and aborts its open transaction.
 
     Raises:
-        KafkaError, PeerError: refused, or not answered.
+        KafkaError, PeerError: the request was refused, or not answered.
     """
     return await coordinator.ask(
         "init_producer_id",

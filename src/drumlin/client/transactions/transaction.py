@@ -43,8 +43,7 @@ _COMMITTED: Final = "committed"
 
 
 class Transaction(WritesRecords):
-    """Made by `Client.transaction`. Use it as a context manager: it commits, or aborts if the
-    block raises.
+    """One transaction. Use it as a context manager: it commits, or aborts if the block raises.
 
     An append or a writer that fails leaves a transaction that can only be aborted. `state` is
     "open", or the outcome: "committed", "aborted", "detached", "lost" if the broker has ended it,
@@ -60,7 +59,7 @@ class Transaction(WritesRecords):
     ) -> None:
         self._thread = thread
         self._session = session
-        self._host = host  # the client's: when it is closed, the session's producer fails
+        self._host = host  # the client's producer: when it is closed, the session's producer fails
         thread.call_soon(host.attach, session.producer.fail)
         self._writers: list[Writer] = []
         self._appenders: list[StreamAppender] = []
@@ -68,7 +67,7 @@ class Transaction(WritesRecords):
         self._lock = threading.Condition()
         self._running = 0  # appends and send_offsets calls, in any thread
         self._is_ending = False
-        self._is_abandoned = False  # its client was closed before it was ended
+        self._is_abandoned = False  # its client was closed before the transaction was ended
         self._open_transactions = open_transactions
         open_transactions.add(self)
 
@@ -154,9 +153,9 @@ class Transaction(WritesRecords):
         Raises:
             CommitFailed: refused, for example as the group's generation has changed; the
                 transaction can only be aborted.
-            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is no longer open.
-            TransactionOver: it has already been ended.
-            TypeError, ValueError: a value is no offset or no group; or the consumer also commits
+            ProducerFenced, TransactionTimedOut, UnknownTransaction: the transaction is not open.
+            TransactionOver: the transaction has already been ended.
+            TypeError, ValueError: a value is not an offset or a group; or the consumer also commits
                 periodically, which would overwrite the offsets of this transaction, and commit
                 them even if it is aborted. Nothing was sent.
         """
@@ -182,12 +181,12 @@ class Transaction(WritesRecords):
         milliseconds later.
 
         Raises:
-            TransactionFailed: a record could not be written; it is still open, and must be aborted.
-            RequestRefused: the coordinator refused; it is still open, and must be aborted.
-            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is no longer open.
+            TransactionFailed: a record could not be written: the transaction must be aborted.
+            RequestRefused: the coordinator refused: the transaction is open, and must be aborted.
+            ProducerFenced, TransactionTimedOut, UnknownTransaction: the transaction is not open.
             OutcomeUnknown: no answer in time. Call `commit` again, or `detach` it and commit
                 from another process: a second commit is safe.
-            TransactionOver: it has already been ended.
+            TransactionOver: the transaction has already been ended.
         """
         with self._ending():
             self._flush_writers()
@@ -197,10 +196,10 @@ class Transaction(WritesRecords):
         """Abort: read_committed readers never see any of the records. Unsent ones are dropped.
 
         Raises:
-            ProducerFenced, UnknownTransaction: it is no longer open.
+            ProducerFenced, UnknownTransaction: the transaction is not open.
             OutcomeUnknown: no answer in time; the broker aborts it when it times out.
             TransactionCommitted: an earlier commit without an answer had succeeded.
-            TransactionOver: it has already been ended.
+            TransactionOver: the transaction has already been ended.
         """
         with self._ending(is_abort=True):
             self._end(commit=False)
@@ -268,7 +267,7 @@ class Transaction(WritesRecords):
             raise
 
     def _abort_because_of(self, error: BaseException) -> None:
-        """Abort; `error` is what the program sees, whatever the outcome of the abort."""
+        """Abort. The program sees `error`, whatever the outcome of the abort."""
         if self._state != _OPEN:
             return
         try:
@@ -321,7 +320,7 @@ class Transaction(WritesRecords):
     # -- failures ------------------------------------------------------------------------
 
     def _fate(self, error: Exception) -> TransactionError | None:
-        """The transaction's error that explains `error`, which a write in it has raised."""
+        """The transaction error that explains `error`, raised by a write in the transaction."""
         return self._thread.run(self._session.failed(error))
 
     def _check_open(self, *others: str) -> None:
@@ -349,7 +348,7 @@ class Transaction(WritesRecords):
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Fail the transaction on a broker or delivery error, and raise what explains it."""
+        """Fail the transaction on a broker or delivery error, and raise its explanation."""
         try:
             yield
         except ClientError as error:
@@ -371,7 +370,7 @@ class Transaction(WritesRecords):
         try:
             yield
         except BaseException as error:
-            # After an interrupt it is unknown which batches the loop gets.
+            # After an interrupt it is unknown which batches reach the loop.
             if producer.put_count != before or not isinstance(error, Exception):
                 failure = TransactionFailed(f"written in part: {error!r}", self.transactional_id)
                 self._thread.call_soon(producer.fail, failure)

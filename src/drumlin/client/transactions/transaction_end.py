@@ -1,7 +1,7 @@
 """Ends a transaction, given its transactional id, producer id and epoch, and explains a refusal.
 
-Brokers refuse with few codes, one of which has three meanings. The transaction's state at its
-coordinator tells them apart.
+Brokers refuse with few error codes, and one of these has three meanings. The transaction's state at
+its coordinator tells the meanings apart.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from drumlin.wire.schema.declaration import Message
 _ABORTED: Final = frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
 _EMPTY: Final = "Empty"
 _COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
-#: The producer has another epoch (by now).
+#: The transactional id has another producer epoch (by now).
 EPOCH_GONE: Final = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch})
 _UNKNOWN: Final = frozenset(
     {ErrorCode.invalid_producer_id_mapping, ErrorCode.transactional_id_not_found}
@@ -52,13 +52,13 @@ async def end_transaction(
     coordinator: TransactionCoordinator | None = None,
     is_written: bool = False,
 ) -> None:
-    """Commit or abort; does nothing if that has been done already.
+    """Commit or abort; does nothing if that was done before.
 
     `is_written`: the coordinator has acknowledged a partition or a group in it. If the coordinator
-    then has nothing to commit, that is no success: it has lost its state.
+    then has nothing to commit, that is not a success: it has lost its state.
 
     Raises:
-        TransactionError: its class is the outcome of the transaction, or that this is unknown.
+        TransactionError: its class tells the transaction's outcome, or that this is unknown.
         KafkaError, PeerError: refused for another reason; nothing has changed.
     """
     coordinator = coordinator or TransactionCoordinator(connections, identity.transactional_id)
@@ -79,7 +79,7 @@ async def end_transaction(
 
 
 class _EndRequest:
-    """An EndTxn that is sent until it is answered, and the number of unanswered attempts."""
+    """An EndTxn request, sent until it is answered, and its number of unanswered attempts."""
 
     def __init__(self, identity: OpenTransaction, commit: bool) -> None:
         self._request = end_request(identity, commit=commit)
@@ -88,7 +88,7 @@ class _EndRequest:
 
     @property
     def may_be_done(self) -> bool:
-        """Whether an attempt is unanswered: it may have succeeded even if others were refused."""
+        """Whether an attempt is unanswered, and may have succeeded even if others were refused."""
         return self._unanswered > 0
 
     def send(self, _: int) -> Message:
@@ -126,7 +126,7 @@ async def fate_of(
 
 
 def _fate(identity: OpenTransaction, found: TransactionDescription) -> TransactionError:
-    """The outcome, by the state that the coordinator describes."""
+    """The outcome, derived from the transaction's state at its coordinator."""
     if found.producer_id == identity.producer_id and found.epoch == identity.epoch:
         return _ended(identity, found.state)
     # A timeout raises the epoch by one, to fence the producer. A new InitProducerId raises it
@@ -135,7 +135,7 @@ def _fate(identity: OpenTransaction, found: TransactionDescription) -> Transacti
     if is_raised and found.state in _ABORTED:
         why = "it was open for longer than its timeout, or was aborted from outside"
         return TransactionTimedOut(f"aborted by the broker: {why}", identity.transactional_id)
-    # InitProducerId raises the epoch by one, and if it aborts a transaction, by another one before.
+    # InitProducerId raises the epoch by one. If it aborts a transaction, it does so twice.
     # In between the state is "Ongoing", as it also is when the next producer writes.
     is_in_between = is_raised and found.state == "Ongoing"
     return _fenced(identity, was_ended=None if is_in_between else is_raised)

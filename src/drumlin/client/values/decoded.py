@@ -1,4 +1,4 @@
-"""The result of every decoder: a column of decoded values, and the reasons of missing ones."""
+"""The result of every decoder: a column of decoded values, and the reasons for missing ones."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pyarrow as pa
 class Decoded:
     """The values of the rows of a column of bytes.
 
-    A row without a value is null in `values`. If its bytes were null, it is a tombstone, which is
-    no error; if they could not be decoded, `reasons` has the reason by row.
+    A row without a value is null in `values`. If its bytes were null, the row is a tombstone, which
+    is not an error; if they could not be decoded, `reasons` has the reason by row.
     """
 
     values: pa.Array
@@ -22,7 +22,7 @@ class Decoded:
 
 
 class Rows(NamedTuple):
-    """The values of some rows of a column, and the reasons of null or missing ones by row."""
+    """The values of some rows of a column, and by row the reasons for null or missing values."""
 
     rows: np.ndarray
     values: pa.Array
@@ -32,7 +32,7 @@ class Rows(NamedTuple):
 def gathered(
     parts: list[tuple[np.ndarray, pa.Array]], row_count: int, wanted: pa.DataType
 ) -> pa.Array:
-    """The values of all parts, each in its row; null in rows without one."""
+    """The values of all parts, each in its row; null in rows that no part has."""
     if not parts:
         return pa.nulls(row_count, wanted)
     if len(parts) == 1 and np.array_equal(parts[0][0], np.arange(row_count)):

@@ -45,7 +45,7 @@ class ValueFormat(Protocol):
         """Check that values of this writer's schema can be decoded.
 
         Raises:
-            SchemaError: none of them can be decoded.
+            SchemaError: none of these values can be decoded.
         """
 
     def decode(self, values: Payloads, writer: RegisteredSchema | None) -> Rows:

@@ -1,6 +1,6 @@
 """The errors of schemas and their registry.
 
-A record that cannot be decoded raises none of these: it is reported along with those that can.
+A record that cannot be decoded raises none of these errors: it is reported with the decoded ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RegistryError(ClientError):
 
 
 class RegistryUnavailable(RegistryError, ConnectionError):
-    """The schema registry could not be reached, or failed, for as long as its settings allow."""
+    """The schema registry could not be reached, or failed, until `patience_ms` was over."""
 
 
 class UnknownSchema(RegistryError, LookupError):

@@ -1,7 +1,6 @@
 """Runs a kernel that decodes values: its arguments, its results and the meaning of its faults.
 
-There is no fallback: without kernels (see `records/kernels`) neither Avro nor Protobuf can be
-decoded, which is an error.
+There is no fallback: without kernels (see `records/kernels`) decoding Avro or Protobuf is an error.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def value_kernels_here() -> ValueKernels:
     """The kernels for this machine.
 
     Raises:
-        DecoderUnavailable: there are none for it.
+        DecoderUnavailable: there are no kernels for it.
     """
     kernels = value_kernels.loaded
     if kernels is None:

@@ -39,7 +39,7 @@ class Nodes:
                 self._make_bytes_room(node, max(byte_count // 4, _ENTRIES))
 
     def grow(self, node: int, more_bytes: int) -> None:
-        """Make room in a node for `more_bytes`, or, if that is 0, for more entries.
+        """Make room in a node for `more_bytes` more, or, if that is 0, for more entries.
 
         Raises:
             TooLarge: all nodes together would pass the limit.

@@ -48,9 +48,9 @@ class SchemaRegistry:
     """The address of a schema registry, and the login there.
 
     Args:
-        url: such as `https://registry.example:8081`, without user and password.
-        username: for basic authentication, with `password`.
-        token: for bearer authentication, instead of a user.
+        url: such as `https://registry.example:8081`, without a user and a password.
+        username: the user for basic authentication, with `password`.
+        token: the token for bearer authentication, instead of a user.
         tls: the trusted certificates and the client's own; for `https` only.
         timeout_ms: the timeout of one request.
         patience_ms: the time for which a request is retried while the registry is down or fails,
@@ -94,12 +94,12 @@ class RegisteredSchema:
     id: int
     kind: str
     text: str
-    #: The schemas that it references, by the names in the references; their own come first.
+    #: The referenced schemas by their names in the references, each after those that it needs.
     references: tuple[tuple[str, str], ...] = ()
 
 
 def as_registry(registry: SchemaRegistry | str) -> SchemaRegistry:
-    """The registry; a url alone is one without a login."""
+    """The registry; a plain url stands for a registry without a login."""
     return SchemaRegistry(registry) if isinstance(registry, str) else registry
 
 
@@ -156,7 +156,7 @@ def _follow(
     """Add the texts of all schemas that a schema references, in order of dependency.
 
     Raises:
-        RegistryError: they are too many, or a reference is invalid.
+        RegistryError: there are too many of these schemas, or a reference is invalid.
     """
     references = answer.get("references") or []
     if not isinstance(references, list):
@@ -237,7 +237,7 @@ def _content(response: Any, deadline: Deadline) -> bytes:
     """The content of a response, read up to just over the limit.
 
     Raises:
-        TimeoutError: it arrived piecewise, each piece in time, but not all of it.
+        TimeoutError: each piece of the response arrived in time, but not the whole.
         IncompleteRead: the connection was closed early.
     """
     content = bytearray()

@@ -1,8 +1,8 @@
 """The process's cache of schemas by id, which limits the requests to the registry.
 
 An unknown id is looked up again, as it may be registered a moment later; the number of other
-unknown ids does not affect the outcome. The rate of lookups of all unknown ids together is limited,
-as records may hold any number of them. A schema never changes, so it is kept until the cache is
+unknown ids does not affect the outcome. The rate of all lookups of unknown ids is limited, as
+records may hold any number of such ids. A schema never changes, so it is kept until the cache is
 full.
 """
 
@@ -52,7 +52,7 @@ class Allowance:
         return lacking / self._per_s if lacking > _ROUNDING else 0.0
 
     def take(self) -> None:
-        """Count one."""
+        """Count a lookup."""
         self._left -= 1
 
 

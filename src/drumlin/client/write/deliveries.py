@@ -23,7 +23,7 @@ from drumlin.peer.retry import Deadline
 BATCH_BYTES: Final = 1_000_000  # just below a broker's max.message.bytes
 BUFFER_BYTES: Final = 32 << 20
 DELIVERY_TIMEOUT_MS: Final = 120_000
-#: Spark's writing tasks have little memory besides it.
+#: Spark's writing tasks have little memory besides this.
 WINDOW_BYTES: Final = 8 << 20
 #: Batches up to this total size are handed to the loop together.
 _TOGETHER_BYTES: Final = 1 << 20
@@ -65,7 +65,7 @@ class DeliveryRules(NamedTuple):
 
 
 class AppendedRange(NamedTuple):
-    """The offsets of appended records in one partition, possibly with others' in between."""
+    """The offset range of appended records in one partition. Other records may be in between."""
 
     first_offset: int
     end_offset: int

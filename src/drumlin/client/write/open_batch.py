@@ -18,7 +18,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 RECORD_OVERHEAD: Final = 24  # about the bytes of a record besides its key, value and headers
 HEADER_OVERHEAD: Final = 4
-_FIXED_FIELDS_MAX: Final = 64  # the maximum of these bytes, with a share of the batch header
+_FIXED_FIELDS_MAX: Final = 64  # the maximum of `RECORD_OVERHEAD`, with a share of the batch header
 _COLUMNS_FROM: Final = 16  # fewer records are encoded faster one by one
 
 
@@ -138,7 +138,7 @@ class Delivery:
         """Wait until the record is written, and return its place.
 
         Raises:
-            DeliveryFailed: it was not written.
+            DeliveryFailed: the record was not written.
             RequestTimedOut: there is no result after `timeout_ms`.
         """
         if not self.done():

@@ -8,7 +8,7 @@ error nothing new is sent until everything in flight has been answered. Then
   that there are no duplicates;
 - batches that were refused permanently or have timed out fail. Each leaves a gap in the sequences,
   unless it is in the log after all. Later batches may be in the log, so they keep their sequences.
-  Only when the broker reports the gap, or no batch is left that may be in the log, the others are
+  Only when the broker reports the gap, or no batch is left that may be in the log, are the others
   sent with the next epoch, from sequence 0.
 
 If the topic does not have the partition (any more), batches fail after a few seconds.
@@ -131,11 +131,11 @@ class PartitionSender:
         self._next_sequence = first_sequence
         # The broker has acknowledged a batch of this identity, and nothing has failed since.
         self._is_known = False
-        # The last batch with a sequence that was given up, until a later one is acknowledged.
+        # The last batch that failed with its sequence, until a later batch is acknowledged.
         self._gap_ordinal: int | None = None
         self._connection: BrokerConnection | None = None
         self._trouble: Exception | None = None  # the error to recover from before more is sent
-        self._missing_since: float | None = None  # the loop's time; since then the topic lacks it
+        self._missing_since: float | None = None  # when the partition was missed (loop's time)
         self._queue: deque[Batch] = deque()
         self._in_flight: list[Batch] = []
         self._failed: list[tuple[Batch, Exception]] = []
@@ -176,7 +176,7 @@ class PartitionSender:
         self._close_gap()
         while self._may_send:
             self._send(self._queue.popleft())
-        # While a batch is in flight, its response or failure will call this again.
+        # While a batch is in flight, its response or failure will call this method again.
         if (self._queue or self._failed) and not self._in_flight and self._recovery is None:
             self._recovery = asyncio.ensure_future(self._recovering())
 
@@ -196,8 +196,8 @@ class PartitionSender:
             # A broker accepts any sequence from a producer that is new to it: the second batch
             # could be written although the first was not.
             return False
-        # Counted from the oldest unanswered batch: if that was written and the response was lost,
-        # the broker must still recognise it when it is sent again.
+        # Counted from the oldest unanswered batch: if it was written and the response was lost,
+        # the broker must still recognise the batch when it is sent again.
         return first.ordinal < self._in_flight[0].ordinal + IN_FLIGHT_MAX
 
     @property
@@ -363,7 +363,7 @@ class PartitionSender:
         return ClientError(f"there is no such partition, the topic has only {count}: {why}")
 
     def _sort_failed(self) -> None:
-        """Fail what cannot be retried, and queue the other failed batches again."""
+        """Fail the batches that cannot be retried, and queue the other failed ones again."""
         if not self._failed:
             return
         failed, self._failed = self._failed, []
@@ -422,7 +422,7 @@ def _may_be_written(batch: Batch, error: Exception) -> bool:
     """Whether a batch may be in the log although it was answered with `error`."""
     if not isinstance(error, KafkaError) or error.code in _PERHAPS_WRITTEN:
         return True
-    # Only these errors say that the broker did not find the sequence. After others an earlier
+    # Only these errors say that the broker did not find the sequence. After other errors an earlier
     # attempt may have been written.
     is_looked_for = error.code in _FORGOTTEN and error.code is not ErrorCode.invalid_producer_epoch
     return batch.may_be_written and not is_looked_for

@@ -1,7 +1,7 @@
 """The partition of each row of a table.
 
-It is chosen as in Kafka's producers: by the hash of the key; rows without a key fill a batch of one
-partition after another.
+Partitions are chosen as in Kafka's producers: by the hash of the key; rows without a key fill a
+batch for one partition, then for another.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def by_key(
 
 
 class StickyTurns:
-    """`by_key` for rows in pieces: rows without a key continue in the partition of the last."""
+    """`by_key` for rows in pieces: rows without a key continue in the last such row's partition."""
 
     def __init__(self, partition_count: int) -> None:
         self._partition_count = partition_count
@@ -91,7 +91,7 @@ def as_given(chosen: Any, partitions: Sequence[int], rows: int) -> NDArray[np.in
     """A column of partition numbers that the caller has chosen.
 
     Raises:
-        ValueError: the wrong number of them, a null, or a partition that does not exist.
+        ValueError: the column has another length, a null, or a partition that does not exist.
     """
     if isinstance(chosen, pa.ChunkedArray):
         chosen = chosen.combine_chunks()

@@ -21,7 +21,7 @@ from drumlin.wire.protocol.init_producer_id import InitProducerIdRequest
 #: The maximum age of known partitions, as in Kafka's metadata.max.age.ms.
 _PARTITIONS_FOR_S: Final = 300.0
 
-#: A method that fails the records collected for a producer, and ends their collection.
+#: A method that fails the records that wait for a producer, and accepts no more.
 GiveUp = Callable[[Exception], object]
 
 
@@ -33,7 +33,7 @@ class DeliveryMode(NamedTuple):
 
     @classmethod
     def of(cls, acks: object, retries: int | None) -> Self:
-        """The mode for these options. Without retries it is not idempotent, as none can duplicate.
+        """The mode for these options. Without retries, which could duplicate, it is not idempotent.
 
         Raises:
             ValueError: no such acks.

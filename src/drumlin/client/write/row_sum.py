@@ -1,4 +1,4 @@
-"""The count and the checksum of rows that are written, or to be written, as records.
+"""The count and the checksum of rows that are written as records, or will be.
 
 Never encodes or sends a record.
 """
@@ -49,7 +49,7 @@ class RowSum:
         self.rows += rows.num_rows
 
     def add_columns(self, columns: dict[str, pa.Array], topics: list[tuple[str, Rows]]) -> None:
-        """Add rows topic by topic, not by partition: rows in their order are read much faster."""
+        """Add rows topic by topic, not by partition: reading rows in their order is much faster."""
         checksum = RowChecksum(
             columns["value"],
             keys=columns.get("key"),

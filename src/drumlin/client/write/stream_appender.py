@@ -87,11 +87,11 @@ class StreamAppender:
             rules.compression_level,
             with_crc=not delivery.mode.is_idempotent,  # otherwise the sender sets ids and CRC
         )
-        self._held: list[pa.RecordBatch] = []  # until they make a piece of enough bytes
+        self._held: list[pa.RecordBatch] = []  # until they have enough bytes for a piece
         self._held_bytes = 0
         self._is_unfinished = False
         self._has_lost_rows = False
-        self._rows_before = 0  # before those that are being encoded
+        self._rows_before = 0  # the number of rows before those that are being encoded
         self._sum = RowSum(topic)
         self._partitions: dict[str, list[int]] = {}
         self._places: dict[str, Rows] = {}  # by topic: of each partition, among the open batches
@@ -102,7 +102,7 @@ class StreamAppender:
         """Accept rows; waits while too many bytes are unacknowledged.
 
         Raises:
-            RowsRefused: one of these or of earlier rows cannot be a record.
+            RowsRefused: one of these rows, or an earlier one, cannot be a record.
             DeliveryFailed: a broker refused a batch permanently, or it timed out.
             UnknownTopic: a topic does not exist, and the broker does not create it.
         """
@@ -189,7 +189,7 @@ class StreamAppender:
         except ValueError as error:
             rows = enumerate(columns["headers"].to_pylist() if "headers" in columns else ())
             first = next((row for row, headers in rows if _has_nameless(headers)), None)
-            if first is None:  # an error of Arrow: a column cannot be bytes
+            if first is None:  # Arrow's error: a column cannot be converted to bytes
                 raise
             raise RowsRefused(f"{self._row(first)}: {error}") from error
 
@@ -203,7 +203,7 @@ class StreamAppender:
         rows_per_batch = max(1, self._encoding.batch_bytes * count // max(1, rows.nbytes))
         places = np.empty(count, np.int64)
         for topic, of_topic in topics:
-            whole = len(of_topic) == count  # its rows are all of them, in their order
+            whole = len(of_topic) == count  # the topic has all rows, in their order
             picked = {
                 name: columns[name] if whole else columns[name].take(pa.array(of_topic))
                 for name in ("partition", "key")
@@ -268,7 +268,7 @@ class StreamAppender:
 
 
 def _pieces(rows: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The rows in slices of about that size."""
+    """The rows in slices of about this size."""
     count = max(1, rows.num_rows * size_bytes // max(1, rows.nbytes))
     for start in range(0, rows.num_rows, count):
         yield rows.slice(start, count)

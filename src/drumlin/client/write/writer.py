@@ -3,7 +3,7 @@
 `Writer.send` puts a record into the open batch of its partition and returns at once. A batch
 is closed when it is full, when it has been open for `linger_ms`, or on `flush`. Batches that are
 open or in flight count against `buffer_bytes`: when that is used up, `send` waits. So the options
-limit the memory and latency that a writer trades for throughput.
+limit the memory and the latency with which a writer buys throughput.
 
 One lock guards the open batches. Callers hold it while they add a record or close a batch, and so
 does a thread of the loop's pool when `linger_ms` is over; both hand closed batches to the loop
@@ -58,7 +58,7 @@ Headers = Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | 
 
 
 class Writer:
-    """Made by `Client.writer`. Thread-safe. Use it as a context manager, or `close` it."""
+    """A writer for one topic. Thread-safe. Use it as a context manager, or `close` it."""
 
     def __init__(
         self, thread: LoopThread, producer: Producer, topic: str, options: WriterOptions
@@ -79,6 +79,7 @@ class Writer:
         self._acknowledged = 0  # records
         self._failure: BaseException | None = None
         self._is_closed = False
+        self._closed_by: Exception | None = None
         thread.call_soon(producer.attach, self._give_up)
 
     def send(
@@ -144,7 +145,7 @@ class Writer:
         Raises:
             DeliveryFailed: a record since the last flush was not written, and there is no
                 `on_delivery` to report it to.
-            RequestTimedOut: this takes longer than `timeout_ms`.
+            RequestTimedOut: the flush takes longer than `timeout_ms`.
         """
         self._thread.check_may_wait()
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
@@ -176,7 +177,7 @@ class Writer:
 
     def _choose_partition(self, key: bytes | None, partition: int | None) -> int | None:
         """The partition of a record; None: the one whose batch is being filled."""
-        known = self._partitions  # the loop's thread replaces it
+        known = self._partitions  # the loop's thread may replace the attribute
         if partition is not None:
             partition = arguments.whole_number("partition", partition, 0, _PARTITION_MAX)
         elif self._options.partitioner is not None:
@@ -215,7 +216,7 @@ class Writer:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ClientError("this writer is closed")
+            raise ClientError("this writer is closed") from self._closed_by
 
     def _next_batch(self, partition: int) -> OpenBatch:
         full = self._open.get(partition)
@@ -294,9 +295,10 @@ class Writer:
                 self._close_batch(batch)
 
     def _give_up(self, error: Exception) -> None:
-        """Fail the open batches, and accept no more records: the client is closed."""
+        """Fail the open batches, and accept no more records: the producer has ended."""
         with self._lock:
             self._is_closed = True
+            self._closed_by = error
             batches = list(self._open.values())
             self._open.clear()
         for batch in batches:

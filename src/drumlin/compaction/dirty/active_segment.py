@@ -1,6 +1,6 @@
-"""The active segment as operators see it: it is not cleaned before it is closed.
+"""The active segment, for operators: it is not cleaned before it is closed.
 
-A small topic may have no other segment, so that nothing is cleaned; this shows why.
+A small topic may have no other segment, so that nothing is cleaned; this report shows why.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ class SegmentFacts(NamedTuple):
 
     base_offset: int
     size: int
-    #: When its latest record was written: the later of the largest timestamp and the time of the
-    #: last append, since producers may send any timestamp.
+    #: The time at which the latest record was written: the later of the largest timestamp and
+    #: the time of the last append, since producers may send any timestamp.
     written_ms: int
-    #: When its oldest record was written, approximately; -1 if it does not matter.
+    #: The approximate time at which the oldest record was written; -1 if it does not matter.
     begun_ms: int
 
 
@@ -49,7 +49,7 @@ class Cleanable(NamedTuple):
     cleanable_bytes: int
     #: How long the oldest dirty record has waited beyond `max.compaction.lag.ms`.
     overdue_ms: int
-    #: Whether the checkpoint does not fit the log, which was truncated: clean from its start.
+    #: Whether the checkpoint no longer fits the log, which was truncated: clean from its start.
     is_checkpoint_invalid: bool
     #: The earliest delete horizon of the clean part; None if it is not known.
     delete_horizon_ms: int | None = None

@@ -68,10 +68,10 @@ def find_cleanable(log: PartitionLog, view: Outline | CleaningView, now_ms: int)
 
 
 def _begun_ms(segment: Segment, previous: Segment | None) -> int:
-    """When a segment's first record was written, approximately.
+    """The approximate time at which a segment's first record was written.
 
-    A producer may send any timestamp, so it is limited by the last-modified times of the previous
-    segment and of this one.
+    A producer may send any timestamp, so the time is limited by the last-modified times of the
+    previous segment and of this one.
     """
     modified_ms, timestamp = segment.modified_ms(), segment.first_timestamp
     begun_ms = timestamp if 0 <= timestamp <= modified_ms else modified_ms

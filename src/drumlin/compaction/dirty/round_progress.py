@@ -2,10 +2,10 @@
 
 The segments before `next_offset` are clean with respect to all records below `round_end_offset`.
 The continued round must read the same records and no later ones: otherwise a later record would
-count as clean while a record of its key before `next_offset` remains. So the two parts are one
-round, and only its end advances the cleaner checkpoint.
+count as clean while an earlier record of its key, before `next_offset`, remains. So the two parts
+are one round, and only the end of that round advances the cleaner checkpoint.
 
-Kept in memory only: after a restart a round starts from the checkpoint.
+Progress is kept in memory only: after a restart a round starts from the checkpoint.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RoundProgress(NamedTuple):
     done: CleaningStatistics
 
     def is_of(self, log: PartitionLog, view: CleaningView) -> bool:
-        """Whether the log has not changed since in a way that invalidates the progress."""
+        """Whether no change of the log since then invalidates the progress."""
         ends = [segment.base_offset for segment in view.segments[1:]]
         return (
             self.log is log

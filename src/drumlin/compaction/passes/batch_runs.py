@@ -32,11 +32,11 @@ from drumlin.records.compression.stored_bodies import JOINED, decompress_for_now
 from drumlin.records.kernels import compaction_kernels
 
 D = TypeVar("D")
-#: Enough to be worth waking a thread, and few enough for a processor's cache when decompressed.
+#: Enough bytes to be worth waking a thread, and few enough for a processor's cache.
 _BATCHES_MAX: Final = 16
 _RUN_BYTES: Final = 96 << 10
 _DECIDED_MAX: Final = 256
-#: Reserved only, as pages are allocated when written to; most runs need a sixteenth of it.
+#: Only reserved, as pages are allocated when written to; most runs need a sixteenth of this.
 UNCOMPRESSED_BYTES_MAX: Final = 4 << 20
 _BATCH_LENGTH: Final = slice(8, 12)
 
@@ -49,12 +49,12 @@ class CheckedBatch(NamedTuple):
     where: str
 
     def failed(self, reason: object) -> CleaningFailed:
-        """The exception if its records can't be read."""
+        """The exception if the batch's records can't be read."""
         return CleaningFailed(f"{self.where}, offset {self.header.base_offset}: {reason}")
 
 
 class BatchRun(Generic[D]):
-    """Consecutive batches for a pass, and the results of those decided without one."""
+    """Consecutive batches for a pass, and the results of batches that need no pass."""
 
     def __init__(self) -> None:
         self.batches: list[CheckedBatch] = []

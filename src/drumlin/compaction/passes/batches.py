@@ -63,7 +63,7 @@ def records_of(batch: memoryview, header: BatchHeader, where: str) -> Buffer:
     """The decompressed records of a batch, valid until this thread decompresses the next one.
 
     Raises:
-        CleaningFailed: they can't be decompressed.
+        CleaningFailed: the records can't be decompressed.
     """
     try:
         return decompress_for_now(header.compression, batch[HEADER_SIZE:], _UNCOMPRESSED_BYTES_MAX)
@@ -74,8 +74,8 @@ def records_of(batch: memoryview, header: BatchHeader, where: str) -> Buffer:
 def special_size(view: memoryview, position: int) -> int:
     """The size of the batch at a position if it is whole and special, else 0.
 
-    Avoids a call of the pass for each of many special batches in a row; their contents are checked
-    later.
+    This avoids a call of the pass for each of many special batches in a row. Their contents are
+    checked later.
     """
     if len(view) - position < HEADER_SIZE or not view[position + ATTRIBUTES_LOW_BYTE] & _SPECIAL:
         return 0

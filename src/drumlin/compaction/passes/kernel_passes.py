@@ -2,7 +2,7 @@
 
 Pass 1 puts the last offset of every key into the map; pass 2 writes the surviving records. Both
 process a chunk of log bytes batch by batch. A pass handles *ordinary* batches: neither compressed
-nor transactional nor control batches. It stops before a *special* batch, any other: the caller
+nor transactional nor control batches. It stops before any other, a *special* batch: the caller
 verifies the CRC of that batch, passes its decompressed records (`map_body`, `filter_body`), and
 writes the batch itself.
 
@@ -61,9 +61,9 @@ class MapPass:
 
     @property
     def end_offset(self) -> int:
-        """The offset at which the pass ends. A caller sets it to the end offset of each segment.
+        """The offset at which the pass ends: a caller sets the end offset of each segment.
 
-        A batch beyond it has a damaged offset, which the CRC does not cover.
+        A batch beyond that has a damaged offset, which the CRC does not cover.
         """
         return self._state[at.MAP_END_OFFSET]
 
@@ -74,7 +74,7 @@ class MapPass:
     def run(self, chunk: Chunk, size: int, position: int = 0) -> Stop:
         """Put the records of the ordinary batches in `chunk[position:size]` into the map.
 
-        Records below the first dirty offset are skipped, whole batches of them unread; a batch at
+        Records below the first dirty offset are skipped, whole batches unread; a batch at
         or after the end offset ends the pass (DONE). When the map is FULL, its `latest_offset`
         precedes the first record that did not fit, and may precede all records. After CORRUPT the
         map is unusable.
@@ -116,10 +116,10 @@ class FilterPass:
     """Pass 2 over one log.
 
     A batch that begins before `next_offset`, the end offset of the batches processed so far, or
-    ends after `end_offset`, that of the segment, is corrupt. `unindexed_bytes` are those written
-    since the last index entry; `largest_timestamp` of the file comes with the last offset of the
-    first batch with it. The caller sets all of them at the beginning of a segment or a file, and
-    updates them when it handles a batch itself.
+    ends after `end_offset`, that of the segment, is corrupt. `unindexed_bytes` counts the bytes
+    since the last index entry; `largest_timestamp` is the file's, and comes with the last offset
+    of the first batch that has it. The caller sets these values at the beginning of a segment or
+    a file, and updates them when it handles a batch itself.
     """
 
     def __init__(
@@ -275,7 +275,7 @@ class FilterPass:
 
     @property
     def earliest_horizon_ms(self) -> int:
-        """The earliest delete horizon of the tombstones that were kept; `NO_HORIZON` for none.
+        """The earliest delete horizon of the kept tombstones; `NO_HORIZON` if there are none.
 
         A horizon that has passed only counts if the rules keep such tombstones.
         """
@@ -314,7 +314,7 @@ def _take_header(state: Any, header: BatchHeader) -> None:
     """Store the fields of a header in the state of the kernels.
 
     Raises:
-        CorruptRecord: they are impossible.
+        CorruptRecord: the fields are impossible.
     """
     check_header(header)
     state[: at.HEAD_WIDTH] = (

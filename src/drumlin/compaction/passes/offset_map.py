@@ -3,9 +3,9 @@
     10 bytes  of the key's 128-bit hash
      4 bytes  offset relative to the map's first one, plus 1; 0 where the slot is empty
 
-The other 48 bits of the hash select the slot where the search starts; it continues from slot to
-slot. Two keys are confused if they agree in the 80 bits and their searches also reach the same
-slot. Kernels fill the map and read it. A map belongs to one cleaning and one thread.
+The other 48 bits of the hash select the slot where the search starts; the search continues from
+slot to slot. Two keys are confused if they agree in the 80 bits and their searches also reach the
+same slot. Kernels fill the map and read it. A map belongs to one cleaning and one thread.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class OffsetMap:
 
     @property
     def latest_offset(self) -> int:
-        """The last offset that was processed, with a key or without one; -1 for none."""
+        """The last offset that was processed, with or without a key; -1 if there is none."""
         return self.words[OFFSET_MAP_LATEST_OFFSET]
 
     @latest_offset.setter

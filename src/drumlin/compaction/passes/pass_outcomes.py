@@ -1,4 +1,4 @@
-"""What the passes decide about whole batches, and the messages for faults."""
+"""The decisions of the passes about whole batches, and the messages for faults."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def filtered_body(
     max_timestamp: int,
     horizon_ms: int | None,
 ) -> FilteredBody:
-    """The result for a batch of which `count` records are kept.
+    """The result for a batch with `count` kept records.
 
     `horizon_ms` is the new delete horizon, if any: the timestamps in `kept` are relative to it.
     """

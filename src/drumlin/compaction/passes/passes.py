@@ -52,7 +52,7 @@ class MapFacts(NamedTuple):
 
     batches: int
     size_bytes: int
-    records: int  # that were put, and that have no key
+    records: int  # put into the map, and records without a key
     keyless: int
 
 
@@ -63,7 +63,7 @@ class FilterRules(NamedTuple):
     delete_retention_ms: int
     #: The last offsets of batches that are kept even without records, ascending.
     kept_empty: Sequence[int] = ()
-    #: The bitmap of the last offsets of keys, from `bitmap_start` on. Avoids hashing of keys.
+    #: The bitmap of the last offsets of keys, from `bitmap_start` on, which avoids hashing keys.
     bitmap: bytearray | None = None
     bitmap_start: int = 0
     #: Whether all tombstones and markers are kept, whatever their delete horizon.
@@ -102,7 +102,7 @@ class FilteredBody(NamedTuple):
     #: Attribute bit 6.
     has_delete_horizon: bool
     is_unchanged: bool
-    #: Whether no record is left, and the batch need not be kept empty.
+    #: Whether no record is left, and no empty batch needs to be kept.
     is_dropped: bool
 
 

@@ -52,7 +52,7 @@ class RunFilter:
         """Filter a run.
 
         Raises:
-            CleaningFailed: it contains something that is not a record batch.
+            CleaningFailed: the run contains something that is not a record batch.
         """
         batches, left = run.batches, list(run.decided)
         count = self._uncompressed.fill(batches)

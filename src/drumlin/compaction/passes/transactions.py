@@ -2,11 +2,11 @@
 
 Decides two questions for each batch, and nothing else about compaction:
 
-- whether it belongs to an aborted transaction: then its records are removed;
+- whether the batch belongs to an aborted transaction: then its records are removed;
 - whether a marker can be removed, after its delete horizon: once no record of its transaction is
   left before it, no consumer needs it.
 
-Plain state, which is given the headers in the order of offsets; it must never read a file.
+Plain state: callers pass in the headers in the order of offsets. Must never read a file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TransactionFilter:
 
     def __init__(self, before: OpenTransactions = NOTHING_OPEN) -> None:
         """Start at an offset where the transactions of `before` are open."""
-        #: Aborted transactions that are not reached yet, by first offset.
+        #: Aborted transactions that begin after this point, by first offset.
         self._coming: list[tuple[int, int, AbortedTransaction]] = []
         self._known: set[AbortedTransaction] = set()
         #: Aborted transactions that are open at this point, by producer.
@@ -57,7 +57,7 @@ class TransactionFilter:
         )
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Add aborted transactions that may have batches from here on; duplicates are ignored."""
+        """Add aborted transactions that may have batches after this; duplicates are ignored."""
         for each in transactions:
             if each not in self._known:
                 self._known.add(each)
@@ -82,7 +82,7 @@ class TransactionFilter:
         """Process the next control batch.
 
         Args:
-            marker: None if it has none: its record was removed already, or is of another kind.
+            marker: None if the batch has none: its record was removed, or is of another kind.
 
         Returns:
             Whether the marker is obsolete: its transaction has no batch before it.
@@ -98,7 +98,7 @@ class TransactionFilter:
         aborted = self._aborted.pop(producer_id, None)
         if aborted is None or producer_id not in self._with_data:
             return True
-        # This cleaning removes its records. Its marker stays until a later one, so that a consumer
+        # This cleaning removes its records; a later one the marker, so that a consumer
         # in the middle of the transaction learns that it was aborted.
         self._with_data.discard(producer_id)
         self._kept.append(aborted)

@@ -11,11 +11,11 @@ L = TypeVar("L")
 
 
 class Candidate(NamedTuple):
-    """A log that may be cleaned: neither being cleaned now nor uncleanable."""
+    """A log that may be cleaned: no thread is cleaning it, and it is not uncleanable."""
 
     cleanable: Cleanable
     min_cleanable_dirty_ratio: float
-    #: Whether tombstones or markers of its clean part can be removed.
+    #: Whether tombstones or markers of the clean part can be removed.
     has_deletions_to_drop: bool = False
 
     @property

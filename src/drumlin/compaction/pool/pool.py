@@ -52,10 +52,10 @@ from drumlin.wire.error_codes import KafkaError
 _log = logging.getLogger(__name__)
 
 _JOIN_S: Final = 30.0
-#: The pause after ranking all logs, or ten times as long as the ranking took, if that is more: it
-#: takes a second for 5,000 logs.
+#: The pause after ranking all logs, unless ten times the ranking's duration is longer. Ranking
+#: 5,000 logs takes a second.
 _LOOK_PAUSE_S: Final = 0.1
-#: After this time a cleaning is tried even without more space: it may need less by then.
+#: After this time a cleaning is tried even without more space, as it may need less then.
 _ROOM_AWAITED_S: Final = 600.0
 
 
@@ -66,7 +66,7 @@ class LogStatus(NamedTuple):
     last: CleaningStatistics | None
     is_being_cleaned: bool
     uncleanable_because: str | None
-    #: Why the last attempt did not complete; it will be retried.
+    #: The reason why the last attempt did not complete; it will be retried.
     waits_because: str | None = None
 
 
@@ -329,7 +329,7 @@ class CleanerPool:
     def _back_off(
         self, log: PartitionLog, error: Exception | None, progress: RoundProgress | None
     ) -> bool:
-        """Leave a log alone for the backoff, so that other logs are cleaned; always True."""
+        """Skip a log until its backoff is over, so that other logs are cleaned; returns True."""
         if log.is_deleted:
             return True
         is_news = str(error) != self._unfinished.get(log, NOT_BEGUN).reason
@@ -357,7 +357,7 @@ class CleanerPool:
     def _give_up(self, log: PartitionLog, reason: str) -> None:
         if log.is_deleted:
             return
-        with self._lock:  # two threads may have found the same reason
+        with self._lock:  # two threads may find the same reason
             # One reason may concern all logs: it is logged once.
             is_known = reason in self._uncleanable.values()
             self.totals.failures += 1

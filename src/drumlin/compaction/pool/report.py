@@ -17,7 +17,7 @@ Fields = dict[str, Any]
 
 
 def describe_cleaning(done: CleaningStatistics) -> Fields:
-    """A cleaning that was made or simulated."""
+    """A cleaning that was carried out or simulated."""
     fields = dataclasses.asdict(done)
     fields |= {
         "delete_horizon_ms": _known_horizon(done.delete_horizon_ms),

@@ -21,7 +21,7 @@ def reason_for_no_cleaning(log: PartitionLog, now_ms: int) -> str:
     """The reason why a cleaning has nothing to do. Reads the log's files.
 
     Raises:
-        OSError, KafkaError: they can't be read.
+        OSError, KafkaError: the files can't be read.
     """
     view = outline(log)
     found = find_cleanable(log, view, now_ms)

@@ -36,7 +36,7 @@ from drumlin.storage.segment.segment import Segment
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _READERS_LOOKED_AT_S: Final = 0.05
-_READERS_WAITED_FOR: Final = 40  # times that interval
+_READERS_WAITED_FOR: Final = 40  # as many intervals at most
 
 
 class Call(Protocol):
@@ -76,7 +76,7 @@ class Cleaner:
 
         Args:
             swap_segments: makes a swap; it is called in the loop.
-            begun: the progress of an earlier cleaning, to continue; `progress` has this one's.
+            begun: the progress of an earlier cleaning, to continue; `progress` is this cleaning's.
             is_requested: see `Round`.
 
         Raises:
@@ -108,7 +108,7 @@ class Cleaner:
                     if not _is_gone(log, group):
                         raise
                     cleaning.forget_group()
-                    continue  # removed by retention: the other groups can still be cleaned
+                    continue  # retention has removed it: the other groups can still be cleaned
                 ours.update(group)
                 self.progress = cleaning.progress_after(group)
                 self._await_readers(log, swap)
@@ -156,7 +156,7 @@ class Cleaner:
     def _await_readers(self, log: PartitionLog, swap: SegmentSwap) -> None:
         """Wait a moment for readers to release old segments whose space the next group needs.
 
-        Only a moment, as a consumer may take forever. Without that space `NoRoom` follows.
+        Only a moment, as a consumer may take forever. Without that space, `NoRoom` is raised.
         """
         for _ in range(_READERS_WAITED_FOR):
             if not swap.held_bytes or has_room_for_a_segment(log):
@@ -195,7 +195,7 @@ class Cleaner:
 def _is_gone(log: PartitionLog, group: Sequence[Segment]) -> bool:
     """Whether retention has removed the whole group, and the log exists.
 
-    If it has removed only some segments, the rest has to be cleaned another time.
+    If retention has removed only some segments, the rest has to be cleaned another time.
     """
     current = log.segments.snapshot()
     return not log.is_deleted and all(segment not in current for segment in group)

@@ -39,7 +39,7 @@ _MAP_BYTES_MIN: Final = 1 << 20
 
 
 class Round:
-    """One cleaning, first building the map by `begin`, then rewriting group by group."""
+    """One cleaning: `begin` builds the map, and then each group is rewritten."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Round:
 
         Args:
             begun: the progress of an earlier round, which is continued if it fits the view.
-            is_requested: whether to look for removable tombstones even if it is not known whether
+            is_requested: whether to look for removable tombstones even if it is unknown whether
                 there are any.
         """
         self._is_requested = is_requested

@@ -158,7 +158,7 @@ class OrderedResults(Generic[T]):
         return self._take(self._executor.tasks_max)
 
     def finish(self, function: Callable[[], T] | None = None) -> Iterator[T]:
-        """Yield all remaining results, the last by `function`, which runs here if it is alone."""
+        """Yield all remaining results, then that of `function`; without tasks left it runs here."""
         if function is not None and self._tasks:
             yield from self.add_task(function)
         elif function is not None:
@@ -167,7 +167,7 @@ class OrderedResults(Generic[T]):
         yield from self._take(0)
 
     def _take(self, tasks_left: int) -> Iterator[T]:
-        # A finished result is yielded as soon as it is the first.
+        # A finished result is yielded once it is the first.
         while self._steps and (self._tasks > tasks_left or self._steps[0][0] is None):
             yield self._next()
 

@@ -12,7 +12,7 @@ from drumlin.storage.replacement.cleaned_segment import CleanedSegmentWriter
 from drumlin.storage.segment.segment import IndexProgress, Segment
 from drumlin.storage.segment.transaction_index import AbortedTransaction
 
-#: The free space that a cleaning leaves to concurrent appends: an eighth of a segment, but at most
+#: The free space that a cleaning leaves for concurrent appends: an eighth of a segment, but at most
 #: a quarter of the free space, and at most 64 MiB, since a disk that is nearly full needs cleaning.
 _LEFT_PART_OF_SEGMENT: Final = 8
 _LEFT_PART_OF_FREE: Final = 4

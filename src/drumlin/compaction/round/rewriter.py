@@ -1,6 +1,6 @@
 """Pass 2 of a cleaning: rewriting segments with their surviving records, in order.
 
-It writes to an `Output`, which need not be a file: a simulation only counts.
+Writes to an `Output`, which need not be a file: a simulation only counts.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Rewriter:
         self._continue_from(_NOTHING_INDEXED)
 
     def forget_file(self) -> None:
-        """Drop what was rewritten since `begin_file`."""
+        """Drop the rewritten batches since `begin_file`."""
         self._filled = 0
         self._entries = []
         self._transactions.take_kept()
@@ -373,8 +373,7 @@ class Rewriter:
         """Write into as many files as needed, batch by batch.
 
         A batch that was compressed again, or got a delete horizon, may be larger than before. Or
-        the segment's end offset, which does not fit the index, is far beyond its last batch, which
-        does.
+        the segment's last batch fits the index, but its end offset is far beyond, and does not.
         """
         self._continue_from(self._progress)
         self._entries = []

@@ -1,8 +1,8 @@
-"""The last record of each key of a partition, as compaction would leave it.
+"""The last record of each key of a partition, as after compaction.
 
 A log of many small batches repeats the same few keys. A kernel reads it without the GIL, and only
-the last records become Python objects. Records of committed transactions, and all records if there
-are no kernels, are added one by one.
+the last records become Python objects. Records of committed transactions are added one by one, and
+so are all records if there are no kernels.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _ENTRY: Final = struct.Struct(f"{at.ENTRY_WIDTH}q")
 #: An entry without the fields that only kernels use: the value's capacity, and the key's hash.
 _LAST_RECORD: Final = struct.Struct("4q8x2q8x")
 _NEVER: Final = -1
-#: At the end of a key.
+#: The number at the end of a key.
 _NUMBER: Final = struct.Struct(">i")
 
-#: Handles a batch of a transaction, or a marker; takes buffer, position and header.
+#: Handles a batch of a transaction, or a marker; the arguments are buffer, position and header.
 Special = Callable[[Buffer, int, BatchHeader], None]
 
 
@@ -56,11 +56,11 @@ class LastRecord(NamedTuple):
 
 
 class KnownPlaces(NamedTuple):
-    """Dictionaries into which values of keys that end in a number are put, without decoding.
+    """Dictionaries that take values without decoding, for keys that end in a number.
 
-    places: the beginning of a key -> number -> value. It may grow at any time.
+    places: the beginning of a key -> number -> value. Entries may be added at any time.
     unknown: beginnings of keys whose records are returned instead.
-    layout, fields: only values of this layout, with these fields, are put there.
+    layout, fields: only values with this layout and these fields are put there.
     """
 
     places: Mapping[bytes, dict[int, bytes]]
@@ -147,12 +147,13 @@ class LatestRecords:
             self._last[key] = LastRecord(order, value, known.tombstone_order)
 
     def items(self, known: KnownPlaces | None = None) -> Iterator[tuple[bytes, LastRecord]]:
-        """The last record of each key, tombstones too, mostly in the order of the first records.
+        """The last record of each key, including tombstones, mostly in the order of the keys' first
+        records.
 
         Records that are put into one of the `known` places are omitted.
         """
         others = self._last if self._kept is None else self._last.copy()
-        if known is not None and others:  # two records of a key may have to be compared
+        if known is not None and others:  # two records of a key might have to be compared
             elsewhere = {key[: -_NUMBER.size] for key in others}
             known = known._replace(unknown=known.unknown | elsewhere)
         for key, last in () if self._kept is None else self._kept.items(known):
@@ -179,7 +180,7 @@ def key_of(record: Record) -> bytes:
 
 
 class _Kept:
-    """The memory of a kernel: entries, a hash table of them, and the bytes that they point to."""
+    """The memory of a kernel: entries, their hash table, and the bytes that they point to."""
 
     def __init__(self, kernels: CompactionKernels) -> None:
         self._kernels = kernels
@@ -192,7 +193,9 @@ class _Kept:
         self._have(_ENTRIES_FIRST, _ARENA_BYTES_FIRST)
 
     def read(self, data: bytes, position: int, order: int) -> tuple[bool, int, int]:
-        """Whether all is read, else the position of a batch that kernels do not read; next order"""
+        """Whether all is read, the position of a batch that kernels do not read, and the next
+        order.
+        """
         state = self._state
         state[at.LATEST_POSITION], state[at.LATEST_ORDER] = position, order
         while True:
@@ -219,7 +222,7 @@ class _Kept:
         usual_size, fields_at = layout.size, layout.unpack_from
         number_at, number_size = _NUMBER.unpack_from, _NUMBER.size
         place, place_begins = None, b""
-        # Slices of the array are bytes already: they cost a third of those of a view.
+        # Slices of the array are `bytes` already: they cost a third of those of a view.
         arena = self._arena.view
         for key, key_size, value, value_size, order, tombstone in _LAST_RECORD.iter_unpack(
             memoryview(self._entries.view).cast("B")[:used]
@@ -227,7 +230,7 @@ class _Kept:
             if value_size == usual_size:
                 number = key + key_size - number_size
                 begins = arena[key:number]
-                if begins != place_begins:  # mostly many in a row have the same place
+                if begins != place_begins:  # usually many in a row have the same place
                     place = None if begins in unknown else places.get(begins)
                     place_begins = b"" if place is None else begins
                 if place is not None and fields_at(arena, value) == fields:
@@ -247,12 +250,12 @@ class _Kept:
         return int(self._state[at.LATEST_ORDER])
 
     def _is_over(self, data: bytes) -> bool:
-        """Whether the rest is not a batch: other readers stop there as well."""
+        """Whether the rest is not a batch, so that other readers stop there, too."""
         position = self._state[at.LATEST_POSITION]
         return next(iterate_headers(memoryview(data)[position:]), None) is None
 
     def _grow(self, wanted_bytes: int) -> None:
-        """Make room for all keys that records of this size may hold."""
+        """Make room for all keys that records of this size may have."""
         state = self._state
         entries, arena_bytes = state[at.LATEST_COUNT_MAX], state[at.LATEST_ARENA_SIZE]
         if state[at.LATEST_COUNT] >= entries:

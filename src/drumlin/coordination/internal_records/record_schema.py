@@ -32,7 +32,7 @@ class UnreadableRecord(ValueError):
 
 
 def number_of(data: bytes) -> int:
-    """The number that a key or value begins with: its type or its version.
+    """The number at the beginning of a key or value: its type or version.
 
     Raises:
         UnreadableRecord: the data is too short.
@@ -57,7 +57,7 @@ def _written(encode: Encode, number: bytes, fields: Any) -> bytes:
     try:
         encode(fields, parts)
     except StringTooLong as error:
-        # Flexible versions of the protocol let clients send such long names.
+        # In flexible versions of the protocol clients can send such long names.
         raise KafkaError(ErrorCode.invalid_request, str(error)) from None
     return parts.joined()
 
@@ -98,10 +98,10 @@ class KeySchema(Generic[T]):
 class ValueSchema(Generic[T]):
     """The values of one type of record.
 
-    what: the name in error messages.
+    what: the name to use in error messages.
     fields: the class that declares the fields.
-    read, to_fields: convert the declared fields to the value, and back; None: they are the same.
-    written_version: the version that is written; the last one that is read if not given.
+    read, to_fields: convert the declared fields to the value, and back; None if they are the same.
+    written_version: the version to write; by default the last version that is read.
     first_flexible_version: the first version with compact lengths and tagged fields.
     """
 
@@ -153,7 +153,7 @@ class ValueSchema(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ByHand:
-    """Values with their own encoder and decoder, for speed or because no field is read."""
+    """Values with an encoder and decoder of their own, for speed or because no field is read."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]

@@ -1,7 +1,7 @@
 """Memory for kernels that is allocated, enlarged and freed without the GIL.
 
-Clearing or copying megabytes takes milliseconds. A thread that does so with Python objects holds
-the GIL meanwhile, and the event loop waits.
+Clearing or copying megabytes takes milliseconds. With Python objects, a thread holds the GIL
+meanwhile, and the event loop waits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _free: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(("free", _c))
 
 
 class Memory:
-    """Bytes at one address; none at first. The next change of the size invalidates views."""
+    """Bytes at one address, initially none. A change of the size invalidates views."""
 
     def __init__(self) -> None:
         self.address = 0
@@ -41,7 +41,7 @@ class Memory:
 
     @property
     def view(self) -> Any:
-        """The bytes, as an array of ctypes whose slices are `bytes`."""
+        """The bytes, as a ctypes array whose slices are `bytes`."""
         return (ctypes.c_char * self._size_bytes).from_address(self.address)
 
     def _release(self) -> None:

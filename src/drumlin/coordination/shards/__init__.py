@@ -1,4 +1,5 @@
-"""The state of every coordinator: a shard for each partition of its topic that is led here.
+"""The state of a coordinator: a shard for each partition of its topic that is led here.
 
-Decides nothing about groups, transactions or shares: it loads, appends and applies records.
+Loads, appends and applies records, but makes no decisions about groups, transactions or share
+state.
 """

@@ -1,6 +1,6 @@
-"""Frees state whose coordinator has moved, piece by piece: it may be large.
+"""Frees state whose coordinator has moved, piece by piece, as it may be large.
 
-It gets no requests any more, so there is no hurry.
+The state gets no more requests, so there is no hurry.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from drumlin.turns import give_way
 
 
 async def forget(*collections: list[Any] | dict[Any, Any]) -> None:
-    """Empty the containers item by item, as each item may be large."""
+    """Remove the items of these containers one by one, as each item may be large."""
     for each in collections:
         while each:
             if isinstance(each, list):

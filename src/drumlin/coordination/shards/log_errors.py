@@ -1,6 +1,6 @@
 """Errors of a coordinator's log, and the errors that clients get instead.
 
-A client does not know the partitions in which coordinators keep their state: it must look up its
+Clients do not know the partitions in which coordinators keep their state: a client must look up its
 coordinator again, or wait for it.
 """
 
@@ -23,7 +23,7 @@ _TOLD: Final = {
 
 
 class TooLarge(KafkaError):
-    """Records that must be one batch do not fit into one."""
+    """Records that must form one batch do not fit into one."""
 
     def __init__(self) -> None:
         super().__init__(_TOLD[ErrorCode.record_list_too_large], "it is too large for one batch")

@@ -1,4 +1,4 @@
-"""Answers of coordinators, available now or later; mostly now."""
+"""Answers of coordinators, usually available at once, sometimes later."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 class Pending(Protocol[Answer_co]):
     """An answer that is or will be available; an `asyncio.Future` is one.
 
-    If it is done, the caller may use the result without awaiting, and without a task.
+    If it is done, the caller may use the result at once, without awaiting or a task.
     """
 
     def done(self) -> bool: ...
@@ -30,7 +30,9 @@ class Written(Generic[Answer]):
     def __init__(
         self, answer: Answer, confirmed: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """`confirmed()` ends when all in-sync replicas have the records; None: they have them."""
+        """`confirmed()` ends when all in-sync replicas have the records; None if they have them
+        already.
+        """
         self._answer = answer
         self._confirmed = confirmed
 

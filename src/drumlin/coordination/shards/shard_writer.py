@@ -4,10 +4,10 @@
 
 A shard decides in plain synchronous code, and returns the decision as records. They are appended
 here, and the shard applies them in the turn of the append. The answer is given once all in-sync
-replicas have them. `write_batches_at_once` makes all appends.
+replicas have them. All appends are made by `write_batches_at_once`.
 
-Owns the order of these steps. It never decides what is written, and never yields between a check
-and the append that relies on it.
+This file owns the order of these steps. It never decides what to write, and never yields between a
+check and the append that relies on it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class ShardWriter(Generic[Shard, StateRecord]):
 
     Handed in:
         topic: the topic that keeps the state.
-        log: records that were appended to it, until replicas have them.
-        partitions: those that are led here, and their shards.
+        log: the appended records, until replicas have them.
+        partitions: the partitions that are led here, and their shards.
         form: the functions that encode and apply records.
         limits: the compression of batches.
         clock: wall time, for records.
@@ -64,10 +64,10 @@ class ShardWriter(Generic[Shard, StateRecord]):
     # -- at once ---------------------------------------------------------------------------
 
     def write(self, shard: Shard, records: Sequence[StateRecord]) -> Confirmation | None:
-        """Append and apply records; returns the confirmation of the last, if one is due.
+        """Append and apply records; returns the confirmation of the last one, if needed.
 
-        Only a single batch is atomic, so the records are one batch if they fit into one. Of several
-        batches, the first ones take effect even if a later one fails.
+        Only a single batch is atomic, so the records are one batch if they fit. Of several batches,
+        the first take effect even if a later one fails.
 
         Raises:
             KafkaError: the records are not in the log.
@@ -77,7 +77,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         return self.write_batches_at_once(shard, batches, take_over, led=led)
 
     def write_as_one(self, shard: Shard, records: Iterable[StateRecord]) -> Confirmation | None:
-        """Like `write`, but all records are written, or none: they are one batch.
+        """Like `write`, but the records are one batch: all are written, or none.
 
         Raises:
             TooLarge: the records do not fit into one batch.
@@ -85,7 +85,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         """
         led = self.led(shard)
         packer = self._packer(led)
-        for record in records:  # they are made one by one, and only as many as fit into one batch
+        for record in records:  # makes records one by one, and no more than fit into one batch
             packer.add(record)
             if packer.is_several:
                 raise TooLarge
@@ -101,14 +101,14 @@ class ShardWriter(Generic[Shard, StateRecord]):
         reserve_bytes: int = 0,
         led: LedPartition | None = None,
     ) -> Confirmation | None:
-        """Append batches, each with its content, and apply each; all in this turn.
+        """In this turn, append batches, each with its content, and apply each.
 
-        `take_over` gets the content of a batch, and the offset of its first record. `verification`
-        is the verification by the coordinator of a client's transaction. A batch is refused, too,
-        if one that is longer by `reserve_bytes` would not fit. `led`: the shard's partition, if it
-        was looked up in this turn.
+        `take_over` gets the content of a batch and the offset of its first record. `verification`:
+        the transaction coordinator's verification of a client's transaction. A batch is also
+        refused if one that is longer by `reserve_bytes` would not fit. `led`: the shard's
+        partition, if it was looked up in this turn.
 
-        Returns the confirmation of the last, if one is due.
+        Returns the confirmation of the last batch, if needed.
 
         Raises:
             KafkaError: a batch was not appended; those before it were appended and applied.
@@ -126,7 +126,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         return confirmation
 
     def when_written(self, shard: Shard, records: Sequence[StateRecord], answer: T) -> Written[T]:
-        """Write now; `answer` may be given once the records are confirmed.
+        """Write now; the returned `answer` may be given once the records are confirmed.
 
         Raises:
             KafkaError: as `write`.
@@ -139,11 +139,11 @@ class ShardWriter(Generic[Shard, StateRecord]):
     ) -> None:
         """Like `write`, but the records are applied once all in-sync replicas have them.
 
-        For decisions that must not take effect earlier. `reserve_bytes`: a record that is longer by
-        this must fit, too.
+        For decisions that must not take effect earlier. `reserve_bytes`: the record must fit even
+        if it were longer by this.
 
         Raises:
-            KafkaError: the records may not be in the log, or the partition has moved.
+            KafkaError: the records are perhaps not in the log, or the partition has moved.
         """
         for batch, contained in self._packed(self.led(shard), records):
             confirmation = self.append(shard, batch, reserve_bytes)
@@ -165,12 +165,13 @@ class ShardWriter(Generic[Shard, StateRecord]):
     ) -> Confirmation | None:
         """Like `write_batches_at_once`, but yields before each batch.
 
-        Then `check` raises if the batch may not be written any more. A refused batch is the last;
-        `is_part_enough(error)`: whether to return then, as earlier batches count, and not to raise.
+        After that, `check` raises if the batch may no longer be written. A refused batch is the
+        last; `is_part_enough(error)`: whether to return instead of raising, as earlier batches
+        count.
 
         Raises:
             KafkaError: a batch was not appended; those before it were appended and applied.
-            Exception: an exception of `check`; likewise.
+            Exception: an exception of `check`; as above.
         """
         confirmation = None
         for each in batches:
@@ -193,11 +194,11 @@ class ShardWriter(Generic[Shard, StateRecord]):
     ) -> Confirmation | None:
         """Like `write`, for very many records that take effect together.
 
-        `last()` is called when they are appended: it returns the last records, and the value that
-        is passed to `take_over` for all of them.
+        When they are appended, `last()` is called: it returns the last records, and the value that
+        is passed to `take_over` for all records.
 
         Raises:
-            KafkaError: as `write`, and as `last`.
+            KafkaError: as `write`, or as `last`.
         """
         packer = self._packer(self.led(shard))
         for record in records:
@@ -222,10 +223,10 @@ class ShardWriter(Generic[Shard, StateRecord]):
     # -- the log ---------------------------------------------------------------------------
 
     def append(self, shard: Shard, batch: bytearray, reserve_bytes: int = 0) -> Confirmation | None:
-        """Append a batch whose records are applied later, or have been; see `write_batches`.
+        """Append a batch whose records are applied separately; see `write_batches`.
 
         Raises:
-            KafkaError: it was not appended. The partition may have moved away and back.
+            KafkaError: the batch was not appended. The partition may have moved away and back.
         """
         one = [(batch, None)]
         return self.write_batches_at_once(shard, one, lambda *_: None, reserve_bytes=reserve_bytes)
@@ -250,7 +251,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         """The shard's partition, for use in this turn.
 
         Raises:
-            KafkaError: NOT_COORDINATOR, or another error if it cannot be written to.
+            KafkaError: NOT_COORDINATOR, or another error if the partition cannot be written to.
         """
         self.check_is_ours(shard)
         try:
@@ -259,7 +260,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
             raise as_told(error) from error
 
     def is_ours(self, shard: Shard) -> bool:
-        """Whether the shard's partition has been led here without interruption."""
+        """Whether this broker has led the shard's partition without interruption."""
         return self._partitions.find(shard.partition) is shard
 
     def check_is_ours(self, shard: Shard) -> None:
@@ -271,7 +272,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
             raise KafkaError(ErrorCode.not_coordinator)
 
     def check_leads(self, shard: Shard) -> None:
-        """Like `check_is_ours`; checks also that requests are served.
+        """Like `check_is_ours`, and also checks that requests are served.
 
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.

@@ -1,9 +1,8 @@
 """The base of all coordinators: a topic, and a shard of state for each partition led here.
 
-Owns the list of led partitions, whether requests are served, and the chores of a shard. Chores
-write through `shard_writer.py`; after a restart, the same records are loaded. The content and
-methods of a shard belong to the coordinator that builds on this: its functions are handed in, and a
-subclass overrides nothing here.
+Owns the list of led partitions, the flag that requests are served, and the chores of a shard.
+Chores write through `shard_writer.py`. The content and methods of a shard belong to the concrete
+coordinator: its functions are handed in, and subclasses override nothing here.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ from drumlin.records.batch.batch import Buffer
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The reason for writing records, for the log; and the records.
+#: The reason for writing records, for log messages, and the records.
 Found = tuple[str, Sequence[StateRecord]]
 
 _log = logging.getLogger(__name__)
 
 
 class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
-    """A coordinator's shards, and its start and end.
+    """The base class of coordinators: the shards, their start and end.
 
     Handed in:
         topic: the topic that keeps the state.
         form: the form of the shards.
         limits: the part of the configuration that all coordinators have.
         clock: wall time, for records.
-        on_loaded(partition): called when its shard is loaded, or loading has failed.
+        on_loaded(partition): called when the shard is loaded, or loading has failed.
     """
 
     def __init__(
@@ -75,14 +74,14 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
             topic, self._log, self._partitions, form, limits, clock, self._check_active
         )
         self._background = Background(lambda: KafkaError(ErrorCode.coordinator_not_available))
-        self._unloading = Background()  # of state that is no longer coordinated here
+        self._unloading = Background()  # frees state that is no longer coordinated here
         self._tidying = asyncio.Lock()
         self._is_active = False
 
     # -- life ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to serve; before, requests get COORDINATOR_NOT_AVAILABLE."""
+        """Begin to serve; until then, requests get COORDINATOR_NOT_AVAILABLE."""
         self._is_active = True
 
     async def close(self) -> None:
@@ -95,11 +94,11 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         await self._unloading.settle()
 
     def become_leader(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition: its state is loaded in the background."""
+        """Load the partition's state in the background, as this broker leads the partition now."""
         self._partitions.begin(partition, leader_epoch)
 
     def resign(self, partition: int) -> None:
-        """Another broker leads the partition: its state is dropped here."""
+        """Drop the partition's state, as another broker leads the partition now."""
         shard = self._partitions.end(partition)
         if shard is not None:
             self._unloading.spawn(self._form.unload(shard))
@@ -109,14 +108,14 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
     async def find_partition(self, key: str) -> int:
         """The partition of the topic whose leader is the coordinator of this key.
 
-        Creates the topic if there is none yet.
+        Creates the topic if it does not exist.
 
         Raises:
-            KafkaError: it cannot be created.
+            KafkaError: the topic cannot be created.
         """
         if self._topic.partition_count() is None:
             await self._topic.create()
-            # The new partition is empty: waiting is cheaper for clients than retrying.
+            # The new partition is empty, so waiting is cheaper for clients than retrying.
             await self._partitions.when_ready(self._partition_for(key))
         return self._partition_for(key)
 
@@ -128,7 +127,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
     def _check_active(self) -> None:
         """
         Raises:
-            KafkaError: COORDINATOR_NOT_AVAILABLE, before the start and after the end.
+            KafkaError: COORDINATOR_NOT_AVAILABLE, before `start` and after `close`.
         """
         if not self._is_active:
             raise KafkaError(ErrorCode.coordinator_not_available)
@@ -140,10 +139,10 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         partition: int,
         find: Callable[[Shard], Iterable[Found[StateRecord]]],
     ) -> None:
-        """Write the records that `find` yields for a shard, piece by piece, as they may be many.
+        """Write the records that `find` yields for a shard, piece by piece, as there may be many.
 
-        After a start, very many partitions need this: they are handled one after the other. Records
-        that cannot be written are skipped, and the others are written.
+        After a start, very many partitions need this, and are handled one after the other. Records
+        that cannot be written are skipped.
         """
         await self._partitions.when_ready(partition)
         async with self._tidying:

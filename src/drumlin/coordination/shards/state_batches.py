@@ -1,4 +1,4 @@
-"""Records of a coordinator's topic, packed into batches. Writes nothing."""
+"""Packs records of a coordinator's topic into batches. Does not write them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from drumlin.records.plain.record import Record, encode_record, seal_body
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 StateRecord = TypeVar("StateRecord")
-#: Makes key and value of a record; a null value is a tombstone.
+#: Returns the key and value of a record; a null value is a tombstone.
 Encode = Callable[[StateRecord], tuple[bytes, bytes | None]]
 
-#: The default size from which a batch gets no further record; one record may be larger.
+#: The default size limit of a batch; a single record may be larger.
 BATCH_BYTES_MAX: Final = 512 * 1024
-#: The bytes of a record besides its key and its value, at most.
+#: The maximum bytes of a record besides its key and value.
 _RECORD_OVERHEAD_BYTES: Final = 24
-#: The bytes of a batch for its header, and for the overhead of useless compression.
+#: The bytes of a batch for its header, and for the overhead of ineffective compression.
 _SPARE_PART: Final = 64
 _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 
@@ -33,9 +33,9 @@ class Producer(NamedTuple):
 class RecordPacker(Generic[StateRecord]):
     """Packs records in order into as few batches as possible; the log assigns their offsets.
 
-    encode: makes key and value.
-    codec: a number of `CODECS`.
-    producer: the batches are part of its transaction.
+    encode: returns the key and value of a record.
+    codec: the compression, as a number of `CODECS`.
+    producer: the producer whose transaction the batches are part of, if any.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RecordPacker(Generic[StateRecord]):
         return bool(self._batches)
 
     def batches(self) -> list[tuple[bytearray, list[StateRecord]]]:
-        """All batches, each with its records. Nothing is added afterwards."""
+        """All batches, each with its records. Nothing may be added afterwards."""
         if self._records:
             self._end()
         return self._batches
@@ -110,12 +110,13 @@ def record_bytes_max(limit_bytes: int) -> int:
 def check_sizes(batches: Sequence[bytearray], limit_bytes: int) -> None:
     """
     Raises:
-        KafkaError: one of several is larger than the topic allows. (The log refuses a single one.)
+        KafkaError: one of several batches is larger than the topic allows. (The log itself refuses
+            a single one.)
     """
     if len(batches) > 1 and max(map(len, batches)) > limit_bytes:
         raise as_told(KafkaError(ErrorCode.message_too_large))
 
 
 def base_offset_of(batch: bytearray) -> int:
-    """The offset of a batch's first record, once the log has assigned it."""
+    """The offset of a batch's first record, which the log has assigned."""
     return int.from_bytes(batch[:8], "big", signed=True)

@@ -1,4 +1,4 @@
-"""The form of a coordinator's shards: functions that load, encode and change them, and limits.
+"""The form of a coordinator's shards: the functions that load, encode and change them, and limits.
 
 Plain values: each coordinator hands them to the base of all coordinators.
 """
@@ -25,13 +25,13 @@ StateRecord = TypeVar("StateRecord")
 
 @dataclass(frozen=True, slots=True)
 class StateForm(Generic[Shard, Loaded, StateRecord]):
-    """The functions that make, fill, change and free a shard.
+    """The functions that create, fill, change and free a shard.
 
-    new_shard(partition): makes an empty shard of that partition.
+    new_shard(partition): creates an empty shard for that partition.
     load(buffers): reads the state of a partition; called in a thread.
     take_over(shard, loaded): fills the shard; see `StatePartitions`.
-    unload(shard): frees a shard that gets no requests any more.
-    encode(record): makes its key and value.
+    unload(shard): frees a shard that gets no more requests.
+    encode(record): returns its key and value.
     apply(shard, records, first_offset): applies records that are in the log from `first_offset` on.
     """
 
@@ -45,11 +45,11 @@ class StateForm(Generic[Shard, Loaded, StateRecord]):
 
 @dataclass(frozen=True, slots=True)
 class StateLimits:
-    """The part of the configuration that all coordinators have, read again each time.
+    """The configuration that all coordinators need, read again on every use.
 
-    first_partition_count(): the partition count with which the topic will be created.
+    first_partition_count(): the partition count of the topic when it is created.
     timeout_ms(): the time within which all in-sync replicas must have a record.
-    codec(): the compression of batches, a number of `CODECS`.
+    codec(): the compression of batches, as a number of `CODECS`.
     """
 
     first_partition_count: Callable[[], int]

@@ -3,7 +3,7 @@
     decide -> records -> append -> apply -> answer
 
 An appended record is applied at once; the answer is given when all in-sync replicas have it. Errors
-are those for clients.
+raised here are those for clients.
 """
 
 from __future__ import annotations
@@ -22,30 +22,34 @@ T = TypeVar("T")
 
 
 class StateLog:
-    """One topic. `timeout_ms()`: the time within which replicas must have a record."""
+    """The appended records of one topic. `timeout_ms()`: the time within which replicas must have a
+    record.
+    """
 
     def __init__(self, timeout_ms: Callable[[], int]) -> None:
         self._timeout_ms = timeout_ms
         self._unconfirmed: set[Confirmation] = set()
 
     def confirm(self, led: LedPartition) -> Confirmation:
-        """The confirmation of the records appended to a partition so far; call it if one is due."""
+        """The confirmation of the records appended to a partition so far, for appends that need
+        one.
+        """
         confirmation = led.confirm()
         self._unconfirmed.add(confirmation)
         confirmation.add_done_callback(self._unconfirmed.discard)
         return confirmation
 
     def written(self, answer: T, confirmation: Confirmation | None) -> Written[T]:
-        """The answer, which may be given when `confirmation` is done."""
+        """The answer, to be given when `confirmation` is done."""
         if confirmation is None:
             return Written(answer)
         return Written(answer, partial(self.confirmed, confirmation))
 
     async def confirmed(self, confirmation: Confirmation | None) -> None:
-        """Wait until the replicas have the appended records.
+        """Wait until all in-sync replicas have the appended records.
 
         Raises:
-            KafkaError: not all are known to have them.
+            KafkaError: some replicas are not known to have them.
         """
         if confirmation is None:
             return
@@ -67,7 +71,7 @@ class StateLog:
         """Wait until all in-sync replicas have the records appended so far.
 
         Raises:
-            KafkaError: NOT_COORDINATOR, this takes too long.
+            KafkaError: NOT_COORDINATOR, the wait takes too long.
         """
         if self._unconfirmed:
             _, late = await asyncio.wait(self._unconfirmed, timeout=self._timeout_ms() / 1000)

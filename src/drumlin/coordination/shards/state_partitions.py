@@ -1,9 +1,9 @@
 """Partitions of a coordinator's topic that this broker leads, and the loading of their state.
 
-A partition is loaded once this broker leads it: read and decoded in a thread, a few at a time, then
-applied on the loop in steps. A partition that a request needs is loaded next. Leadership may be
-lost at any moment; then the loaded state is dropped. A partition that cannot be loaded is tried
-again, with growing pauses, while it is led here: mostly memory or descriptors were short for a
+A partition is loaded when this broker becomes its leader: read and decoded in a thread, a few at a
+time, then applied on the loop in steps. A partition that a request needs is loaded next. Leadership
+may be lost at any moment; then the loaded state is dropped. While this broker leads a partition,
+failed loading is repeated, with growing pauses: usually memory or descriptors were short for a
 moment. The coordinator defines the shard and the reading of a log.
 """
 
@@ -29,25 +29,25 @@ _log = logging.getLogger(__name__)
 Shard = TypeVar("Shard")
 Loaded = TypeVar("Loaded")
 
-#: Hashes of keys up to this length are cached: clients ask for the same ones again and again.
+#: Hashes of keys up to this length are cached, as clients use the same keys again and again.
 _KEPT_LENGTH_MAX: Final = 100
 
-#: Partitions that are loaded at the same time: mostly by kernels, which do not hold the GIL.
+#: Partitions that are loaded at the same time; usually kernels do it, which do not hold the GIL.
 _AT_A_TIME: Final = 4
 
-#: The pause before a partition that could not be loaded is tried again; doubles each time.
+#: The pause after failed loading of a partition; it doubles each time.
 _PAUSE_S: Final = 1.0
 _PAUSE_MAX_S: Final = 8.0
 
 #: Powers of 31, modulo 2^32.
 _POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(256))
 
-#: Called now and then while a partition is read: whether its loading was cancelled.
+#: Called now and then while a partition is read; returns whether loading was cancelled.
 IsCancelled = Callable[[], bool]
 
 
 class LoadCancelled(Exception):
-    """The partition is not led here any more, or the broker stops."""
+    """The partition is no longer led here, or the broker is stopping."""
 
 
 def partition_for(key: str, partition_count: int) -> int:
@@ -55,7 +55,7 @@ def partition_for(key: str, partition_count: int) -> int:
     value = _known_hash(key) if len(key) <= _KEPT_LENGTH_MAX else _java_hash(key)
     if value >= 1 << 31:
         value = (1 << 32) - value
-    # The one value whose absolute value does not fit Java's int counts as 0.
+    # The one value whose absolute value does not fit into Java's int counts as 0.
     return 0 if value == 1 << 31 else value % partition_count
 
 
@@ -76,13 +76,13 @@ _known_hash = lru_cache(maxsize=4096)(_java_hash)
 
 @dataclass(slots=True, eq=False)
 class _Led(Generic[Shard]):
-    """One partition that is led."""
+    """One led partition."""
 
     partition: int
     shard: Shard
     leader_epoch: int
     pause_s: float
-    """The pause before the next attempt, if this one fails."""
+    """The pause before the next attempt if this one fails."""
     failure: str = ""
     """The failure of the previous attempt."""
     is_resigned: bool = False
@@ -92,22 +92,22 @@ class _Led(Generic[Shard]):
     def check(self) -> None:
         """
         Raises:
-            LoadCancelled: the partition is led elsewhere.
+            LoadCancelled: another broker leads the partition.
         """
         if self.is_resigned:
             raise LoadCancelled
 
 
 class StatePartitions(Generic[Shard, Loaded]):
-    """The shards of the partitions that are led.
+    """The shards of the led partitions.
 
     Handed in:
-        topic: its name, for messages.
-        new_shard(partition): makes an empty shard.
-        read(partition, is_cancelled): reads the state of the partition; called in a thread, may
-            block. Raises `LoadCancelled` when `is_cancelled()` returns True.
-        take_over(shard, loaded): fills the shard; it gives way.
-        on_loaded(partition): called when its shard is loaded, or loading has failed.
+        topic: the topic's name, for messages.
+        new_shard(partition): creates an empty shard.
+        read(partition, is_cancelled): reads the state of the partition; called in a thread, so it
+            may block. Raises `LoadCancelled` when `is_cancelled()` returns True.
+        take_over(shard, loaded): fills the shard, giving way in between.
+        on_loaded(partition): called when the shard is loaded, or loading has failed.
     """
 
     def __init__(
@@ -132,7 +132,9 @@ class StatePartitions(Generic[Shard, Loaded]):
         self._is_closed = False
 
     def begin(self, partition: int, leader_epoch: int) -> None:
-        """Load a partition that is led here from `leader_epoch` on, unless the broker stops."""
+        """Load a partition that is led here from `leader_epoch` on, unless the broker is
+        stopping.
+        """
         if self._is_closed:
             return
         current = self._led.get(partition)
@@ -150,7 +152,9 @@ class StatePartitions(Generic[Shard, Loaded]):
             task.add_done_callback(self._tasks.discard)
 
     def end(self, partition: int) -> Shard | None:
-        """Drop a partition that is led elsewhere; returns its shard, to end waiting requests."""
+        """Drop a partition that another broker leads now; returns its shard, so that waiting
+        requests can be ended.
+        """
         led = self._led.pop(partition, None)
         if led is None:
             return None
@@ -174,17 +178,17 @@ class StatePartitions(Generic[Shard, Loaded]):
         return led.shard
 
     def shards(self) -> Iterator[Shard]:
-        """Every loaded shard.
+        """All loaded shards.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some are not loaded yet.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some shards are not loaded yet.
         """
         for partition in sorted(self._led):
             if not self._led[partition].has_failed:
                 yield self.shard(partition)
 
     def leader_epoch(self, partition: int) -> int:
-        """The leader epoch of a loaded partition, which is its coordinator's epoch.
+        """The leader epoch of a loaded partition, which is the coordinator epoch.
 
         Raises:
             KafkaError: as `shard`.
@@ -193,17 +197,19 @@ class StatePartitions(Generic[Shard, Loaded]):
         return self._led[partition].leader_epoch
 
     def find(self, partition: int) -> Shard | None:
-        """The shard, loaded or still loading."""
+        """The shard, which may still be loading, or None."""
         led = self._led.get(partition)
         return None if led is None else led.shard
 
     def is_loading(self, partition: int) -> bool:
-        """Whether the partition is led here and not loaded yet."""
+        """Whether the partition is led here but not loaded yet."""
         led = self._led.get(partition)
         return led is not None and not led.has_failed and not led.ready.is_set()
 
     async def when_ready(self, partition: int) -> Shard | None:
-        """The shard once it is loaded; None if loading fails, or the partition is led elsewhere."""
+        """The shard when it is loaded; None if loading fails, or another broker leads the
+        partition.
+        """
         led = self._led.get(partition)
         if led is None:
             return None
@@ -222,7 +228,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         self._threads.shutdown(wait=False)
 
     async def _load_waiting(self) -> None:
-        """Load one partition after the other, beside other tasks that do the same."""
+        """Load one partition after the other, concurrently with other tasks that do the same."""
         try:
             while self._waiting:
                 _, led = self._waiting.popitem(last=False)

@@ -1,4 +1,4 @@
-"""The topic in which a coordinator keeps its state, as the coordinator sees it."""
+"""The coordinator's view of the topic in which it keeps its state."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class LedPartition(Protocol):
 
     @property
     def batch_bytes_max(self) -> int:
-        """The largest batch that is accepted."""
+        """The size of the largest batch that is accepted."""
 
     @property
     def awaits_confirmation(self) -> bool:
         """Whether appended records need a confirmation before they are safe."""
 
     def confirm(self) -> Confirmation:
-        """Done when all in-sync replicas have all records so far, on disk if that is configured.
+        """Done when all in-sync replicas have all records so far, on disk if so configured.
 
-        Called after an append that needs it.
+        Called after an append that needs a confirmation.
         """
 
     def append_internal(
@@ -39,10 +39,10 @@ class LedPartition(Protocol):
         verification: Verification | None = NOT_REQUIRED,
         reserve_bytes: int = 0,
     ) -> object:
-        """Append a batch before this returns.
+        """Append a batch, synchronously.
 
-        `verification` is for batches of a client's transaction: the verification by its
-        coordinator. A batch is refused, too, if one that is larger by `reserve_bytes` would not be
+        `verification`: for batches of a client's transaction, its verification by the transaction
+        coordinator. A batch is also refused if one that is larger by `reserve_bytes` would not be
         accepted.
 
         Raises:
@@ -56,11 +56,11 @@ class StateTopic:
 
     name: the topic's name.
     find(partition): the current partition; raises `KafkaError` if it is not led here.
-    read_batches(partition): blocking, called and iterated in a thread: the partition from its
-        log start to its end, as buffers of whole batches.
-    partition_count(): None before the topic exists.
-    create(): awaited where the topic is needed and does not exist. When it is done,
-        `become_leader` has been called for the partitions that are led here.
+    read_batches(partition): the partition from its log start to its end, as buffers of whole
+        batches; blocks, so it is called and iterated in a thread.
+    partition_count(): None if the topic does not exist yet.
+    create(): awaited if the topic is needed but does not exist. When it is done, `become_leader`
+        has been called for the partitions that are led here.
     """
 
     name: str
@@ -71,7 +71,7 @@ class StateTopic:
 
 
 class StateCoordinator(Protocol):
-    """A coordinator, as the broker calls it."""
+    """The interface of a coordinator to the broker."""
 
     def start(self) -> None:
         """Begin to serve."""
@@ -83,14 +83,14 @@ class StateCoordinator(Protocol):
         """The partition of the coordinator's topic for this key.
 
         Raises:
-            KafkaError: there is no such topic, and none can be created.
+            KafkaError: the topic does not exist, and cannot be created.
         """
 
     def become_leader(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition of the coordinator's topic: load it."""
+        """Load a partition of the coordinator's topic, as this broker leads it now."""
 
     def resign(self, partition: int) -> None:
-        """Another broker leads the partition, or it was deleted."""
+        """Drop a partition that another broker leads now, or that was deleted."""
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
-        """A topic was deleted, mostly a client's."""
+        """Note that a topic was deleted, usually one of clients."""

@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): delivery to their members, and its state."""
+"""Share groups (KIP-932): delivery of records to their members, and its state."""

@@ -1,1 +1,3 @@
-"""Transactions: the states of transactional ids, their producers, and the ends of transactions."""
+"""Transactions: the states of transactional ids, their producers, and the completion of
+transactions.
+"""

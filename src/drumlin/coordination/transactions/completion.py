@@ -1,9 +1,9 @@
-"""Completes prepared transactions: writes markers to all partitions, then the last state.
+"""Completes prepared transactions: writes markers to all partitions, then the final state.
 
-A prepared transaction is always completed: a partition that cannot be written now is tried again,
-also by the next coordinator, and after a restart. The client does not wait.
+A prepared transaction is always completed: a marker that cannot be written now is tried again, also
+by the next coordinator and after a restart. The client does not wait.
 
-There may be very many partitions, so this gives way. Nothing else changes a prepared transaction
+This gives way, as there may be very many partitions. Nothing else changes a prepared transaction
 until it is complete.
 """
 
@@ -26,10 +26,11 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: Pauses before partitions, or the log, are tried again: the first doubles up to the last.
+#: Pauses before failed writes are tried again: the first doubles up to the last.
 _FIRST_PAUSE_S: Final = 0.02
 _LAST_PAUSE_S: Final = 1.0
-#: Partitions that are removed from a set in a small part of a turn; more, in a thread.
+#: Up to this many partitions are removed from a set on the loop, in a small part of a turn; more in
+#: a thread.
 _AT_ONCE: Final = 500
 #: Deleted partitions that are named in one line of the log.
 _NAMED_MAX: Final = 20
@@ -47,11 +48,11 @@ class Completion:
         writer: writes states.
         clock: wall time.
         write_markers: writes markers to partitions.
-        has_partition(topic, partition): whether this broker knows such a partition.
-        partition_count(topic): the current number of a topic's partitions, 0 if it was deleted,
-            from a source that is up to date. Raises `KafkaError` if it cannot be found out.
+        has_partition(topic, partition): whether this broker knows the partition.
+        partition_count(topic): the number of a topic's partitions, 0 if it was deleted, from a
+            source that is up to date. Raises `KafkaError` if the number cannot be determined.
         leader_epoch(shard): the leader epoch of the shard's partition: the coordinator's epoch.
-            Raises `KafkaError` if it is led elsewhere.
+            Raises `KafkaError` if another broker leads it.
         spawn: runs a coroutine in the background.
     """
 
@@ -74,7 +75,9 @@ class Completion:
         self._spawn = spawn
 
     def begin(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Complete a prepared transaction; until then, its other requests must be retried."""
+        """Complete a prepared transaction; until then, other requests for its id must be
+        retried.
+        """
         transaction.prepare_complete(self._clock.wall_ms())
         self._spawn(self._complete(shard, transaction))
 
@@ -122,7 +125,7 @@ class Completion:
     def _epoch(self, shard: TransactionShard) -> int:
         """
         Raises:
-            Superseded: the shard is led elsewhere.
+            Superseded: another broker leads the shard's partition.
         """
         try:
             return self._leader_epoch(shard)
@@ -130,10 +133,11 @@ class Completion:
             raise Superseded from None
 
     async def _drop_deleted(self, transaction: Transaction) -> None:
-        """Remove partitions that were deleted: they need no marker.
+        """Remove deleted partitions, which need no marker.
 
-        A partition that is unknown here may exist nevertheless: this broker may have been cut off,
-        or may be behind another coordinator. Without a marker its readers would wait for ever.
+        A partition that is unknown here may exist nevertheless: this broker may have been isolated,
+        or may be behind another coordinator. Without a marker the partition's readers would wait
+        for ever.
         """
         unknown = list[TopicPartition]()
         for each in transaction.metadata.partitions:
@@ -158,7 +162,7 @@ class Completion:
                 try:
                     counts[topic] = await self._partition_count(topic)
                 except KafkaError:
-                    counts[topic] = None  # unknown: tried again
+                    counts[topic] = None  # unknown, so tried again
             count = counts[topic]
             if count is not None and index >= count:
                 gone.append((topic, index))
@@ -172,7 +176,8 @@ class Completion:
         codes: dict[TopicPartition, ErrorCode],
         level: int,
     ) -> bool:
-        """Note the partitions that have their marker; returns whether all have. `level`: for logs.
+        """Note the partitions that have their marker; returns whether all have one. `level`: for
+        logging.
 
         Raises:
             Superseded: a later coordinator has written markers.
@@ -188,7 +193,7 @@ class Completion:
                 _log.warning("%r: %s: %s", transaction.transactional_id, each, code.name)
                 raise Superseded
             elif code is ErrorCode.invalid_producer_epoch:
-                # A later epoch has produced there, so this transaction has ended there already.
+                # The producer has a later epoch there, so this transaction has ended there already.
                 _log.warning("%r: %s: %s", transaction.transactional_id, each, code.name)
                 done.append(each)
             else:
@@ -216,7 +221,7 @@ class Completion:
 
 
 async def _leave_out(transaction: Transaction, done: list[TopicPartition]) -> None:
-    """Remove partitions that have their marker, or need none."""
+    """Remove partitions that have their marker or need none."""
     before = transaction.metadata.partitions
     if len(done) == len(before):  # mostly, all of them
         left = NO_PARTICIPANTS

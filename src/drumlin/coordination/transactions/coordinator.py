@@ -1,7 +1,7 @@
 """The transaction coordinator: looks up transactional ids, and writes their new states to the log.
 
-`transaction.py` decides synchronously what a transactional id may do. The new state is written, and
-takes effect when it is in the log. `completion.py` completes prepared transactions.
+`transaction.py` decides synchronously on each request. The new state is written, and takes effect
+when it is in the log. `completion.py` completes prepared transactions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ T = TypeVar("T")
 #: The time within which all in-sync replicas must have a record.
 _CONFIRMATION_TIMEOUT_MS: Final = 30_000
 _NOT_COMPRESSED: Final = 0
-#: Limits of a batch of tombstones for expired ids: their number, and the bytes of the ids.
+#: Limits of a batch of tombstones for expired ids: the number of ids, and their bytes.
 _TOMBSTONES_PER_BATCH: Final = 1_000
 _BYTES_PER_BATCH: Final = 256 * 1024
 
@@ -70,10 +70,10 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
 
     Handed in:
         config: the broker's configuration.
-        clock: wall time, which timeouts and expiry use, as they continue after a restart.
+        clock: wall time, also for timeouts and expiry, as these continue after a restart.
         topic: `__transaction_state`.
         producer_ids: ids for new producers.
-        write_markers: tells partitions how a transaction has ended.
+        write_markers: writes the markers of a transaction to its partitions.
         has_partition, partition_count: see `Completion`.
     """
 
@@ -132,7 +132,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         self._resume()
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
-        """Do nothing: `Completion` notices itself that the topic needs no markers any more."""
+        """Do nothing: `Completion` itself notices that the topic needs no more markers."""
 
     # -- finding ---------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     ) -> Producer:
         """InitProducerId with a transactional id.
 
-        `expected`: the producer's id and epoch until now, if it continues after an error.
+        `expected`: the producer's present id and epoch, if it continues after an error.
 
         Raises:
             KafkaError: the error for the producer. CONCURRENT_TRANSACTIONS: it must retry.
@@ -195,8 +195,8 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     ) -> dict[TopicPartition, ErrorCode]:
         """Add partitions to a transaction, or verify them; the first partition begins it.
 
-        `client_version`: the client's transaction.version; with 2, brokers add partitions for it.
-        The caller has checked that the partitions exist.
+        `client_version`: the client's transaction.version; with 2, brokers add partitions for the
+        client. The caller has checked that the partitions exist.
 
         Returns:
             A code for each partition. Nothing is raised.
@@ -259,7 +259,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         return transaction.metadata
 
     def transactions(self) -> list[Transaction]:
-        """ListTransactions: all that are coordinated here.
+        """ListTransactions: all transactions that this broker coordinates.
 
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
@@ -282,7 +282,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         def decide() -> bool:
             now_ms = self._clock.wall_ms()
             if not self._writer.is_ours(shard) or not transaction.has_timed_out(now_ms):
-                return False  # it has ended or moved meanwhile
+                return False  # the transaction has ended or moved meanwhile
             transaction.fence(now_ms, self._producer_ids.take)
             return True
 
@@ -321,7 +321,9 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     # -- decisions -------------------------------------------------------------------------
 
     async def _decide(self, decide: Callable[[], T]) -> T:
-        """Decide at once, or after a new block of producer ids if the last one is used up."""
+        """Decide at once, or, if the block of producer ids is exhausted, when there is a
+        new one.
+        """
         while True:
             try:
                 return decide()
@@ -339,17 +341,17 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             self._completion.begin(shard, transaction)
 
     def _shards(self) -> list[TransactionShard]:
-        """The shards that are loaded."""
+        """The loaded shards."""
         shards = []
         for partition in self._partitions.partitions():
             try:
                 shards.append(self._partitions.shard(partition))
             except KafkaError:
-                continue  # it is loading, or cannot be loaded
+                continue  # the shard is loading, or cannot be loaded
         return shards
 
     def _resume(self) -> None:
-        """Complete what was loaded as prepared."""
+        """Complete transactions that were loaded as prepared."""
         if self._is_active:
             for shard in self._shards():
                 for transaction in shard.take_prepared():
@@ -361,7 +363,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
 
 
 def _in_batches(transactions: Iterable[Transaction]) -> Iterator[list[Transaction]]:
-    """Transactions in pieces whose tombstones fit into one batch."""
+    """Groups of transactions whose tombstones fit into one batch."""
     together: list[Transaction] = []
     size = 0
     for transaction in transactions:

@@ -1,4 +1,4 @@
-"""The filter of ListTransactions, without patterns of transactional ids."""
+"""The filter of ListTransactions, except for patterns of transactional ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drumlin.coordination.transactions.transaction import Transaction
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """The transactions to list; a field that is None does not filter."""
+    """Conditions for the transactions to list; a field that is None does not filter."""
 
     producer_ids: Container[int] | None = None
     states: frozenset[TransactionState] | None = None

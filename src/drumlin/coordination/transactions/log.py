@@ -1,7 +1,7 @@
 """Reads the records of a partition of `__transaction_state`.
 
-Loading decodes a whole partition: it is slow, blocks, and is meant for a thread. It returns
-the last state of each id.
+Loading decodes a whole partition. It is slow and blocks, so it runs in a thread. It returns the
+last state of each id.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def load(buffers: Iterable[Buffer]) -> LoadedPartition:
     latest = LatestRecords()
 
     def special(buffer: Buffer, position: int, header: BatchHeader) -> None:
-        """Read a batch of a transaction, which brokers do not write here; markers are ignored."""
+        """Read a batch of a transaction, although brokers never write one here; ignore markers."""
         if not header.is_control:
             for order, record in latest.numbered(decode_batch(buffer, position)):
                 latest.put(key_of(record), order, record.value)

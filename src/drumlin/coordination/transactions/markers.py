@@ -1,6 +1,6 @@
 """The marker that ends a transaction in its partitions: types only.
 
-The transaction coordinator decides; the function that writes markers into logs is handed in.
+The transaction coordinator decides; it is given a function that writes markers into logs.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from drumlin.wire.error_codes import ErrorCode
 
-#: A topic's name and the number of its partition.
+#: A topic's name and the index of a partition.
 TopicPartition = tuple[str, int]
 
 
 class Marker(NamedTuple):
-    """COMMIT or ABORT of one producer's transaction, for all of its partitions."""
+    """The COMMIT or ABORT of one producer's transaction, for all of its partitions."""
 
     producer_id: int
     producer_epoch: int

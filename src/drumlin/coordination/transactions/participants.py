@@ -1,8 +1,8 @@
 """The partitions of a transaction, as an immutable set that keeps their encoding.
 
-The whole transaction is written whenever a partition joins it, and with thousands of partitions,
-most of that record has not changed. So the encoded part of each topic is kept from one set to the
-next: adding a partition encodes its own topic only.
+Whenever a partition joins, the whole transaction is written; with thousands of partitions, most of
+the record has not changed. So the encoded part of each topic is kept from one set to the next:
+adding a partition encodes only its own topic.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INDEX: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\x00"
 #: Up to this many new partitions of a topic are inserted one by one; more are merged by sorting.
 _ONE_BY_ONE: Final = 8
-#: A search takes as long as reading this many partitions.
+#: The cost of one search, in partitions read.
 _SEARCH_COST: Final = 32
 
 
@@ -45,7 +45,9 @@ class _Topic(NamedTuple):
 
 
 class Participants(AbstractSet[TopicPartition]):
-    """Partitions by topic; as in the record, topics by name and indexes ascending."""
+    """Partitions by topic. As in the record, topics are sorted by name, and indexes are
+    ascending.
+    """
 
     __slots__ = ("_topics",)
 
@@ -85,7 +87,7 @@ class Participants(AbstractSet[TopicPartition]):
                 yield name, index
 
     def among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those of the partitions that are in this set; for many, quicker than `in`."""
+        """The given partitions that are in this set; for many, this is quicker than `in`."""
         if len(partitions) * _SEARCH_COST < len(self):
             return {each for each in partitions if each in self}
         held: dict[str, set[int]] = {}
@@ -96,14 +98,14 @@ class Participants(AbstractSet[TopicPartition]):
         return {each for each in partitions if each[1] in held[each[0]]}
 
     def with_added(self, partitions: Iterable[TopicPartition]) -> Participants:
-        """This set with more partitions."""
+        """Return this set with these partitions added."""
         grown = Participants()
         grown._topics = self._topics.copy()
         grown._add(partitions)
         return grown
 
     def without(self, partitions: Iterable[TopicPartition]) -> Participants:
-        """This set without these partitions."""
+        """Return this set without these partitions."""
         gone = set(partitions)
         return Participants(each for each in self if each not in gone)
 
@@ -140,7 +142,9 @@ def _merged(indexes: bytes, added: set[int]) -> bytes:
 
 
 def _position(indexes: bytes, packed: bytes) -> int:
-    """The place of an index, or of its insertion. Bytes sort as numbers: none is negative."""
+    """The position of an index, or where to insert it. Bytes sort like numbers, as none is
+    negative.
+    """
     size = _INDEX.size
     places = range(len(indexes) // size)
     return size * bisect_left(

@@ -1,6 +1,6 @@
 """Records of `__transaction_state`, one for each transactional id, in Apache Kafka's format.
 
-The key is the id. The value is the whole state each time; a null value is a tombstone.
+The key is the id. The value is always the whole state; a null value is a tombstone.
 Values are written in version 1 (flexible), as Kafka 4.3 does with transaction.version 2, and
 read in versions 0 and 1.
 """
@@ -46,13 +46,15 @@ class TransactionMetadata:
     start_timestamp_ms: int = NO_TIMESTAMP
     last_update_timestamp_ms: int = NO_TIMESTAMP
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id before the last change of state; mostly the same."""
+    """The producer id before the last change of state; usually the same."""
     next_producer_id: int = NO_PRODUCER_ID
     """The producer id after the completion of the transaction."""
     client_version: int = 0
-    """transaction.version of the client whose request led to the state."""
+    """The transaction.version of the client whose request led to the state."""
     last_producer_epoch: int = NO_EPOCH
-    """The epoch before the producer's own last bump, to recognise a retry; not in the log."""
+    """The epoch before the last bump requested by the producer, to recognise a retry; not in the
+    log.
+    """
 
 
 # -- declared fields -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The transactional ids of one partition of `__transaction_state`, as its leader has them.
+"""The transactional ids of one partition of `__transaction_state`, in its leader's memory.
 
 Plain synchronous code; `transaction.py` decides for each id.
 """
@@ -14,7 +14,7 @@ from drumlin.coordination.transactions.transaction import Transaction
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Ids that are loaded in one turn of the loop; they take some milliseconds.
+#: Ids that are loaded in one turn of the loop; that many take a few milliseconds.
 _IDS_PER_STEP: Final = 1_000
 
 
@@ -27,7 +27,7 @@ class TransactionShard:
         self._prepared: list[Transaction] = []
 
     async def take_over(self, loaded: LoadedPartition) -> None:
-        """Fill the shard with the state of its partition; gives way at each step."""
+        """Fill the shard with the state of its partition, giving way at each step."""
         for count, (transactional_id, metadata) in enumerate(loaded.items(), 1):
             transaction = Transaction(transactional_id, metadata)
             self.transactions[transactional_id] = transaction
@@ -37,7 +37,7 @@ class TransactionShard:
                 await give_way()
 
     def take_prepared(self) -> list[Transaction]:
-        """Transactions that were prepared when they were loaded; each is returned once."""
+        """Transactions that were loaded as prepared; each is returned once."""
         prepared, self._prepared = self._prepared, []
         return prepared
 
@@ -52,7 +52,9 @@ class TransactionShard:
         return transaction
 
     def apply(self, records: Iterable[StateRecord], _first_offset: int = 0) -> None:
-        """Apply records that have been appended to the log, which ends pending states."""
+        """Apply records that have been appended to the log; their states are then no longer
+        pending.
+        """
         for transactional_id, _ in records:
             transaction = self.transactions.get(transactional_id)
             if transaction is not None and transaction.complete():
@@ -64,7 +66,7 @@ class TransactionShard:
             del self.transactions[transaction.transactional_id]
 
     def chosen(self, is_meant: Callable[[Transaction], bool]) -> Iterator[list[Transaction]]:
-        """The current transactions that `is_meant` selects, some at each step."""
+        """The current transactions that `is_meant` selects, a few at each step."""
         transactions = list(self.transactions.values())
         for first in range(0, len(transactions), _IDS_PER_STEP):
             yield list(filter(is_meant, transactions[first : first + _IDS_PER_STEP]))

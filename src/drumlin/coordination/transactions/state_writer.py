@@ -1,7 +1,8 @@
-"""Writes the pending states of transactional ids; they take effect once all replicas have them.
+"""Writes the pending states of transactional ids, which take effect once all in-sync replicas have
+them.
 
-Until then other requests for the id get CONCURRENT_TRANSACTIONS, as in Apache Kafka: the end of a
-transaction is written to other partitions as markers, which cannot be undone.
+Until then other requests for the id get CONCURRENT_TRANSACTIONS, as in Apache Kafka: after the end
+of a transaction, markers are written to other partitions, which cannot be undone.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from drumlin.coordination.transactions.shard import TransactionShard
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
 
-#: The maximum difference in length between the record of a transaction's end and the one before. A
-#: transaction that could begin, but not end, would hold up readers for ever.
+#: The maximum by which the record of a transaction's end may be longer than the one before. A
+#: transaction that could begin, but not end, would block readers for ever.
 _END_BYTES: Final = 64
 
 
@@ -37,7 +38,7 @@ class StateWriter:
         """Write the pending state; it is applied, or dropped after a failure.
 
         Raises:
-            KafkaError: the record may not be in the log; the code is the one for clients.
+            KafkaError: the record is perhaps not in the log; the code is the one for clients.
         """
         try:
             await self.append_again(shard, transaction)
@@ -61,7 +62,7 @@ class StateWriter:
     async def write_tombstones(
         self, shard: TransactionShard, transactions: Sequence[Transaction]
     ) -> None:
-        """Write tombstones of these ids, and then remove them.
+        """Write tombstones of these ids, then remove the ids.
 
         Requests cannot use the ids meanwhile.
 

@@ -4,8 +4,8 @@
                  │                              (then Ongoing again)
                  └──────> PrepareAbort  ──> CompleteAbort
 
-An abort of nothing (transactions v2) goes from Empty or Complete* to PrepareAbort at once.
-Names and numbers are those of the log and of DescribeTransactions.
+An abort without a transaction (transactions v2) leads from Empty or Complete* directly to
+PrepareAbort. Numbers are those in the log, names those in DescribeTransactions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 
 class TransactionState(Enum):
-    """A state by its number in the log; `label` is its name in answers."""
+    """A state, with its number in the log; `label` is its name in answers."""
 
     EMPTY = (0, "Empty")
     ONGOING = (1, "Ongoing")
@@ -24,7 +24,7 @@ class TransactionState(Enum):
     COMPLETE_COMMIT = (4, "CompleteCommit")
     COMPLETE_ABORT = (5, "CompleteAbort")
     DEAD = (6, "Dead")
-    """Its tombstone is being written."""
+    """The tombstone is being written."""
     PREPARE_EPOCH_FENCE = (7, "PrepareEpochFence")
     """Between an ongoing transaction and its abort by the coordinator; never in the log."""
 
@@ -34,7 +34,7 @@ class TransactionState(Enum):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the end is decided, and markers are being written."""
+        """Whether the outcome is decided, and markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property

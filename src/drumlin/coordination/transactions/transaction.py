@@ -1,11 +1,11 @@
-"""The state machine of one transactional id. Plain synchronous code, no log, no loop.
+"""The state machine of one transactional id: plain synchronous code, without log or event loop.
 
 A request is either refused, or done already, or leads to the next state. That state is *pending*
-until it is in the log; meanwhile other requests get CONCURRENT_TRANSACTIONS. `complete` applies it,
-`give_up` drops it. So memory is never ahead of the log.
+until it is in the log; meanwhile other requests get CONCURRENT_TRANSACTIONS. `complete` applies the
+state, `give_up` drops it. So memory is never ahead of the log.
 
-Producers of both generations are served: those of transactions v2 (KIP-890) get a new epoch at
-every end, those of the classic protocol keep theirs.
+Producers of both protocols are served: those of transactions v2 (KIP-890) get a new epoch at the
+end of each transaction; those of the classic protocol keep theirs.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from drumlin.coordination.transactions.records import (
 from drumlin.coordination.transactions.states import PREVIOUS, TransactionState
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: transaction.version of clients that add partitions themselves, and keep their epoch.
+#: The transaction.version of clients that add partitions themselves and keep their epoch.
 CLASSIC_VERSION: Final = 0
-#: transaction.version from which on an end of a transaction raises the epoch (KIP-890).
+#: From this transaction.version on, the end of a transaction raises the epoch (KIP-890).
 EPOCH_BUMP_VERSION: Final = 2
-#: The last epoch that a producer can get; the next one is for fencing.
+#: The last epoch that a producer can get; the next one is reserved for fencing.
 LAST_EPOCH: Final = 2**15 - 2
 
 #: Allocates a producer id.
@@ -40,7 +40,7 @@ NewProducerId = Callable[[], int]
 class Transaction:
     """One transactional id.
 
-    Handed in: its state in the log, or for a new id a state with epoch -1, which is not in the log
+    Handed in: the state in the log or, for a new id, a state with epoch -1 that is not in the log
     yet.
     """
 
@@ -63,7 +63,7 @@ class Transaction:
     ) -> TransactionMetadata:
         """The first state of a producer, or the abort of the previous producer's transaction.
 
-        `expected`: the producer's id and epoch until now, if it continues after an error (KIP-360).
+        `expected`: the producer's present id and epoch, if it continues after an error (KIP-360).
         If the next state is PrepareAbort, the producer must retry.
 
         Raises:
@@ -90,17 +90,17 @@ class Transaction:
     def _may_go_on(self, expected: Producer) -> bool:
         current = self.metadata
         return (
-            self.is_new  # so no other producer has begun
-            or expected.producer_id == current.producer_id  # its epoch is checked later
+            self.is_new  # no other producer has begun
+            or expected.producer_id == current.producer_id  # the epoch is checked later
             or (
-                # It may retry the request in which its epochs were exhausted.
+                # The producer may retry the request that exhausted its epochs.
                 expected.producer_id == current.previous_producer_id
                 and expected.producer_epoch >= LAST_EPOCH
             )
         )
 
     def _next_producer(self, expected: Producer | None, new_id: NewProducerId) -> dict[str, int]:
-        """Producer id, epoch and previous epoch of a producer that begins.
+        """The id, epoch and previous epoch of a producer that begins.
 
         Raises:
             KafkaError: PRODUCER_FENCED.
@@ -127,7 +127,7 @@ class Transaction:
         client_version: int,
         now_ms: int,
     ) -> TransactionMetadata | None:
-        """The state with these partitions added; None if it has them already.
+        """The state with these partitions added; None if it already has them.
 
         Raises:
             KafkaError: the partitions cannot be added.
@@ -153,12 +153,12 @@ class Transaction:
     def verify_partitions(
         self, producer: Producer, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Whether each partition is in the transaction: TRANSACTION_ABORTABLE if it is not.
+        """A code for each partition: TRANSACTION_ABORTABLE if it is not in the transaction.
 
         Raises:
-            KafkaError: the producer has no transaction to which it could produce.
+            KafkaError: the producer has no open transaction.
         """
-        # A pending state does not matter: the partition's log checks again when it appends.
+        # A pending state does not matter, as the partition's log checks again when it appends.
         self._check_producer(producer)
         if self.metadata.state.is_prepared:
             raise KafkaError(ErrorCode.concurrent_transactions)
@@ -187,7 +187,7 @@ class Transaction:
         """The prepared state; None if this is a retry and the transaction is complete.
 
         Raises:
-            KafkaError: the transaction cannot be ended like this.
+            KafkaError: the transaction cannot be ended in this way.
         """
         if client_version < EPOCH_BUMP_VERSION:
             return self._end_classic(producer, is_commit, client_version, now_ms, new_id)
@@ -201,20 +201,22 @@ class Transaction:
         self._check_prepared(is_commit)
         if is_retry and state is _complete(is_commit):
             return None
-        # A producer that has written nothing yet may still abort its transaction.
+        # A producer that has not written anything may still abort its transaction.
         if is_commit or is_retry:
             raise KafkaError(ErrorCode.invalid_txn_state)
         return self._prepare_end(is_commit, client_version, now_ms, new_id)
 
     def _is_retry(self, producer: Producer) -> bool:
-        """Whether the producer has not received the answer with its new epoch or id."""
+        """Whether this is a retry by a producer that has lost the answer with its new epoch
+        or id.
+        """
         current = self.metadata
         if current.producer_epoch == producer.producer_epoch + 1:
             return True
         return self._has_overflown(producer)
 
     def _has_overflown(self, producer: Producer) -> bool:
-        """Whether the last end of a transaction exhausted the epochs, so that the id is new."""
+        """Whether the last end of a transaction exhausted the epochs, so the producer id is new."""
         current = self.metadata
         return (
             producer.producer_id == current.previous_producer_id
@@ -264,7 +266,7 @@ class Transaction:
             raise KafkaError(code)
 
     def fence(self, now_ms: int, new_id: NewProducerId) -> TransactionMetadata:
-        """Abort an ongoing transaction with an epoch above the producer's, which fences it."""
+        """Abort an ongoing transaction with a higher epoch, which fences the producer."""
         assert self.metadata.state is TransactionState.ONGOING
         assert self.pending is None
         return self._prepare_end(False, EPOCH_BUMP_VERSION, now_ms, new_id)
@@ -289,7 +291,9 @@ class Transaction:
         )
 
     def prepare_complete(self, now_ms: int) -> TransactionMetadata:
-        """The state after all markers are written; pending from the first marker on."""
+        """The state to reach when all markers are written; it is pending from the first
+        marker on.
+        """
         current = self.metadata
         changes: dict[str, Any] = {}
         if current.next_producer_id != NO_PRODUCER_ID:
@@ -303,7 +307,7 @@ class Transaction:
         )
 
     def leave(self, partitions: Participants) -> None:
-        """Keep only these partitions: the others have their marker, or need none."""
+        """Keep only these partitions, as the others have their marker or need none."""
         assert self.metadata.state.is_prepared
         self.metadata = replace(self.metadata, partitions=partitions)
 
@@ -319,7 +323,7 @@ class Transaction:
         )
 
     def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether the id has been unused for so long that it can be removed."""
+        """Whether the id has not been used for so long that it can be removed."""
         current = self.metadata
         return (
             current.state.is_at_rest
@@ -335,7 +339,7 @@ class Transaction:
     # -- records that were written ---------------------------------------------------------
 
     def complete(self) -> bool:
-        """Apply the pending state, which is in the log; returns whether to remove the id."""
+        """Apply the pending state, which is now in the log; returns whether to remove the id."""
         assert self.pending is not None
         self.metadata, self.pending = self.pending, None
         return self.metadata.state is TransactionState.DEAD
@@ -355,7 +359,7 @@ class Transaction:
 
 
 def new_transaction(transactional_id: str, producer_id: int, timeout_ms: int) -> Transaction:
-    """A transactional id that has never been used."""
+    """The state machine of a transactional id that has never been used."""
     metadata = TransactionMetadata(producer_id, NO_EPOCH, timeout_ms, TransactionState.EMPTY)
     return Transaction(transactional_id, metadata)
 

@@ -1,1 +1,1 @@
-"""The store of the brokers of one machine: an SQLite file and its controller."""
+"""The metadata store of the brokers of one machine: an SQLite file and its controller."""

@@ -1,7 +1,7 @@
 """The controller of the brokers of one machine, in the process that owns their store.
 
-It registers brokers, makes the changes of partitions that they ask for, and elects leaders that are
-alive and in sync. It knows no channel: each call names the broker that asks.
+The controller registers brokers, changes partitions on their requests, and elects leaders that are
+alive and in sync. It knows nothing of channels: each call names the broker that makes the request.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: The pause of a stopping broker: all brokers may be stopped at once, by a signal to each.
+#: The pause before a stopping broker hands over: all brokers may be stopping at once, after a
+#: signal to each.
 _TOGETHER_S: Final = 0.3
-#: The epoch of a single broker: its store is as old as its logs, so epochs are not counted.
+#: The epoch of a single broker: its store is as old as its logs, so no epochs are needed.
 _ONLY_EPOCH: Final = 0
-#: Keys of topics and brokers that say which replicas may lead.
+#: Keys of topics and brokers that determine which replicas may lead.
 _LEADER_KEYS: Final = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
 
 
@@ -57,10 +58,11 @@ class Controller:
     ) -> None:
         """
         Args:
-            node_ids: the ids of all brokers. None of them is served before all are registered.
+            node_ids: the ids of all brokers. No broker is served before all are registered.
             configs_of: returns a topic's configuration.
             publish: called in the turn in which the image shows a change of brokers or partitions,
-                with the id of a broker that knows it already. The store reports other changes.
+                with the id of a broker that knows of the change already. The store reports other
+                changes.
         """
         self._store = store
         self._image = store.image
@@ -80,7 +82,7 @@ class Controller:
 
     @property
     def queue(self) -> int:
-        """The number of changes that are not made yet."""
+        """The number of changes that wait to be made."""
         return self._states.waiting
 
     def now(self) -> float:
@@ -118,10 +120,10 @@ class Controller:
             await self._settle(is_start=is_start)
             self._all_there.set()
         if node_id != min(self._node_ids):
-            await self._is_adopted.wait()  # old logs may raise the next producer id
+            await self._is_adopted.wait()  # adopted logs may raise the next producer id
 
     async def remove(self, node_id: int, since: float) -> None:
-        """Elect other leaders, as the broker's process was found to be gone at `since`."""
+        """Elect other leaders for a broker whose process was found to have ended at `since`."""
         if self._image.brokers.get(node_id) is None:
             return
         self._image.remove_broker(node_id)
@@ -129,7 +131,7 @@ class Controller:
         if not self._is_stopping:
             try:
                 await self._settle(since=since)
-            except KafkaError as error:  # it is tried again when a broker comes or goes
+            except KafkaError as error:  # tried again when a broker comes or goes
                 _log.error("no leaders were elected in place of broker %d: %s", node_id, error)
 
     def _brokers_changed(self) -> None:
@@ -137,7 +139,7 @@ class Controller:
         self._publish(BrokersChanged(), None)
 
     async def leave(self, node_id: int, lacking: Mapping[PartitionId, Returned]) -> None:
-        """Note partitions of which a broker may lack records."""
+        """Note partitions in which a broker may lack records."""
         if lacking:
             await self._rewrite(decisions.replica_returned(lacking, node_id), lacking)
 
@@ -149,7 +151,7 @@ class Controller:
         broker = self._image.brokers.get(node_id)
         if self._is_stopping or broker is None:
             return None
-        # No leader knows the new epoch, so none takes the broker into an ISR again (KIP-903).
+        # No leader knows the new epoch, so none adds the broker to an ISR again (KIP-903).
         epoch = await self._next_epoch(node_id)
         self._image.put_broker(replace(broker, epoch=epoch))
         decide = decisions.leadership_handed_over(node_id)
@@ -216,7 +218,7 @@ class Controller:
         await self._rewrite(decide, is_wanted, topics=topics, since=since)
 
     async def settle_new(self, topic: TopicState, first_index: int = 0) -> None:
-        """Settle new partitions: a broker may have died while they were created."""
+        """Settle new partitions, as a broker may have died while they were created."""
         new = topic.partitions[first_index:]
         if any(each.leader not in self._image.brokers for each in new):
             await self._settle([topic.topic_id])
@@ -230,7 +232,7 @@ class Controller:
         quiet_for: int | None = None,
         since: float | None = None,
     ) -> None:
-        """Change partitions; a refusal is not an error.
+        """Change partitions; a refused change is not an error.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -243,7 +245,7 @@ class Controller:
                 raise error
 
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
-        """See `MetadataStore.alter_configs`; it may allow another replica to lead."""
+        """See `MetadataStore.alter_configs`; the change may allow another replica to lead."""
         changes: Mapping[str, str | None] = {}
 
         def noted(current: Mapping[str, str]) -> Mapping[str, str | None]:

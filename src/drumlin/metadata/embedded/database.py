@@ -1,7 +1,7 @@
 """The embedded store's SQLite file: its schema, and the statements that change it. Blocking.
 
-There is one connection, used by one thread at a time. In WAL mode with synchronous=FULL a commit
-returns when it would survive a power failure, and costs one fsync.
+There is one connection, used by one thread at a time. In WAL mode with synchronous=FULL, a commit
+that has returned survives a power failure; it costs one fsync.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ FILE_NAME: Final = "drumlin-metadata.sqlite"
 CLUSTER_ID: Final = "cluster_id"
 LOGS_ADOPTED: Final = "logs_adopted"
 NEXT_PRODUCER_ID: Final = "next_producer_id"
-#: A prefix of keys, followed by a topic id.
+#: The prefix of keys that end in a topic id.
 _DELETED_TOPIC: Final = "deleted_topic."
-#: A prefix of keys, followed by a broker id; used if there are several brokers.
+#: The prefix of keys that end in a broker id; used if there are several brokers.
 _BROKER_EPOCH_OF: Final = "broker_epoch."
-#: Migrations: each one brings a file of the previous schema version to the next.
+#: Migrations: each brings a file from one schema version to the next.
 _SCHEMAS: Final = (
     """
 CREATE TABLE cluster (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -76,14 +76,15 @@ Statement = tuple[str, Sequence[Any]]
 
 
 class UnreadableMetadata(Exception):
-    """The file is not a metadata database of Drumlin, or is of a later version."""
+    """The file is not a metadata database of Drumlin, or comes from a later version."""
 
 
 def is_begun(path: Path) -> bool:
-    """Whether the file exists and names its cluster: the first start may have crashed before.
+    """Whether the file exists and names its cluster; the first start may have crashed before
+    writing that.
 
     Raises:
-        UnreadableMetadata: it cannot be used.
+        UnreadableMetadata: the file cannot be used.
     """
     if not path.exists():
         return False
@@ -101,7 +102,7 @@ class Database:
         """Open the file; create it if it does not exist.
 
         Raises:
-            UnreadableMetadata: it cannot be used.
+            UnreadableMetadata: the file cannot be used.
         """
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
@@ -127,7 +128,7 @@ class Database:
         self._connection.close()
 
     def execute_durably(self, statements: Iterable[Statement]) -> None:
-        """Execute statements in one transaction; return when it is on the disk.
+        """Execute statements in one transaction; returns when it is on disk.
 
         Raises:
             sqlite3.Error: the transaction was rolled back.
@@ -149,7 +150,9 @@ class Database:
         return row[0] if row else None
 
     def deleted_topics(self) -> dict[UUID, tuple[str, ...] | None]:
-        """Deleted topics, each with the log dirs that may still have its folders; None: any."""
+        """Deleted topics, each with the log dirs that may still have its folders; None means any
+        log dir.
+        """
         sql = "SELECT key, value FROM cluster WHERE substr(key, 1, ?) = ?"
         rows = self._connection.execute(sql, (len(_DELETED_TOPIC), _DELETED_TOPIC))
         found: dict[UUID, tuple[str, ...] | None] = {}
@@ -161,13 +164,13 @@ class Database:
         return found
 
     def broker_epochs(self) -> dict[int, int]:
-        """The last broker epoch of each broker, as far as it is known."""
+        """The last known broker epoch of each broker."""
         sql = "SELECT key, value FROM cluster WHERE substr(key, 1, ?) = ?"
         rows = self._connection.execute(sql, (len(_BROKER_EPOCH_OF), _BROKER_EPOCH_OF))
         return {int(key.removeprefix(_BROKER_EPOCH_OF)): epoch for key, epoch in rows}
 
     def load(self, cluster_id: str) -> ClusterImage:
-        """The image of everything that is stored."""
+        """The image of all stored metadata."""
         image = ClusterImage(cluster_id)
         partitions: dict[bytes, list[PartitionState]] = {}
         rows = self._connection.execute("SELECT * FROM partitions ORDER BY topic_id, partition")
@@ -206,7 +209,7 @@ def put_value(key: str, value: Any) -> Statement:
 
 
 def take_over(contents: FirstContents) -> Iterator[Statement]:
-    """Statements by which a new store begins with these contents; no logs have to be adopted."""
+    """Statements that give a new store these contents; no logs have to be adopted."""
     yield put_value(LOGS_ADOPTED, 1)
     yield put_value(NEXT_PRODUCER_ID, contents.next_producer_id)
     for topic in contents.topics:
@@ -239,12 +242,12 @@ def delete_topic(topic: TopicState) -> list[Statement]:
 
 
 def note_deleted(topic_id: UUID) -> Statement:
-    """Note a deletion: folders of the topic may be in any log dir."""
+    """Note the deletion of a topic, whose folders may be in any log dir."""
     return put_value(_DELETED_TOPIC + topic_id.hex, json.dumps(None))
 
 
 def put_folders_left(topic_id: UUID, log_dirs: Sequence[str]) -> Statement:
-    """Note the log dirs in which folders of a deleted topic may still be."""
+    """Note the log dirs that may still have folders of a deleted topic."""
     return put_value(_DELETED_TOPIC + topic_id.hex, json.dumps(log_dirs))
 
 
@@ -253,7 +256,7 @@ def put_broker_epoch(node_id: int, epoch: int) -> Statement:
 
 
 def forget_broker_epochs() -> Statement:
-    """Forget all broker epochs: the log dirs of new brokers have none."""
+    """Forget all broker epochs, as the log dirs of new brokers have none."""
     sql = "DELETE FROM cluster WHERE substr(key, 1, ?) = ?"
     return sql, (len(_BROKER_EPOCH_OF), _BROKER_EPOCH_OF)
 
@@ -265,7 +268,7 @@ def forget_deletions() -> Statement:
 
 
 def put_config(resource: Resource, key: str, value: str | None) -> Statement:
-    """Set a key, or remove it where `value` is None."""
+    """Set a key, or remove it if `value` is None."""
     if value is None:
         sql = "DELETE FROM configs WHERE resource_type = ? AND resource_name = ? AND key = ?"
         return sql, (resource.type, resource.name, key)

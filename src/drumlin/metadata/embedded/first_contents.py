@@ -1,6 +1,6 @@
-"""The contents with which a new metadata store begins, if it takes over those of another one.
+"""The initial contents of a new metadata store that takes over those of another one.
 
-Values only: what may be taken over, and from where, is decided elsewhere.
+Plain values; other code decides what may be taken over, and from where.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class FirstContents:
     """The metadata of a new store.
 
-    deleted: deleted topics of which folders may be left.
+    deleted: deleted topics that may have folders left.
     """
 
     topics: tuple[TopicState, ...]

@@ -22,7 +22,7 @@ from drumlin.metadata.store.store import NOTHING_LACKING, Adoption, Alteration
 class EmbeddedMetadata:
     """See `store.MetadataStore` for the contracts of its methods."""
 
-    #: Broker epochs are not counted: the store lies beside the logs, and is as old as they are.
+    #: Broker epochs are not needed: the store is beside the logs, and as old as they are.
     broker_epoch: Final = NO_EPOCH
     last_broker_epoch: Final = None
 
@@ -33,9 +33,10 @@ class EmbeddedMetadata:
         self._store = store
         self._node_id = node_id
         self._controller = Controller(store, [node_id], configs_of, self._publish)
-        #: Done when listeners have handled the last change of brokers or partitions.
+        #: A future that is done when listeners have handled the last change of brokers or
+        #: partitions.
         self._followed: asyncio.Future[None] | None = None
-        # These do not need the controller.
+        # These methods do not need the controller.
         self.image = store.image
         self.deleted_topics = store.deleted_topics
         self.on_change = store.on_change
@@ -80,7 +81,7 @@ class EmbeddedMetadata:
         check_can_unregister(node_id, is_alive=node_id == self._node_id, is_registered=False)
 
     def register_no_more(self) -> None:
-        """Nothing to do: it registers only once."""
+        """Nothing to do, as the broker registers only once."""
 
     async def hand_over(self) -> None:
         """Nothing to do, as there is no other broker."""

@@ -1,7 +1,7 @@
-"""Changes of partition states on one machine: one after the other, decided on the stored state.
+"""Changes of partition states on one machine, one after the other, decided on the stored state.
 
-The partition epoch is counted in memory, from 0 at each start. That is enough, as no request that
-names an earlier one outlives the process that counted it.
+Partition epochs are counted in memory, from 0 at each start. That is enough, as no request with an
+earlier epoch outlives the process that counted it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 Outcomes = dict[PartitionId, PartitionState | KafkaError]
-#: Reports a change, in the turn in which the image shows it, to all but the given broker.
+#: Reports a change to all but the given broker, in the turn in which the image shows it.
 Publish = Callable[[PartitionsChanged, int | None], None]
 #: Partitions to decide on, or a condition on their states.
 Wanted = Collection[PartitionId] | Callable[[PartitionState], bool]
@@ -42,7 +42,7 @@ class PartitionStates:
         self._publish = publish
         self._turn = asyncio.Lock()
         self.elections = ElectionCounts()
-        #: The number of changes that are not made yet.
+        #: The number of changes that wait to be made.
         self.waiting = 0
 
     @uncancelled
@@ -58,13 +58,14 @@ class PartitionStates:
     ) -> Outcomes:
         """Change partitions.
 
-        topics: the topics that are searched if `wanted` is a condition; None: all.
+        topics: the topics to search if `wanted` is a condition; None means all.
         quiet_for: a broker that is not notified of the changes.
         since, why: see `ElectionCounts.begin`.
 
         Returns:
-            The new state of each partition, or why it was not changed: UNKNOWN_TOPIC_ID, the error
-            of `decide`, or KAFKA_STORAGE_ERROR for all partitions that were to be changed.
+            The new state of each partition, or the error that prevented the change:
+            UNKNOWN_TOPIC_ID, an error of `decide`, or KAFKA_STORAGE_ERROR for all partitions to be
+            changed.
         """
         elections = self.elections.begin(since, why)
         self.waiting += 1
@@ -125,7 +126,7 @@ class PartitionStates:
         for topic_id, states in by_topic.items():
             topic = self._image.topics_by_id.get(
                 topic_id
-            )  # by now it may have grown, or be deleted
+            )  # the topic may have changed or been deleted meanwhile
             if topic is not None:
                 topic = topic.with_states(states)
                 self._image.put_topic(topic)

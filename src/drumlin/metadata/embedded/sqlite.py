@@ -1,8 +1,8 @@
 """`SqliteMetadata`: topics, configurations and producer ids of one machine, in an SQLite file.
 
-Brokers and leaders are up to the controller (`controller.py`).
+The controller (`controller.py`) decides on brokers and leaders.
 
-A commit waits for the disk, so it runs in a thread of its own. Mutations that arrive meanwhile are
+A commit waits for the disk, so it runs in a separate thread. Mutations that arrive meanwhile are
 committed together with one fsync: a thousand topics created at once cost a handful of fsyncs.
 """
 
@@ -91,13 +91,13 @@ class SqliteMetadata:
         listeners: Listeners | None = None,
         first_contents: FirstContents | None = None,
     ) -> SqliteMetadata:
-        """Open the store in `directory`. Blocks; used at the start of a broker.
+        """Open the store in `directory`. Blocks; called when a broker starts.
 
-        A new store belongs to the cluster `cluster_id`, or to a new one, and begins with
-        `first_contents`. `listeners` replace the store's own.
+        A new store belongs to the cluster `cluster_id`, or to a new cluster, and begins with
+        `first_contents`. `listeners` replace the store's own listeners.
 
         Raises:
-            UnreadableMetadata: the file there cannot be used, or is of another cluster.
+            UnreadableMetadata: the existing file cannot be used, or belongs to another cluster.
         """
         path = directory / database.FILE_NAME
         try:
@@ -126,7 +126,7 @@ class SqliteMetadata:
                 f"{path}: it belongs to cluster {stored}, the data to cluster {cluster_id}"
             )
         metadata = cls(opened, opened.load(stored), listeners)
-        # Coordinators remove their state of these topics while this process runs.
+        # Kept for this process, as coordinators still remove their state of these topics.
         opened.execute_durably([database.forget_deletions()])
         return metadata
 
@@ -183,7 +183,7 @@ class SqliteMetadata:
 
     @property
     def deleted_ids(self) -> Collection[UUID]:
-        """All ids for which `was_deleted` is true."""
+        """All topic ids for which `was_deleted` is true."""
         return self._deleted
 
     def was_deleted(self, topic_id: UUID) -> bool:
@@ -235,12 +235,12 @@ class SqliteMetadata:
             return ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE)
 
     def last_broker_epoch_of(self, node_id: int) -> int | None:
-        """The last broker epoch of this broker, if there are several brokers; None: unknown."""
+        """The last epoch of this broker, if there are several brokers; None if unknown."""
         return self._last_broker_epochs.get(node_id)
 
     @uncancelled
     async def next_broker_epoch(self, node_id: int) -> int:
-        """A broker epoch that no broker of this store has had, if there are several brokers.
+        """A broker epoch that no broker of this store has had before, if there are several brokers.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -259,9 +259,9 @@ class SqliteMetadata:
         self._thread.shutdown()
 
     async def commit(self, statements: Iterable[Statement]) -> None:
-        """Make a mutation durable, together with others that wait now.
+        """Make a mutation durable, together with other waiting mutations.
 
-        The statements may be many: they are iterated in the thread that executes them.
+        There may be many statements, so they are iterated in the thread that executes them.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; nothing is stored.

@@ -1,6 +1,7 @@
-"""The part of Kafka's metadata that is taken over, and whether a single broker may do so. Pure.
+"""The part of Kafka's metadata that is taken over, and the check for a single broker. Pure.
 
-All configurations must be valid here, too: otherwise records might be removed that must be kept.
+All configurations must be valid in Drumlin, too: otherwise records that must be kept might be
+removed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from drumlin.wire.error_codes import KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: Reserved ids of log dirs are below this one: the log dir of a replica is unknown.
+#: Ids of log dirs below this one are reserved: they mean that a replica's log dir is unknown.
 _FIRST_DIRECTORY_ID: Final = 100
 _INT32_MAX: Final = 2**31 - 1
 _REMOTE_STORAGE: Final = "remote.storage.enable"
@@ -35,10 +36,10 @@ class CannotTakeOver(Exception):
 
 
 def inherit(log: MetadataLog) -> FirstContents:
-    """The cluster's metadata, with each partition in its next leader epoch.
+    """The metadata to take over, with each partition in its next leader epoch.
 
     Raises:
-        CannotTakeOver: some of it is not supported here.
+        CannotTakeOver: a part of it is not supported here.
     """
     metadata = log.metadata
     if metadata.not_enforced:
@@ -49,7 +50,7 @@ def inherit(log: MetadataLog) -> FirstContents:
         topics,
         _configs(log, {each.name for each in topics}),
         _following(metadata.next_producer_id),
-        # Deletions that may not be committed must not remove anything.
+        # Deletions that are perhaps not committed must not remove anything.
         frozenset(metadata.deleted) if len(log.voters) == 1 else frozenset(),
     )
 
@@ -119,7 +120,7 @@ def _check(topic: str, configs: Mapping[str, str]) -> None:
 
 
 def alone(contents: FirstContents, node_id: int) -> FirstContents:
-    """The contents for a single broker, which has the only replica of each partition.
+    """The contents for a single broker that has the only replica of each partition.
 
     Raises:
         CannotTakeOver: other brokers may have records that it lacks.
@@ -150,7 +151,7 @@ def check_places(log: MetadataLog, node_id: int, known: frozenset[UUID]) -> None
     """Check that all replicas of a broker are in log dirs with these ids.
 
     Raises:
-        CannotTakeOver: a log dir is missing, so that its partitions would be created anew, empty.
+        CannotTakeOver: a log dir is missing, so its partitions would be created again, empty.
     """
     for topic in log.metadata.topics.values():
         for index, partition in topic.partitions.items():

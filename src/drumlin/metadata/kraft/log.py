@@ -5,12 +5,12 @@
         <base offset>.log                 the log; the part covered by snapshots is deleted later
         quorum-state                      the voters, if no record names them
 
-All records of the log count. With one voter all of them are committed. With several, the last ones
-may not have been: they count as if this node became the next controller. Kafka elects the node with
-the longest log of the last epoch.
+All records of the log count. With one voter all of them are committed. With several voters the last
+records may be uncommitted: they count as if this node became the next controller. Kafka elects the
+node with the longest log of the last epoch.
 
-Nothing is ever changed. Damage is detected by the checksums of batches and by gaps in the offsets.
-A last batch that is cut off was never acknowledged, and is ignored as in Kafka.
+No file is ever changed. Damage is detected by the checksums of batches and by gaps in the offsets.
+A truncated last batch was never acknowledged, and is ignored, as in Kafka.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ _QUORUM_STATE: Final = "quorum-state"
 
 
 class UnreadableLog(Exception):
-    """The metadata log is damaged or of a later Kafka; the message names file and position."""
+    """The metadata log is damaged or comes from a later Kafka; the message names file and
+    position.
+    """
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class MetadataLog:
     """The contents of a metadata log.
 
     end_offset, epoch: the end of the log, by which the logs of nodes are compared.
-    voters: the nodes of the quorum; empty: unknown.
+    voters: the nodes of the quorum; empty if unknown.
     """
 
     metadata: KafkaMetadata = field(default_factory=KafkaMetadata)
@@ -77,8 +79,8 @@ def read_metadata_log(folder: Path) -> MetadataLog:
     """The contents of the log in a folder.
 
     Raises:
-        UnreadableLog: it is damaged, or of a later Kafka.
-        OSError: it cannot be read.
+        UnreadableLog: the log is damaged, or comes from a later Kafka.
+        OSError: a file cannot be read.
     """
     found = MetadataLog(voters=_voters_of(folder / _QUORUM_STATE))
     names = sorted(each.name for each in folder.iterdir())
@@ -87,7 +89,7 @@ def read_metadata_log(folder: Path) -> MetadataLog:
         _read_snapshot(folder / snapshots[-1], found)
     segments = [folder / each for each in names if _SEGMENT.fullmatch(each)]
     bases = [int(each.stem) for each in segments]
-    # Segments that end before the snapshot are not needed, and Kafka may have deleted any of them.
+    # Segments that end before the snapshot are not needed, and Kafka may have deleted some.
     first = sum(base <= found.end_offset for base in bases[1:])
     expected = found.end_offset
     for at in range(first, len(segments)):
@@ -207,7 +209,7 @@ def _batches_in(path: Path, *, may_be_cut: bool) -> Iterator[_Batch]:
 def _has_batch(rest: bytes, header: BatchHeader | None) -> bool:
     """Whether the last batch of a file is complete, and only its length is damaged.
 
-    It is complete if it ends with the file, or if another batch follows.
+    The batch is complete if it ends with the file, or if another batch follows.
     """
     if header is None:
         return False
@@ -236,7 +238,7 @@ def _damaged(path: Path, position: int) -> UnreadableLog:
 
 
 def _voters_of(path: Path) -> tuple[int, ...]:
-    """The voters, if the file names them; newer Kafkas have them in the log."""
+    """The voters, if the file names them; newer versions of Kafka have them in the log."""
     try:
         said = json.loads(path.read_bytes())
         return tuple(int(each["voterId"]) for each in said.get("currentVoters") or ())

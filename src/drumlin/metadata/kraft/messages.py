@@ -3,8 +3,8 @@
     frame    varint: 1   varint: the type (api key)   varint: the version   the message
 
 All versions are flexible. Only types that concern topics, configurations and producer ids are
-declared; `PASSED_OVER` are types that do not concern them. Any other type comes from a later
-Kafka, and may mean anything.
+declared; types in `PASSED_OVER` do not concern these. Any other type comes from a later Kafka, and
+its meaning is unknown.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Partition:
     leader: Int32
     leader_epoch: Int32
     partition_epoch: Int32
-    # The ids of the log dirs, and eligible leaders (KIP-966, in version 2).
+    # The ids of the log dirs; eligible leader replicas (KIP-966, in version 2).
     directories: Annotated[tuple[UUID | None, ...], Versions(1)] = ()
     eligible: Annotated[tuple[Int32, ...] | None, Versions(1), Tag(1)] = None
     last_known: Annotated[tuple[Int32, ...] | None, Versions(1), Tag(2)] = None
@@ -78,14 +78,14 @@ class PartitionChange:
 
 @message
 class ClearEligible:
-    """The eligible leader replicas of a topic were cleared; without a name: those of all topics."""
+    """The eligible leader replicas of a topic or, without a name, of all topics were cleared."""
 
     topic: str
 
 
 @message
 class Config:
-    """A key of a resource's configuration was set; null: removed."""
+    """A key of a resource's configuration was set or, if the value is null, removed."""
 
     resource_type: Int8
     resource_name: str
@@ -95,7 +95,7 @@ class Config:
 
 @message
 class ProducerIds:
-    """A block of producer ids was handed out."""
+    """A block of producer ids was allocated."""
 
     broker_id: Int32
     broker_epoch: Int64
@@ -104,7 +104,7 @@ class ProducerIds:
 
 @message
 class BeginTransaction:
-    """The following records take effect together, or not at all."""
+    """The following records take effect together or not at all."""
 
     name: Annotated[str | None, Tag(0)] = None
 
@@ -121,7 +121,7 @@ class AbortTransaction:
     reason: Annotated[str | None, Tag(0)] = None
 
 
-#: All messages that are read.
+#: All declared messages.
 Message = (
     Topic
     | RemoveTopic
@@ -137,7 +137,7 @@ Message = (
 
 
 class _Kind(NamedTuple):
-    """A type of record, and the last version of it that is known."""
+    """A type of record, and its last known version."""
 
     cls: type[Any]
     last_version: int
@@ -170,10 +170,10 @@ NOT_ENFORCED: Final = {
 
 
 def read_message(value: bytes) -> Message | int:
-    """The message in a record of the log; the number of its type if that is passed over.
+    """The message in a record of the log, or the number of its type if that is passed over.
 
     Raises:
-        UnknownRecord: it cannot be read.
+        UnknownRecord: the record cannot be read.
     """
     try:
         frame, position = read_uvarint(value, 0)
@@ -206,7 +206,7 @@ class Endpoint:
 
 @message
 class VoterVersions:
-    """The versions of the quorum's protocol that a voter understands."""
+    """The versions of the quorum's protocol that a voter supports."""
 
     min_supported_version: Int16
     max_supported_version: Int16

@@ -1,6 +1,6 @@
-"""The state that Kafka's metadata records result in: topics, configurations, producer ids. Pure.
+"""The state that results from Kafka's metadata records: topics, configurations, producer ids. Pure.
 
-It corresponds to the metadata image of Apache Kafka's brokers, as far as it matters here.
+It corresponds to the metadata image of Apache Kafka's brokers, as far as that matters here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_ID: Final = UUID(int=0)
 class KafkaPartition:
     """A partition in Kafka's metadata.
 
-    directories: the ids of its replicas' log dirs, in the order of the replicas; empty: unknown.
+    directories: the ids of the replicas' log dirs, in the order of the replicas; empty if unknown.
     eligible: eligible leader replicas (KIP-966).
     last_known: the last leader, if no replica is in the ISR or eligible.
     """
@@ -40,7 +40,7 @@ class KafkaPartition:
     def complete(self) -> tuple[int, ...]:
         """The replicas that lack no records, as far as Kafka knows.
 
-        When the last replica has stopped, Kafka's ISR is empty, and that replica is eligible.
+        When the last replica has stopped, Kafka's ISR is empty and that replica is eligible.
         """
         return self.isr or self.eligible or self.last_known
 
@@ -62,7 +62,7 @@ class KafkaMetadata:
     #: Configurations, by type and name of their resource.
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
-    #: Deleted topics, as far as their deletion is still in the log.
+    #: Deleted topics whose deletion is still in the log.
     deleted: set[UUID] = field(default_factory=set)
     #: Security settings that Drumlin does not enforce.
     not_enforced: set[str] = field(default_factory=set)
@@ -74,7 +74,7 @@ class KafkaMetadata:
     def apply(self, value: bytes) -> None:
         """
         Raises:
-            UnknownRecord: it cannot be read, or does not fit what came before it.
+            UnknownRecord: the record cannot be read, or contradicts earlier ones.
         """
         message = messages.read_message(value)
         self.records += 1
@@ -201,7 +201,7 @@ def _either(new: tuple[int, ...] | None, old: tuple[int, ...]) -> tuple[int, ...
 
 
 def _placed(before: KafkaPartition, change: messages.PartitionChange) -> tuple[UUID, ...]:
-    """The log dirs of replicas after a reassignment: those that stay keep theirs."""
+    """The log dirs of replicas after a reassignment; replicas that stay keep theirs."""
     if not before.directories:
         return ()
     known = dict(zip(before.replicas, before.directories, strict=False))
@@ -213,7 +213,7 @@ def _directories(ids: tuple[UUID | None, ...]) -> tuple[UUID, ...]:
 
 
 def led_by(partition: KafkaPartition) -> int:
-    """The next leader: the current one, or else the first complete replica."""
+    """The next leader: the current leader, or else the first complete replica."""
     complete = partition.complete
     if partition.leader in complete:
         return partition.leader

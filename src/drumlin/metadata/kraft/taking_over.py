@@ -1,6 +1,6 @@
 """Takes over the metadata of a stopped Apache Kafka, for a broker on the same log dirs. Blocking.
 
-Changes nothing: the new store is written as a whole afterwards.
+Changes nothing; the new store is written afterwards, as a whole.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def take_over_alone(
     *,
     are_locked: bool = False,
 ) -> FirstContents | None:
-    """The contents that a single broker takes over; None if there is no metadata of Kafka.
+    """The contents for a single broker to take over; None if there is no metadata of Kafka.
 
     are_locked: the caller holds the locks of the log dirs.
 
     Raises:
-        CannotTakeOver: they must not be taken over, or not yet.
+        CannotTakeOver: the contents must not be taken over, or not yet.
         OSError: a file cannot be read.
     """
     folder = find_metadata_log(log_dirs, metadata_log_dir)
@@ -73,7 +73,7 @@ def read_checked(folder: Path, log_dirs: Sequence[Path], node_id: int) -> Metada
     """The metadata log of the broker with these log dirs; None if it is empty.
 
     Raises:
-        CannotTakeOver: it is damaged, or these are not exactly the log dirs of one broker.
+        CannotTakeOver: the log is damaged, or these are not exactly the log dirs of one broker.
         OSError: a file cannot be read.
     """
     _check_owner(folder.parent, log_dirs, node_id)
@@ -107,7 +107,7 @@ def _check_owner(metadata_dir: Path, log_dirs: Sequence[Path], node_id: int) -> 
 
 
 def _directory_ids(log_dirs: Sequence[Path]) -> frozenset[UUID] | None:
-    """The ids of the log dirs; None if one in use has no id, as in older Kafkas."""
+    """The ids of the log dirs; None if one in use has no id, as in older versions of Kafka."""
     metas = [each for each in map(_meta_of, log_dirs) if each is not None]
     texts = [each.directory_id for each in metas if each.directory_id is not None]
     if len(texts) < len(metas):

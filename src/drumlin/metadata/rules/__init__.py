@@ -1,1 +1,3 @@
-"""The rules of a cluster: who may lead, where replicas are placed. Pure; no store is known here."""
+"""The rules of a cluster: which brokers may lead, and where replicas are placed. Pure, and
+independent of stores.
+"""

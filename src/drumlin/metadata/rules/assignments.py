@@ -1,4 +1,4 @@
-"""Replica assignment: checked if a client gives it, chosen otherwise. Pure."""
+"""Replica assignment: checks of assignments by clients, and the choice of others. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 Replicas = tuple[int, ...]
 
-#: The number of replicas of a partition that are checked, unless there are more brokers. More
-#: replicas than brokers cannot be valid.
+#: The number of replicas of a partition that are checked, if there are not more brokers. More
+#: replicas than brokers are never valid.
 _LOOKED_AT: Final = 1000
 
 
@@ -25,16 +25,16 @@ def spread_replicas(
 ) -> tuple[Replicas, ...]:
     """Replicas of new partitions, spread over brokers and racks by Apache Kafka's algorithm.
 
-    Leaders go round-robin over the brokers, and followers over the others. Racks alternate, and
-    each partition has replicas on as many racks as possible. Brokers without a rack count as one
-    rack of their own.
+    Leaders are assigned round-robin to the brokers, and followers to the others. Racks alternate,
+    and each partition has replicas on as many racks as possible. Brokers without a rack count as
+    one rack of their own.
 
     racks: the rack of each broker, by broker id.
-    start: the place of the topic's first leader in the order of `in_turns`.
-    first_index: the number of partitions that the topic has already.
+    start: the position of the topic's first leader in the order of `in_turns`.
+    first_index: the number of existing partitions of the topic.
 
     Raises:
-        KafkaError: INVALID_REPLICATION_FACTOR, when there are too few brokers.
+        KafkaError: INVALID_REPLICATION_FACTOR, there are too few brokers.
     """
     if replication_factor > len(racks):
         raise KafkaError(
@@ -45,7 +45,8 @@ def spread_replicas(
     count, known = len(arranged), dict[tuple[int, int], Replicas]()
     spread = []
     for index in range(first_index, first_index + partition_count):
-        # Each round of leaders has other followers: many brokers take over from one that fails.
+        # Each round of leaders has different followers, so many brokers take over from one that
+        # fails.
         place = (start + index) % count, (start + index // count) % max(count - 1, 1)
         if place not in known:
             known[place] = _spread(racks, arranged, rack_count, replication_factor, *place)
@@ -83,7 +84,7 @@ def _spread(
     first: int,
     shift: int,
 ) -> Replicas:
-    """The replicas of one partition, each on another rack as long as there is one."""
+    """The replicas of one partition, on different racks as far as possible."""
     replicas = [arranged[first]]
     used = {_rack(racks[arranged[first]])}
     for step in count_from(shift * rack_count):

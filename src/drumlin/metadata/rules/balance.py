@@ -1,4 +1,4 @@
-"""Leader balance: which partitions go back to their preferred leaders. Pure."""
+"""Leader balance: the choice of partitions to return to their preferred leaders. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from drumlin.turns import give_way
 async def to_be_led_as_preferred(
     topics: Iterable[TopicState], alive: Iterable[int], percentage: int
 ) -> list[PartitionId]:
-    """The partitions to be led by their preferred leaders again, where leaders are unbalanced.
+    """The partitions of unbalanced brokers that should return to their preferred leaders.
 
-    A live broker is unbalanced if more than `percentage` of the partitions that prefer it are led
-    by others. A partition counts as led by another only if the preferred broker could lead it.
+    A live broker is unbalanced if more than `percentage` of the partitions that prefer it have
+    other leaders. Only partitions that the preferred broker could lead count as having another
+    leader.
     """
     live = set(alive)
     preferred: Counter[int] = Counter()

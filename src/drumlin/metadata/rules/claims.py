@@ -1,8 +1,8 @@
-"""Checks of what requests claim about brokers and epochs, against the metadata. Pure.
+"""Checks of claims in requests about brokers and epochs, against the metadata. Pure.
 
 Any client may send such requests. A claim that the metadata does not support is either ahead of
-this broker's metadata, or a lie that would fence honest brokers. It is never believed; it
-is refused with a retriable error, as the metadata may support it later.
+this broker's metadata, or a lie that would fence honest brokers. It is refused with a retriable
+error, as the metadata may support it later.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 
 def is_process(image: ClusterImage, node_id: int, broker_epoch: int) -> bool:
-    """Whether a broker is alive in exactly this broker epoch (KIP-903)."""
+    """Whether a broker is alive with exactly this broker epoch (KIP-903)."""
     broker = image.brokers.get(node_id)
     return broker is not None and broker.epoch == broker_epoch
 
 
 def may_coordinate(image: ClusterImage, coordinator_epoch: int) -> bool:
-    """Whether a transaction coordinator may have this epoch: a leader epoch of its partition."""
+    """Whether a transaction coordinator may have this epoch, which is a leader epoch of its
+    partition.
+    """
     topic = image.topics.get(TRANSACTION_STATE)
     partitions = () if topic is None else topic.partitions
     return coordinator_epoch <= 0 or any(

@@ -1,7 +1,7 @@
 """The decision about a partition for each kind of change, used by every metadata store. Pure.
 
-A store calls the decision with the stored state, and writes the state that it returns. It may have
-to call it again if another broker has changed the state meanwhile.
+A store calls the decision with the stored state, and writes the returned state. If another broker
+has changed the state meanwhile, the store calls the decision again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from drumlin.metadata.rules.leadership import (
 from drumlin.metadata.rules.reassignment import completed, moved
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The replicas that a partition is to have, the preferred leader first.
+#: The target replicas of a partition, the preferred leader first.
 Target = Sequence[int]
-#: The brokers that are alive, and their epochs.
+#: The live brokers and their epochs.
 Alive = Mapping[int, int]
 
 
@@ -44,13 +44,13 @@ class TopicRules(NamedTuple):
         return cls(topic, configs.min_insync_replicas, configs.unclean_leader_election_enable)
 
 
-#: Returns the new state of a partition, or the same one if nothing is to be written. Raises a
+#: Returns the new state of a partition, or the same state if there is nothing to write. Raises
 #: `KafkaError` if the change is refused.
 Decision = Callable[[PartitionId, PartitionState, TopicRules, Alive], PartitionState]
 
 
 def isr_altered(requests: Mapping[PartitionId, IsrRequest], leader: int) -> Decision:
-    """AlterPartition: the leader asks for another ISR."""
+    """AlterPartition: the leader requests another ISR."""
     return lambda partition, state, rules, alive: granted(
         requests[partition], state, leader, alive, rules.min_isr
     )
@@ -64,17 +64,17 @@ def replica_returned(lacking: Mapping[PartitionId, Returned], node_id: int) -> D
 
 
 def leadership_handed_over(node_id: int) -> Decision:
-    """A broker is about to stop: it leaves the ISR, and another one leads."""
+    """A broker is about to stop: it leaves the ISR, and another broker leads."""
     return lambda _, state, rules, alive: handed_over(state, node_id, alive, rules.min_isr)
 
 
 def leader_epoch_begun(node_id: int) -> Decision:
-    """A leader begins a new leader epoch of its own accord."""
+    """A leader begins a new leader epoch by itself."""
     return lambda _, state, *__: in_next_epoch(state, node_id)
 
 
 def leader_elected(*, is_unclean: bool) -> Decision:
-    """ElectLeaders: an operator asks for the preferred leader, or for any (KIP-460)."""
+    """ElectLeaders: an operator requests the preferred leader, or any leader (KIP-460)."""
     return lambda _, state, rules, alive: elected(
         state, alive, rules.min_isr, is_unclean=is_unclean
     )
@@ -83,7 +83,9 @@ def leader_elected(*, is_unclean: bool) -> Decision:
 def replicas_moved(
     targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool
 ) -> Decision:
-    """AlterPartitionReassignments: other replicas, or the former ones where there is no target."""
+    """AlterPartitionReassignments: an operator requests other replicas or, without a target, the
+    former ones.
+    """
     return lambda partition, state, rules, alive: moved(
         state,
         alive,
@@ -97,7 +99,7 @@ def replicas_moved(
 def reassignment_completed(
     _: PartitionId, state: PartitionState, rules: TopicRules, alive: Alive
 ) -> PartitionState:
-    """The controller ends a reassignment as soon as all replicas of the target are in sync."""
+    """The controller completes a reassignment as soon as all target replicas are in sync."""
     return completed(state, alive, rules.min_isr)
 
 
@@ -111,7 +113,7 @@ def leader_settled(
 def settled_at_start(
     partition: PartitionId, state: PartitionState, rules: TopicRules, alive: Alive
 ) -> PartitionState:
-    """Like `leader_settled`, and the preferred leader leads where it can."""
+    """Like `leader_settled`, but the preferred leader leads if it can."""
     after = leader_settled(partition, state, rules, alive)
     try:
         return preferred(after, alive, rules.min_isr)
@@ -120,12 +122,12 @@ def settled_at_start(
 
 
 def unchanged(_: PartitionId, state: PartitionState, __: TopicRules, ___: Alive) -> PartitionState:
-    """The state as it is: it is written only where it is missing, or an older one is stored."""
+    """The unchanged state, which is written only if the store lacks it or has an older one."""
     return state
 
 
 def check_can_unregister(node_id: int, *, is_alive: bool, is_registered: bool) -> None:
-    """Refuse to forget a broker that is alive, or not known.
+    """Refuse to unregister a broker that is alive or unknown.
 
     Raises:
         KafkaError: INVALID_REQUEST, BROKER_ID_NOT_REGISTERED.

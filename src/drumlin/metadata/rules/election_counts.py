@@ -1,6 +1,6 @@
-"""Elections that this process has made: counted for metrics, logged if records may be lost.
+"""Elections made by this process: counted for metrics, and logged if records may be lost.
 
-Decides nothing.
+Makes no decisions.
 """
 
 from __future__ import annotations
@@ -23,32 +23,35 @@ class ElectionCounts:
         self.elections = 0
         #: Elections of a replica that was neither in sync nor eligible.
         self.unclean = 0
-        #: Elections of a replica that was complete before an unclean stop; not counted as unclean.
+        #: Elections of a replica that was complete before an unclean stop; these do not count as
+        #: unclean.
         self.recoveries = 0
-        #: The total time that partitions have waited for these leaders.
+        #: The total time that partitions have waited for the elected leaders.
         self.seconds = 0.0
 
     def begin(self, since: float | None = None, why: str = BY_CONFIG) -> Elections:
         """Begin elections that are decided together.
 
-        since: when it became known that partitions need another leader; None: now.
-        why: the reason why a replica that may lack records can be elected, for the log.
+        since: the time when it became known that partitions need another leader; None means now.
+        why: the reason for allowing a replica that may lack records, for the log.
         """
         return Elections(self, self.clock.monotonic() if since is None else since, why)
 
 
 class Elections:
-    """Partitions that are decided together: which of them get another leader."""
+    """The elections among partitions that are decided together."""
 
     def __init__(self, counts: ElectionCounts, since: float, why: str) -> None:
         self._counts = counts
         self._since = since
         self._why = why
-        #: By partition: the topic, the state before and after.
+        #: Partition -> the topic, the state before, and the state after.
         self._decided: dict[PartitionId, tuple[str, PartitionState, PartitionState]] = {}
 
     def noting(self, decide: Decision) -> Decision:
-        """The decision, with its elections noted. A store may call it once for each attempt."""
+        """The decision, wrapped to note its elections. A store may call it once for each
+        attempt.
+        """
 
         def noted(
             partition: PartitionId, state: PartitionState, rules: TopicRules, alive: Alive

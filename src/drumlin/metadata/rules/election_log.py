@@ -1,4 +1,4 @@
-"""Log messages about elected leaders that may lack records. Decides nothing."""
+"""Log messages about elected leaders that may lack records. Makes no decisions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_REQUEST: Final = "an operator has asked for it"
 def log_election(
     topic: str, before: PartitionState, after: PartitionState, why: str = BY_CONFIG
 ) -> None:
-    """Log an election by which records may be lost; nothing is logged for a clean one."""
+    """Log an election that may lose records; a clean election is not logged."""
     kind = election(before, after)
     if kind is Election.RECOVERY:
         ends = {each.node_id: each.log_end.end_offset for each in before.last_known}

@@ -1,4 +1,4 @@
-"""Leader elections that an operator asks for (KIP-460): the preferred leader, or any. Pure."""
+"""Leader elections requested by an operator (KIP-460): of the preferred leader, or of any. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 def elected(
     state: PartitionState, alive: Collection[int], min_isr: int, *, is_unclean: bool = False
 ) -> PartitionState:
-    """The partition led by its preferred leader; or by any live replica, if there is no leader.
+    """The partition led by its preferred leader or, in an unclean election without a live leader,
+    by any live replica.
 
-    An unclean election takes a replica that is in sync or eligible, if there is one. Otherwise
+    An unclean election chooses a replica that is in sync or eligible, if there is one. Otherwise
     records may be lost: it prefers replicas that were complete before an unclean stop, and among
-    those the one with the longest log.
+    these the one with the longest log.
 
     Raises:
-        KafkaError: ELECTION_NOT_NEEDED; PREFERRED_LEADER_NOT_AVAILABLE: it is not alive, or not in
-            sync; ELIGIBLE_LEADERS_NOT_AVAILABLE.
+        KafkaError: ELECTION_NOT_NEEDED; PREFERRED_LEADER_NOT_AVAILABLE: the preferred leader is not
+            alive, or not in sync; ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
     return _unclean(state, alive, min_isr) if is_unclean else preferred(state, alive, min_isr)
 

@@ -2,20 +2,20 @@
 
 While fewer than `min.insync.replicas` are in sync, nothing is committed: the leader refuses
 `acks=all`, and its high watermark does not advance (`replication/partition.py`). So every replica
-that is in sync at that moment, or comes into the ISR later, has all committed records until enough
-are in sync again. If it leaves the ISR it becomes eligible; when enough are in sync, the list is
-cleared.
+that is in sync at that moment, or joins the ISR later, has all committed records until enough
+replicas are in sync again. A replica that leaves the ISR becomes eligible; when enough are in sync,
+the list is cleared.
 
-A broker that returns from an unclean stop may have lost what was not on its disk yet. It is removed
-from the ISR and from the eligible replicas, but the end of its log is remembered (`LastKnown`). If
-no other replica can lead, the returned replica with the longest log is elected (*unclean
+A broker that returns from an unclean stop may have lost records that were not on its disk yet. It
+is removed from the ISR and from the eligible replicas, but its log end is remembered (`LastKnown`).
+If no other replica can lead, the returned replica with the longest log is elected (*unclean
 recovery*):
 
-- once `min.insync.replicas` of them are back, as each acknowledged record was on that many;
-- but never a single one, while others may exist that have all records;
-- never a replica without a log, or one that was restored from a copy;
+- once `min.insync.replicas` replicas are back, as each acknowledged record was on that many;
+- but never a single one, while others that have all records may exist;
+- never a replica without a log, or with a log restored from a copy;
 - nor a replica that came back while there was a leader, once that leader has changed the ISR: the
-  leader has all records, and is worth waiting for. Until then the replica truncates nothing for
+  leader has all records, so its return is awaited. Until then the replica truncates nothing for
   that leader (`replication/followed_partition.py`).
 """
 
@@ -28,10 +28,10 @@ from typing import Final
 
 from drumlin.metadata.image import NO_LEADER, NO_LOG, LastKnown, LogEnd, PartitionState
 
-#: The least number of replicas for a recovery: even with `min.insync.replicas=1`, a single replica
-#: may lack what all others have.
+#: The minimum number of replicas for a recovery: even with `min.insync.replicas=1`, a single
+#: replica may lack records that all others have.
 _RECOVERED_FROM: Final = 2
-#: The assumed end of a log about which nothing is known: longer than no log.
+#: The assumed end of an unknown log, which counts as longer than no log.
 _UNKNOWN: Final = LogEnd(-1, 0)
 
 
@@ -39,7 +39,7 @@ class Election(enum.Enum):
     """The kind of an election."""
 
     CLEAN = "clean"
-    #: Among replicas that were complete before an unclean stop.
+    #: An election among replicas that were complete before an unclean stop.
     RECOVERY = "recovery"
     UNCLEAN = "unclean"
 
@@ -50,7 +50,9 @@ def needed_replicas(state: PartitionState, min_isr: int) -> int:
 
 
 def election(before: PartitionState, after: PartitionState) -> Election | None:
-    """The kind of election between two states; None if the leader is the same or there is none."""
+    """The kind of election that led from one state to the other; None if the leader is the same, or
+    there is no leader.
+    """
     leader = after.leader
     if leader in (NO_LEADER, before.leader):
         return None
@@ -60,7 +62,7 @@ def election(before: PartitionState, after: PartitionState) -> Election | None:
 
 
 def complete(state: PartitionState) -> set[int]:
-    """Replicas with all committed records, save for what an unclean stop may have cost them."""
+    """Replicas with all committed records, except for losses in an unclean stop."""
     return {*state.isr, *state.elr, *remembered(state)}
 
 
@@ -72,9 +74,9 @@ def with_isr(
     *,
     gone: Collection[int] = (),
 ) -> PartitionState:
-    """The partition with this leader and ISR, and with the replicas that may still lead it.
+    """The partition with this leader and ISR, and the replicas that may still become leader.
 
-    gone: brokers that must not be eligible any longer.
+    gone: brokers that must no longer be eligible.
     """
     isr = tuple(isr)
     elr: tuple[int, ...] = ()
@@ -107,7 +109,7 @@ def _last_leader(state: PartitionState, leader: int) -> int:
 
 
 def remembering(state: PartitionState, known: LastKnown, min_isr: int) -> PartitionState:
-    """The partition with the end of the log of a replica that is neither in sync nor eligible."""
+    """The partition, remembering the log end of a replica that is neither in sync nor eligible."""
     if state.leader != NO_LEADER and len(state.isr) >= needed_replicas(state, min_isr):
         return state
     others = {each.node_id: each for each in state.last_known} | {known.node_id: known}
@@ -118,7 +120,8 @@ def remembering(state: PartitionState, known: LastKnown, min_isr: int) -> Partit
 def superseded(state: PartitionState) -> PartitionState:
     """The partition without candidates for a recovery, as its leader is alive.
 
-    The leader has all records that a returned replica may lack. If it dies, its return is awaited.
+    The leader has all records that a returned replica may lack. If the leader dies, its return is
+    awaited.
     """
     last_known = tuple(each._replace(was_complete=False) for each in state.last_known)
     return state if last_known == state.last_known else replace(state, last_known=last_known)
@@ -143,18 +146,18 @@ def _recovered(state: PartitionState, alive: Collection[int], min_isr: int) -> i
     if len(back) >= needed:
         return best
     if len(known) >= needed and best == _longest(state, known):
-        return best  # enough have been back since, though not all are alive: none had more
+        return best  # enough have returned, though perhaps not alive, and none had more
     return NO_LEADER  # unlike in Apache Kafka, not even the last leader: another has more
 
 
 def is_nothing_left(state: PartitionState) -> bool:
-    """Whether all replicas have come back without a log."""
+    """Whether all replicas have returned without a log."""
     ends = {each.node_id: each.log_end for each in state.last_known}
     return all(ends.get(each) == NO_LOG for each in state.replicas)
 
 
 def best_left(state: PartitionState, alive: Collection[int]) -> int:
-    """The live replica that is likely to lack the fewest records; NO_LEADER if none is alive."""
+    """The live replica that probably lacks the fewest records; NO_LEADER if no replica is alive."""
     live = [each for each in state.replicas if each in alive]
     for some in (state.isr, state.elr, remembered(state)):
         found = [each for each in live if each in some]
@@ -169,10 +172,10 @@ def remembered(state: PartitionState) -> list[int]:
 
 
 def _longest(state: PartitionState, some: Collection[int]) -> int:
-    """The replica with the longest log; among equals the last leader, or the first replica.
+    """The replica with the longest log; among equals, the last leader or else the first replica.
 
     A log whose records were all deleted has no leader epoch, and is compared by its end offset. A
-    log that ends later than a complete one is complete, too.
+    log that ends later than a complete log is complete, too.
     """
     ends = {each.node_id: each.log_end for each in state.last_known}
     among = [each for each in state.replicas if each in some]

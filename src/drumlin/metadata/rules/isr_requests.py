@@ -1,4 +1,4 @@
-"""AlterPartition: the rules by which a leader gets the ISR that it asks for. Pure."""
+"""AlterPartition: the rules for granting the ISR that a leader requests. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 class IsrRequest(NamedTuple):
-    """The ISR that a leader asks for, by compare-and-set on what it knows (KIP-497).
+    """The ISR that a leader requests, by compare-and-set on its known state (KIP-497).
 
-    isr: broker ids, each with the broker epoch that its fetches name (KIP-903). -1: the leader does
-        not know the epoch; that is allowed for brokers that are in the ISR already.
+    isr: broker ids, each with the broker epoch in its fetch requests (KIP-903); -1 if the leader
+        does not know the epoch, which is allowed for brokers that are in the ISR already.
     """
 
     leader_epoch: int
@@ -23,7 +23,7 @@ class IsrRequest(NamedTuple):
 
 
 def is_granted(request: IsrRequest, state: PartitionState, leader: int) -> bool:
-    """Whether the state is the result of this very request, whose answer was lost."""
+    """Whether the state results from this same request, whose answer was lost."""
     return (
         state.partition_epoch == request.partition_epoch + 1
         and state.leader_epoch == request.leader_epoch
@@ -51,11 +51,11 @@ def check_request(
 ) -> None:
     """Refuse a request that is based on another state, or adds brokers that may not be in sync.
 
-    `alive` has the epochs of the brokers that are alive.
+    `alive` has the epochs of live brokers.
 
     Raises:
         KafkaError: FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA, or
-            INVALID_REQUEST: the leader itself is not in sync, or one is named twice.
+            INVALID_REQUEST: the leader itself is not in sync, or a broker is named twice.
     """
     if state.leader != leader or state.leader_epoch != request.leader_epoch:
         message = f"broker {state.leader} leads in epoch {state.leader_epoch}"

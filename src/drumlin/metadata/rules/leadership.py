@@ -1,4 +1,4 @@
-"""Leader and ISR of a partition, decided from which brokers are alive. Pure.
+"""The choice of a partition's leader and ISR, given the live brokers. Pure.
 
 A partition is never led by a broker that may lack acknowledged records, unless its topic has
 `unclean.leader.election.enable`. `eligible.py` says which replicas may lead besides the ISR. A new
@@ -28,14 +28,14 @@ NO_EPOCH: Final = -1
 
 
 def never_led(index: int, replicas: tuple[int, ...]) -> PartitionState:
-    """A partition that has never had a leader: in ZooKeeper there is no node for its state yet."""
+    """A partition that has never had a leader, for which ZooKeeper has no state node yet."""
     return PartitionState(index, NO_LEADER, NO_EPOCH, replicas, (), NO_EPOCH)
 
 
 def is_settled(state: PartitionState, alive: Collection[int]) -> bool:
-    """Whether `settled` returns the partition unchanged, for any configuration; cheap.
+    """Whether `settled` is certain to return the partition unchanged.
 
-    False: `settled` has to decide.
+    A quick check: if False, `settled` has to decide.
     """
     return (
         state.leader in state.isr
@@ -55,7 +55,7 @@ def settled(
     """The partition with a live leader and an ISR of live brokers; unchanged if it has both.
 
     Dead brokers leave the ISR, unless no replica may lead: then there is no leader, and the ISR
-    stays, as its members may lead when they are back.
+    stays, as its members may lead when they return.
     """
     live = tuple(each for each in state.replicas if each in alive)
     if state.leader_epoch == NO_EPOCH:
@@ -73,21 +73,23 @@ def settled(
 
 
 def led_by_any(state: PartitionState, alive: Collection[int], min_isr: int) -> PartitionState:
-    """The partition led by the live replica that is likely to lack least; one must be alive."""
+    """The partition led by the live replica that probably lacks the fewest records; one must be
+    alive.
+    """
     leader = best_left(state, alive)
     isr = tuple(each for each in state.isr if each in alive) or (leader,)
     after = with_isr(state, isr, leader, min_isr)
-    if election(state, after) is Election.UNCLEAN:  # others need not have the new leader's records
+    if election(state, after) is Election.UNCLEAN:  # others may lack the new leader's records
         after = replace(after, elr=(), last_known=())
     return after
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The log of a replica that may lack records, as its broker finds it.
+    """The log of a replica that may lack records, as found by its broker.
 
-    log_end: NO_LOG if there is no log; None if it is out of reach, as its log dir is offline.
-    is_copy: the log is older than the broker's last one: it was restored from a copy.
+    log_end: NO_LOG if there is no log; None if the log is unreachable, as its log dir is offline.
+    is_copy: whether the log is older than the broker's last one, and so was restored from a copy.
     """
 
     log_end: LogEnd | None
@@ -97,12 +99,12 @@ class Returned:
 def returned(
     state: PartitionState, node_id: int, found: Returned, alive: Collection[int], min_isr: int
 ) -> PartitionState:
-    """The partition once it is known that a replica may lack records (KIP-966).
+    """The partition when it becomes known that a replica may lack records (KIP-966).
 
     The replica leaves the ISR and the eligible replicas. It stays if no other replica has all
-    committed records, unless its log is gone or restored from a copy: such a replica never leads by
-    itself. A replica that is out of reach also stays if the others are only remembered: they may
-    lack what it has.
+    committed records, unless its log is lost or was restored from a copy: such a replica never
+    leads by itself. An unreachable replica also stays if the others are only remembered, as they
+    may lack records that it has.
     """
     if state.leader_epoch == NO_EPOCH or node_id not in state.replicas:
         return state
@@ -126,7 +128,9 @@ def returned(
 def handed_over(
     state: PartitionState, node_id: int, alive: Collection[int], min_isr: int
 ) -> PartitionState:
-    """The partition without a broker that is about to stop, if another ISR member can lead."""
+    """The partition without a broker that is about to stop, if another member of the ISR
+    can lead.
+    """
     rest = _rest(state, node_id)
     live = tuple(each for each in rest if each in alive and each != node_id)
     if not live:
@@ -136,11 +140,11 @@ def handed_over(
 
 
 def preferred(state: PartitionState, alive: Collection[int], min_isr: int) -> PartitionState:
-    """The partition led by its preferred leader, which is its first replica.
+    """The partition led by its preferred leader, its first replica.
 
     Raises:
-        KafkaError: ELECTION_NOT_NEEDED, or PREFERRED_LEADER_NOT_AVAILABLE: it is not alive, or not
-            in sync.
+        KafkaError: ELECTION_NOT_NEEDED, or PREFERRED_LEADER_NOT_AVAILABLE: the preferred leader is
+            not alive, or not in sync.
     """
     wanted = state.replicas[0]
     if state.leader == wanted and wanted in alive:

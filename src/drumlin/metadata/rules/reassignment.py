@@ -4,12 +4,12 @@
     all of 4,5,1 in sync: replicas 4,5,1                                   `completed`
     or cancelled:         replicas 1,2,3                                   `cancelled`
 
-During a reassignment all of these brokers are replicas: no replica is removed before the target is
+During a reassignment all these brokers are replicas: no replica is removed before the target is
 complete. A new target replaces the previous one; replicas that belong neither to the new target nor
 to the original replicas are removed at once.
 
-When a replica is removed, a new leader epoch begins: what the leader knows of its progress must not
-count if the same broker becomes a replica again.
+When a replica is removed, a new leader epoch begins, so that the leader forgets its progress: this
+must not count if the same broker becomes a replica again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def target_of(state: PartitionState) -> Replicas:
 
 
 def origin_of(state: PartitionState) -> Replicas:
-    """The replicas that it had before the reassignment, though maybe in another order."""
+    """The partition's replicas before the reassignment, perhaps in another order."""
     return tuple(each for each in state.replicas if each not in state.adding)
 
 
@@ -43,11 +43,11 @@ def moved(
     may_change_factor: bool = True,
     may_be_unclean: bool = False,
 ) -> PartitionState:
-    """The partition as a client asks for it: `reassigned`, or `cancelled` if there is no target.
+    """The partition as requested by a client: `reassigned`, or `cancelled` if there is no target.
 
     Raises:
         KafkaError: INVALID_REPLICATION_FACTOR: the number of replicas must not change (KIP-860);
-            and as `reassigned` and `cancelled`.
+            or an error of `reassigned` or `cancelled`.
     """
     if target is None:
         return cancelled(state, alive, min_isr, may_be_unclean=may_be_unclean)
@@ -64,11 +64,11 @@ def reassigned(
     *,
     may_be_unclean: bool = False,
 ) -> PartitionState:
-    """The partition with a reassignment to these replicas begun, or completed if it can be.
+    """The partition with a reassignment to these replicas begun, or completed if possible.
 
     Raises:
-        KafkaError: INVALID_REPLICA_ASSIGNMENT: a broker is named twice, or would be added and is
-            not alive; or no replica would be left that has the records.
+        KafkaError: INVALID_REPLICA_ASSIGNMENT: a broker is named twice, or would be added but is
+            not alive; or no replica with the records would be left.
     """
     _check_target(target)
     origin = origin_of(state)
@@ -89,8 +89,8 @@ def cancelled(
     """The partition with its original replicas.
 
     Raises:
-        KafkaError: NO_REASSIGNMENT_IN_PROGRESS; or INVALID_REPLICA_ASSIGNMENT: none of the original
-            replicas has all records.
+        KafkaError: NO_REASSIGNMENT_IN_PROGRESS; or INVALID_REPLICA_ASSIGNMENT: no original replica
+            has all records.
     """
     if not state.is_reassigned:
         raise KafkaError(ErrorCode.no_reassignment_in_progress)
@@ -99,7 +99,7 @@ def cancelled(
 
 
 def completed(state: PartitionState, alive: Collection[int], min_isr: int) -> PartitionState:
-    """The partition with the target replicas alone, if all of them are in sync; else unchanged."""
+    """The partition with only the target replicas, if all of them are in sync; else unchanged."""
     target = target_of(state)
     if not state.is_reassigned or not set(target) <= set(state.isr):
         return state
@@ -133,7 +133,7 @@ def _with(
     *,
     may_be_unclean: bool = False,
 ) -> PartitionState:
-    """The partition with these replicas; its leader is one of them, or it has none."""
+    """The partition with these replicas, led by one of them or by none."""
     if assignment == state.assignment:
         return state
     replicas = assignment.replicas

@@ -1,5 +1,6 @@
-"""The embedded store for several brokers of a machine: a process owns it, brokers use sockets.
+"""The embedded store for several brokers of a machine: one process owns it, and brokers reach it by
+sockets.
 
-`authority.py` is the owner's side, `metadata.py` a broker's. `channel.py` transports the
-messages between them, `codec.py` encodes their contents.
+`authority.py` is the owner's side, `metadata.py` a broker's. `channel.py` transports messages
+between the two, and `codec.py` encodes their contents.
 """

@@ -1,8 +1,8 @@
 """`Authority`: the owner of the store that several brokers of one machine share.
 
-It serves brokers over channels, and no clients. A broker is alive as long as its channel is open.
-The controller (`embedded/controller.py`) does what brokers ask for; all brokers are
-notified of each change.
+The authority serves brokers over channels, but no clients. A broker is alive as long as its channel
+is open. The controller (`embedded/controller.py`) carries out the brokers' requests; all brokers
+are notified of each change.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from drumlin.metadata.store.mutations import uncancelled
 
 _log = logging.getLogger(__name__)
 
-#: A broker that leaves more than this unread counts as hung.
+#: A broker that leaves more bytes than this unread counts as hung.
 _WAITING_BYTES_MAX: Final = 64 << 20
 
 
@@ -49,12 +49,12 @@ class Authority:
         configs_of: Callable[[str], LogConfig],
         drop: Callable[[int], None],
     ) -> None:
-        """The store has `ImmediateListeners`.
+        """The store must have `ImmediateListeners`.
 
         Args:
             log_dirs: the log dirs of each broker.
             configs_of: returns a topic's configuration.
-            drop: ends a broker that does not read its notifications.
+            drop: stops a broker that does not read its notifications.
         """
         self.store = store
         self.image = store.image
@@ -67,7 +67,7 @@ class Authority:
     # -- brokers that come and go ------------------------------------------------------
 
     def connect(self, node_id: int, channel: Channel) -> None:
-        """Serve a broker's process over its channel, which is about to start."""
+        """Serve a broker's process over its channel, which must not be started yet."""
         ask = self.controller
         handlers: dict[str, Handler] = {
             messages.REGISTER: self._register,
@@ -103,7 +103,7 @@ class Authority:
         known_at = self.controller.now()
         channel = self._channels.pop(node_id, None)
         if channel is not None:
-            await channel.close()  # no request of the broker may be served after its removal
+            await channel.close()  # none of its requests may be served after its removal
         await self.controller.remove(node_id, known_at)
 
     def stop(self) -> None:
@@ -158,7 +158,9 @@ class Authority:
         )
 
     async def _alter_configs(self, body: Any) -> bool:
-        """Compare-and-set; returns whether the configuration was the expected one."""
+        """Alter a configuration by compare-and-set; returns whether the stored one was as
+        expected.
+        """
         (resource, expected), changes = codec.read_configs(body[0]), body[1]
         is_expected = False
 

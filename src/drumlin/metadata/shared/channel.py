@@ -2,10 +2,10 @@
 
 A message is a frame of JSON: a request, a response or a notification. Messages are handled in the
 order in which they were sent. The channel does not know their contents. It ends when the other
-process ends or sends what cannot be parsed; then `on_end` is called once.
+process ends or sends an invalid frame; then `on_end` is called once.
 
-A process may hang without ending: a side that calls `watch` sends heartbeats, and notices when the
-other side's stop.
+A process may hang without ending: a side that calls `watch` sends heartbeats, and notices when
+those of the other side stop.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _ANSWER: Final = 1
 _REFUSE: Final = 2
 _TELL: Final = 3
 _BEAT: Final = 4
-#: The number of heartbeats in the time after which the other side counts as silent.
+#: The number of heartbeats within the time after which the other side counts as silent.
 _BEATS: Final = 6
-#: A larger frame is parsed in a thread, so that clients are served meanwhile.
+#: Larger frames are parsed in a thread, so that clients are served meanwhile.
 _LARGE_BYTES: Final = 16 << 10
 _BUFFER_BYTES: Final = 1 << 20
 
@@ -58,7 +58,7 @@ class ChannelSilent(Unanswered):
 
 
 class Channel:
-    """One end of the connection; made from a socket by `open`."""
+    """One end of the connection, created from a socket by `open`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -73,13 +73,13 @@ class Channel:
         self._on_end: Callable[[], None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._on_silence: Callable[[bool], None] = _ignore
-        #: Heartbeats sent since the other side's last message; None: before the first one.
+        #: Heartbeats sent since the other side's last message; None before its first message.
         self._unheard: int | None = None
         self._is_silent = False
 
     @classmethod
     async def open(cls, sock: socket.socket) -> Channel:
-        """A channel on a connected socket, which it owns from now on. Begin it with `start`."""
+        """A channel on a connected socket, of which it takes ownership. Begin it with `start`."""
         sock.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=sock, limit=_BUFFER_BYTES)
         return cls(reader, writer)
@@ -95,15 +95,15 @@ class Channel:
             self._readers[kind] = reader
 
     def start(self, on_end: Callable[[], None]) -> None:
-        """Handle messages from now on."""
+        """Begin to handle messages."""
         self._on_end = on_end
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     def watch(self, limit_s: float, on_silence: Callable[[bool], None]) -> None:
         """Send heartbeats, and notice when nothing has been received for `limit_s`.
 
-        Only time in which this process runs counts: of two processes that are suspended together,
-        neither counts as silent. Nor does one that has not sent its first message yet.
+        Only time in which this process runs counts: if two processes are suspended together,
+        neither counts as silent. Nor does a process that has not sent its first message yet.
 
         `on_silence` is called with True when the other side is silent, and with False when it is
         heard again.
@@ -113,7 +113,7 @@ class Channel:
 
     async def _beat(self, pause_s: float) -> None:
         while not self._has_ended:
-            if not self.waiting_bytes:  # else the last one has not been sent yet
+            if not self.waiting_bytes:  # else the last heartbeat has not been sent yet
                 self.send(encode([_BEAT]))
             await asyncio.sleep(pause_s)
             if self._unheard is None:
@@ -132,7 +132,7 @@ class Channel:
 
     @property
     def waiting_bytes(self) -> int:
-        """The number of bytes that wait to be sent, because the other side does not read."""
+        """The number of bytes waiting to be sent because the other side does not read."""
         return self._writer.transport.get_write_buffer_size()
 
     async def ask(self, kind: str, body: Any = None) -> Any:
@@ -164,7 +164,7 @@ class Channel:
             self._writer.write(frame)
 
     async def close(self) -> None:
-        """Close the channel when everything is sent. Requests in progress get no response."""
+        """Close the channel once everything is sent. Requests in progress get no response."""
         if self._reading is not None:
             self._on_end = None
             self._reading.cancel()
@@ -189,16 +189,16 @@ class Channel:
             on_end()
 
     def _give_up(self, reason: Unanswered) -> None:
-        """Fail the requests that wait for a response."""
+        """Fail the requests that are waiting for a response."""
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(reason)
-                future.exception()  # marks it as retrieved: the caller may have been cancelled
+                future.exception()  # marks it as retrieved, as the caller may have been cancelled
 
     async def _read(self) -> None:
         try:
             while True:
-                await give_way()  # reads do not, while data is buffered
+                await give_way()  # reads do not give way while data is buffered
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
                 self._hear()
                 frame = await self._reader.readexactly(length)
@@ -262,5 +262,5 @@ def encode(message: list[Any]) -> bytes:
 
 
 def encode_notification(kind: str, body: Any) -> bytes:
-    """An encoded notification, for several channels."""
+    """Encode a notification, for use in several channels."""
     return encode([_TELL, kind, body])

@@ -1,6 +1,6 @@
 """Encoding of the messages between processes that share a store, as values for JSON. Pure.
 
-Both sides are of the same version of the program, so no other version has to be understood.
+Both sides run the same version of the program, so no other version has to be understood.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Deleted topics, each with the log dirs that may still have its folders; None: any.
+#: Deleted topics, each with the log dirs that may still have its folders; None means any log dir.
 FoldersLeft = Mapping[UUID, tuple[str, ...] | None]
 
 
@@ -44,7 +44,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """The brokers that are alive, and the controller's id."""
+    """The live brokers and the controller's id."""
 
     alive: tuple[BrokerState, ...]
     controller_id: int
@@ -54,7 +54,7 @@ class Brokers:
 class States:
     """New partitions of a topic, or new states of its partitions.
 
-    `quiet_for`: a broker that knows of the change already, and does not report it.
+    `quiet_for`: a broker that knows of the change already, and must not report it.
     """
 
     topic_id: UUID

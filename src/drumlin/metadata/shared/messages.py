@@ -1,6 +1,6 @@
 """The names of the messages between a broker and the process that owns the store.
 
-First the requests of a broker, then the notifications that it gets.
+First the requests that a broker sends, then the notifications that it gets.
 """
 
 from __future__ import annotations

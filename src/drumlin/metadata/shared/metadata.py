@@ -1,8 +1,8 @@
 """`SharedMetadata`: the store of one of several brokers of a machine.
 
-The process that owns the store (`authority.py`) carries out the mutations. It sends each change
-to all brokers, which apply it to their images in the same order. The response to a mutation follows
-the changes that it has made.
+The process that owns the store (`authority.py`) carries out mutations. It sends each change to all
+brokers, which apply changes to their images in the same order. The response to a mutation comes
+after the mutation's changes.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class SharedMetadata:
     async def open(
         cls, channel: Channel, node_id: int, on_end: Callable[[], None]
     ) -> SharedMetadata:
-        """Begin to follow the store; the channel is started, and closed with this store.
+        """Begin to follow the store; starts the channel, which is closed with this store.
 
         `on_end` is called when the owner of the store has ended.
 
         Raises:
-            ChannelEnded: it has ended already.
+            ChannelEnded: the owner has ended already.
         """
         begun: asyncio.Future[SharedMetadata] = asyncio.get_running_loop().create_future()
 
@@ -100,7 +100,7 @@ class SharedMetadata:
     def watch(self, limit_s: float) -> None:
         """Notice when the owner of the store hangs for `limit_s`.
 
-        This broker goes on leading its partitions: before another broker may lead them, the owner
+        This broker continues to lead its partitions: before another broker may lead them, the owner
         kills this process.
         """
         self._channel.watch(limit_s, self._heard)
@@ -174,7 +174,7 @@ class SharedMetadata:
         """Send a request to the owner of the store.
 
         Raises:
-            KafkaError: it is refused; KAFKA_STORAGE_ERROR: the outcome is unknown.
+            KafkaError: the request is refused; KAFKA_STORAGE_ERROR: the outcome is unknown.
         """
         try:
             return await self._channel.ask(kind, body)
@@ -184,7 +184,7 @@ class SharedMetadata:
             raise KafkaError(ErrorCode.kafka_storage_error, message) from None
 
     async def _change(self, kind: str, body: Any = None) -> Any:
-        """Ask for a change, and wait until listeners have handled it.
+        """Request a change, and wait until listeners have handled it.
 
         Must not be called by a listener, which would wait for itself.
         """
@@ -199,7 +199,7 @@ class SharedMetadata:
         partitions: Iterable[PartitionId],
         body: Callable[[list[PartitionId]], Any],
     ) -> dict[PartitionId, PartitionState | KafkaError]:
-        """Like `_change`, for many partitions in parts; returns the outcome for each."""
+        """Like `_change`, for many partitions, a part at a time; returns the outcome for each."""
         outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
         left = iter(partitions)
         while some := list(islice(left, _TOGETHER)):
@@ -265,7 +265,7 @@ class SharedMetadata:
         self.broker_epoch = before if begun is None else begun
 
     def register_no_more(self) -> None:
-        """Nothing to do: it registers only once."""
+        """Nothing to do, as the broker registers only once."""
 
     @property
     def elections(self) -> ElectionCounts | None:
@@ -361,7 +361,7 @@ class SharedMetadata:
 
     @uncancelled
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
-        """By compare-and-set: the alteration is decided again if the configuration has changed."""
+        """Alter a configuration by compare-and-set: if it has changed meanwhile, decide again."""
         async with self._locks.of(resource):
             while True:
                 current = self.image.configs(resource)

@@ -1,1 +1,1 @@
-"""The interface of a metadata store, and the parts that mutations of every store share."""
+"""The interface of a metadata store, and common parts of mutations in all stores."""

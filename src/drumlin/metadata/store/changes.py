@@ -1,7 +1,6 @@
 """Changes of metadata: the events that a store reports, on the event loop.
 
-A change is reported when it is durable and the image shows it, whether this broker has made it or
-another broker of the cluster.
+A change by this broker or another one is reported when it is durable and the image shows it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """`keeps_records`: another topic has its name now, though no deletion is known."""
+    """`keeps_records`: another topic has the name now, but no deletion is known."""
 
     topic: TopicState
     keeps_records: bool = False
@@ -28,7 +27,7 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAdded:
-    """`topic` is the topic including the new partitions."""
+    """Partitions were added. `topic` includes the new partitions."""
 
     topic: TopicState
     partitions: tuple[PartitionState, ...]
@@ -36,7 +35,9 @@ class PartitionsAdded:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsChanged:
-    """Leader, ISR or replicas of some partitions have changed; `topic` includes the new states."""
+    """The leader, ISR or replicas of some partitions have changed; `topic` includes the new
+    states.
+    """
 
     topic: TopicState
     partitions: tuple[PartitionState, ...]
@@ -44,12 +45,12 @@ class PartitionsChanged:
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """A broker has started, died or restarted; or the controller is another broker."""
+    """A broker has started, died or restarted, or another broker is the controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigsChanged:
-    """`configs` is the whole configuration of the resource now."""
+    """A configuration has changed. `configs` is the resource's new configuration, as a whole."""
 
     resource: Resource
     configs: Mapping[str, str]

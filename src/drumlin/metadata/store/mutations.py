@@ -1,6 +1,6 @@
-"""Parts that mutations of every store share: locks, group commit, and reports to listeners.
+"""Common parts of mutations in all stores: locks, group commit, and reports to listeners.
 
-They store nothing themselves.
+They do not store anything themselves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ P = ParamSpec("P")
 
 
 def uncancelled(mutation: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Awaitable[T]]:
-    """Complete a mutation even if its caller is cancelled: the image must show what is stored."""
+    """Complete a mutation even if its caller is cancelled, as the image must match the store."""
 
     @functools.wraps(mutation)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -38,7 +38,7 @@ def uncancelled(mutation: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Aw
             task.add_done_callback(_ended_alone)
             raise
         finally:
-            del task  # its exception would keep this frame alive, and the frame the task
+            del task  # its exception refers to this frame, and this frame to the task
 
     return run
 
@@ -49,7 +49,9 @@ def _ended_alone(task: asyncio.Task[Any]) -> None:
 
 
 class Locks:
-    """One lock for each resource: mutations of the same resource happen one after the other."""
+    """A lock for each resource, so that mutations of the same resource happen one after the
+    other.
+    """
 
     def __init__(self) -> None:
         # Weak: a lock lives as long as it is held or awaited.
@@ -63,7 +65,7 @@ class Locks:
 
 
 class Listeners:
-    """Listeners to changes, called one after the other, in the order of the changes."""
+    """The listeners to changes, which are called one after the other, in the order of changes."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
@@ -74,11 +76,11 @@ class Listeners:
         self._listeners.append(listener)
 
     async def report(self, change: Change) -> None:
-        """Return when all listeners have handled the change."""
+        """Report a change; returns when all listeners have handled it."""
         await self.tell(change)
 
     def tell(self, change: Change) -> asyncio.Future[None]:
-        """Like `report`, without waiting; call it in the turn in which the image changes."""
+        """Like `report`, without waiting; to be called in the turn in which the image changes."""
         done = asyncio.get_running_loop().create_future()
         self._waiting.append((change, done))
         if self._telling is None:
@@ -170,7 +172,7 @@ def already_exists(name: str) -> KafkaError:
 
 
 def topic_to_widen(image: ClusterImage, name: str, first_index: int) -> TopicState:
-    """The topic to which partitions are to be added, the first with `first_index`.
+    """The topic to which partitions will be added, beginning with `first_index`.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_PARTITIONS.
@@ -185,7 +187,7 @@ def topic_to_widen(image: ClusterImage, name: str, first_index: int) -> TopicSta
 
 
 def with_changes(configs: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """The configuration after these changes; None removes a key."""
+    """The configuration with these changes; None removes a key."""
     merged = {**configs, **changes}
     return {key: value for key, value in merged.items() if value is not None}
 
@@ -196,7 +198,7 @@ async def new_partitions(
     alive: Collection[int],
     leader_epoch: int = 0,
 ) -> tuple[PartitionState, ...]:
-    """New partitions. The live replicas are in sync, and the first of them leads."""
+    """New partitions, in which the live replicas are in sync and the first of these leads."""
     partitions = []
     for index, each in enumerate(assignment, first_index):
         replicas = tuple(each)

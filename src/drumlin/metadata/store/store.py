@@ -1,11 +1,11 @@
 """The interface of a metadata store. `opening.py` knows the stores, and opens one.
 
-Reads go to `image`, and never wait. A mutation is checked against what is stored, made durable,
+Reads use `image`, and never wait. A mutation is checked against the stored state, made durable,
 shown in the image and reported to the listeners; then its coroutine returns. Mutations of the same
-topic or the same configuration happen one after the other.
+topic or configuration happen one after the other.
 
-Any mutation raises a `KafkaError`, KAFKA_STORAGE_ERROR, if it cannot be stored, or if it is unknown
-whether it was.
+Any mutation raises a `KafkaError`, KAFKA_STORAGE_ERROR, if it cannot be stored or the outcome is
+unknown.
 """
 
 from __future__ import annotations
@@ -32,38 +32,37 @@ from drumlin.wire.error_codes import KafkaError
 
 #: Replicas of each partition, the preferred leader first.
 Assignment = Sequence[Sequence[int]]
-#: Decides on changes, given the stored configuration: a value sets a key, None removes it.
+#: Returns the changes to make in the stored configuration: a value sets a key, None removes it.
 Alteration = Callable[[Mapping[str, str]], Mapping[str, str | None]]
 #: Handles a change; it may return an awaitable.
 Listener = Callable[[Change], Awaitable[None] | None]
 
 
-#: The size of a block is that of Apache Kafka's controller.
+#: The size of a block of producer ids, as in Apache Kafka's controller.
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 
 
-#: For a broker that stopped cleanly.
+#: The argument for a broker that stopped cleanly.
 NOTHING_LACKING: Final[Mapping[PartitionId, Returned]] = MappingProxyType({})
 
 
 class UnusableMetadata(Exception):
-    """A broker cannot start with this store. The message is one line for the operator."""
+    """A broker cannot start with this store; the message is one line for the operator."""
 
 
 class ProducerIdBlock(NamedTuple):
-    """A range of producer ids that is handed out only once."""
+    """A range of producer ids that is allocated only once."""
 
     first: int
     size: int
 
 
 class Adoption(Protocol):
-    """The adoption of logs that were in the log dirs before the store was created."""
+    """The adoption of logs that are older than the store."""
 
     def note_adopted(self, first_producer_id: int = 0) -> Awaitable[None]:
-        """Note that the topics of these logs are in the store now.
-
-        Producer ids below `first_producer_id` may occur in the logs.
+        """Note that the topics of these logs are in the store now, and that producer ids below
+        `first_producer_id` may occur in the logs.
         """
 
 
@@ -76,7 +75,9 @@ class MetadataStore(Protocol):
 
     @property
     def adoption(self) -> Adoption | None:
-        """The adoption to be done if the store is new, as there may be logs already; else None."""
+        """The adoption to carry out if the store is new, as there may be logs already; else
+        None.
+        """
 
     def register_broker(
         self, broker: BrokerState, *, lacking: Mapping[PartitionId, Returned] = NOTHING_LACKING
@@ -85,36 +86,36 @@ class MetadataStore(Protocol):
 
         Must precede any mutation.
 
-        lacking: partitions with other replicas, of which this broker may have lost records, and the
-            log that is left. This is stored before the broker counts as alive: see
+        lacking: partitions with other replicas in which this broker may have lost records, with the
+            rest of the log. This is stored before the broker counts as alive: see
             `leadership.returned`.
 
         Raises:
-            UnusableMetadata: it must not register.
+            UnusableMetadata: the broker must not register.
         """
 
     def advance_leader_epochs(
         self, partitions: Collection[PartitionId] | None = None
     ) -> Awaitable[None]:
-        """Begin a new leader epoch where this broker leads, in these partitions or in all.
+        """Begin a new leader epoch in all partitions, or in these, that this broker leads.
 
-        After an unclean stop, records that consumers have read may be missing; the new epoch lets
-        consumers notice (KIP-320). The change is not reported, and this waits for no listener, so
-        a listener may call it.
+        After an unclean stop, records that consumers have read may be missing; by the new epoch
+        consumers notice this (KIP-320). The change is not reported, and this waits for no listener,
+        so a listener may call it.
         """
 
     @property
     def elections(self) -> ElectionCounts | None:
-        """Counts of the elections that this process has made; None if another process does."""
+        """Counts of the elections made by this process; None if another process makes them."""
 
     @property
     def controller_queue(self) -> int:
-        """The number of decisions that wait for this process, if it is the controller."""
+        """The number of decisions waiting for this process, if it is the controller."""
 
     def on_change(self, listener: Listener) -> None:
-        """Call `listener` on the event loop after each change from now on, in their order.
+        """From now on, call `listener` on the event loop for each change, in order.
 
-        An awaitable that it returns is awaited before the next listener is called and the next
+        If it returns an awaitable, that is awaited before the next listener is called and the next
         change is reported. So a listener must not wait for a mutation that reports a change.
         """
 
@@ -126,9 +127,9 @@ class MetadataStore(Protocol):
         topic_id: UUID | None = None,
         first_leader_epoch: int = 0,
     ) -> Awaitable[TopicState]:
-        """Create a topic, each partition led by its first replica.
+        """Create a topic; each partition is led by its first replica.
 
-        An id and a leader epoch are given for existing logs that come from elsewhere.
+        An id and a leader epoch are given for adopted logs.
 
         Raises:
             KafkaError: TOPIC_ALREADY_EXISTS.
@@ -146,69 +147,70 @@ class MetadataStore(Protocol):
 
     @property
     def deleted_topics(self) -> Mapping[UUID, tuple[str, ...] | None]:
-        """Deleted topics, each with the log dirs that may still have its folders; None: any.
+        """Deleted topics, each with the log dirs that may still have its folders; None means any
+        log dir.
 
-        A folder in another log dir has appeared since then, perhaps from a backup.
+        A folder in another log dir has appeared later, perhaps from a backup.
         """
 
     def was_deleted(self, topic_id: UUID) -> bool:
         """Whether the topic is known to have been deleted, by this process or before.
 
-        An unknown topic id is not enough to delete the data of a topic: the topic may be missing
-        from the metadata only, if that was lost or restored from an older copy. Only a known
-        deletion is a reason. Deletions are forgotten when a process ends that found no folders of
-        the topic at its start; in ZooKeeper, one that started some time after every broker had
-        found none.
+        An unknown topic id is not enough to delete the data of a topic: if the metadata was lost or
+        restored from an older copy, only the metadata may lack the topic. Only a known deletion is
+        a reason. A deletion is forgotten at the end of a process that found no folders of the topic
+        at its start; in ZooKeeper, if that process started some time after every broker had found
+        none.
         """
 
     def was_any_deleted(self) -> bool:
         """Whether `was_deleted` is true for any id."""
 
     def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> Awaitable[None]:
-        """Note in which log dirs folders of deleted topics are left; empty: in none."""
+        """Note which log dirs have folders of deleted topics left; empty if none has."""
 
     def add_partitions(
         self, name: str, first_index: int, assignment: Assignment
     ) -> Awaitable[TopicState]:
-        """Add partitions to a topic that has `first_index` of them.
+        """Add partitions to a topic that has `first_index` partitions.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS if it has another number
-                of partitions by now.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS if its number of partitions
+                has changed.
         """
 
     def alter_configs(self, resource: Resource, alteration: Alteration) -> Awaitable[None]:
-        """Change a configuration; `alteration` decides on the stored one.
+        """Change a configuration; `alteration` gets the stored one, and decides.
 
         Raises:
-            KafkaError: what `alteration` raises.
+            KafkaError: an error raised by `alteration`.
         """
 
     def alter_isrs(
         self, requests: Mapping[PartitionId, IsrRequest]
     ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:
-        """Change in-sync replicas, as the leader (AlterPartition).
+        """Change ISRs, as the leader (AlterPartition).
 
-        A change is reported as `PartitionsChanged` before this returns. If a request is refused,
-        the stored state is reported where it is newer than the image's.
+        A change is reported as `PartitionsChanged` before this returns. If a request is refused and
+        the stored state is newer than the image's, the stored one is reported.
 
         Returns:
-            The new state of each partition, or why it was refused: UNKNOWN_TOPIC_ID,
-            FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA; NOT_CONTROLLER while
-            this broker is not registered; KAFKA_STORAGE_ERROR if the outcome is unknown. A request
-            whose change was made is granted again.
+            The new state of each partition, or the error: UNKNOWN_TOPIC_ID, FENCED_LEADER_EPOCH,
+            INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA; NOT_CONTROLLER while this broker is not
+            registered; KAFKA_STORAGE_ERROR if the outcome is unknown. A repeated request whose
+            change was already made succeeds.
         """
 
     def reassign(
         self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
     ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:
-        """Begin reassignments of partitions to other brokers, or cancel them if the target is None.
+        """Begin reassignments of partitions to other brokers, or cancel those whose target is None.
 
         A change is reported as `PartitionsChanged` before this returns; the reassignment completes
         later, when all replicas of the target are in sync (`reassignment.py`).
 
         Returns:
-            The new state of each partition, or why it was refused: UNKNOWN_TOPIC_ID,
+            The new state of each partition, or the error: UNKNOWN_TOPIC_ID,
             INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, NO_REASSIGNMENT_IN_PROGRESS;
             KAFKA_STORAGE_ERROR if the outcome is unknown.
         """
@@ -216,7 +218,8 @@ class MetadataStore(Protocol):
     def elect_leaders(
         self, partitions: Collection[PartitionId], *, is_unclean: bool
     ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:
-        """Elect the preferred leaders of partitions; or, uncleanly, any leader where there is none.
+        """Elect the preferred leaders of partitions or, in an unclean election, any leader where
+        there is none.
 
         Returns:
             As `reassign`: UNKNOWN_TOPIC_ID, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
@@ -227,41 +230,44 @@ class MetadataStore(Protocol):
         """Remove a broker that will not come back.
 
         Raises:
-            KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: it is alive.
+            KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: the broker is alive.
         """
 
     def leave_isrs(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
         """Leave the ISRs of partitions whose logs have failed, so that other brokers lead them.
 
-        This broker stays in an ISR if no other one has all committed records. Changes are reported.
+        This broker stays in an ISR if no other broker has all committed records. Changes are
+        reported.
         """
 
     def hand_over(self) -> Awaitable[None]:
         """Controlled shutdown: leave all ISRs and leaderships that another broker can take over.
 
-        A new broker epoch begins that no leader knows. So none adds this broker to an ISR again,
-        though it may go on fetching until it stops (KIP-903, KIP-966).
+        A new broker epoch begins that no leader knows. So no leader adds this broker to an ISR
+        again, although it may continue to fetch until it stops (KIP-903, KIP-966).
 
         Raises:
-            KafkaError: NOT_CONTROLLER: it is not registered.
+            KafkaError: NOT_CONTROLLER: the broker is not registered.
         """
 
     @property
     def broker_epoch(self) -> int:
-        """The broker epoch in which this process is or was registered; -1: unknown.
+        """The broker epoch in which this process is or was registered; -1 if unknown.
 
-        A clean stop notes it in the log dirs, to be compared with `last_broker_epoch` of the next
+        A clean stop notes it in the log dirs, for comparison with `last_broker_epoch` of the next
         process.
         """
 
     def register_no_more(self) -> None:
-        """Never register again: this process stops, and its logs could not note a later epoch."""
+        """Never register again, as this process is stopping, and could no longer note a later
+        epoch.
+        """
 
     @property
     def last_broker_epoch(self) -> int | None:
-        """The broker epoch of this broker's previous process, before this one registers.
+        """The broker epoch of this broker's previous process, until this one registers.
 
-        None: there was none, or it is unknown.
+        None if there was no such process, or its epoch is unknown.
         """
 
     def next_producer_id_block(self) -> Awaitable[ProducerIdBlock]:

@@ -1,4 +1,4 @@
-"""The move of a stopped broker's or Kafka's metadata into ZooKeeper: once in a cluster's life.
+"""The move of metadata of a stopped broker or Kafka into ZooKeeper, once in a cluster's life.
 
 Nothing else in `metadata` imports this.
 """

@@ -6,8 +6,9 @@
     4. the chroot notes that it is complete
     5. the store's file is renamed: the broker starts with ZooKeeper
 
-The metadata log of an Apache Kafka is moved by the same steps, except that it is not renamed. After
-an interruption, finished steps are recognized, and the others carried out. Logs are not touched.
+The metadata log of an Apache Kafka is moved by the same steps, but not renamed. After an
+interruption, completed steps are recognized, and the others carried out. Logs of partitions are not
+touched.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from drumlin.metadata.zookeeper.states.reading import read_adoption, read_cluste
 
 
 class Move(NamedTuple):
-    """The steps that are left.
+    """The remaining steps.
 
     store, chroot: source and target; None if ZooKeeper has everything.
     """
@@ -42,8 +43,8 @@ def plan(data: EmbeddedData, session: Session) -> Move:
     """Read both sides, and plan the steps. Changes nothing.
 
     Raises:
-        AdoptionRefused: it must not be done.
-        UnreadableNode: that cannot be decided.
+        AdoptionRefused: the move must not be made.
+        UnreadableNode: whether it may be made is unknown.
         OSError: a log dir cannot be read.
     """
     finished = _finished(data, session)
@@ -60,7 +61,7 @@ def plan(data: EmbeddedData, session: Session) -> Move:
 
 
 def _finished(data: EmbeddedData, session: Session) -> Move | None:
-    """The steps that are left if ZooKeeper has everything; None if it has not."""
+    """The remaining steps if ZooKeeper has everything, or else None."""
     adoption, cluster_id = read_adoption(session), read_cluster_id(session)
     has_all = (
         data.moved_to is not None
@@ -87,10 +88,10 @@ def _finished(data: EmbeddedData, session: Session) -> Move | None:
 
 
 def carry_out(move: Move, data: EmbeddedData, session: Session) -> None:
-    """Do the steps that are left.
+    """Carry out the remaining steps.
 
     Raises:
-        AdoptionRefused: others have changed the chroot since the plan was made.
+        AdoptionRefused: another program has changed the chroot since the plan was made.
         UnreadableNode: a node is unreadable.
         ZooKeeperFailure: ZooKeeper does not answer; another run completes the move.
         OSError: a log dir cannot be written.

@@ -1,7 +1,7 @@
-"""The log dirs of a stopped broker whose embedded metadata is to be moved into ZooKeeper. Blocking.
+"""The log dirs of a stopped broker whose embedded metadata is moved into ZooKeeper. Blocking.
 
-It holds the locks of the log dirs, so that no broker uses them meanwhile. It never touches a log,
-and changes nothing before `note_moved`.
+Holds the locks of the log dirs, so that no broker uses them meanwhile. Never touches the log of a
+partition, and changes nothing before `note_moved`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class AdoptionRefused(Exception):
 class EmbeddedStore(NamedTuple):
     """The contents of an embedded store.
 
-    deleted: deleted topics, each with the log dirs that may still have its folders; None: any.
+    deleted: deleted topics, each with the log dirs that may still have its folders; None means any
+        log dir.
     """
 
     image: ClusterImage
@@ -50,7 +51,7 @@ class EmbeddedStore(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """A fingerprint of the contents, which changes with them."""
+        """A fingerprint of the contents, to detect changes."""
         image = self.image
         topics = sorted(image.topics.values(), key=lambda topic: topic.name)
         configs = [(each, sorted(image.configs(each).items())) for each in image.all_configured()]
@@ -68,7 +69,7 @@ class EmbeddedData:
     """The log dirs of one broker, locked within a `with`."""
 
     def __init__(self, log_dirs: Sequence[Path], node_id: int | None = None) -> None:
-        """`node_id`: the broker's id, if the log dirs do not name it."""
+        """`node_id`: the broker's id, for log dirs that do not name it."""
         self._log_dirs = [path.absolute() for path in log_dirs]
         self._wanted_id = node_id
         self._locks: list[DirectoryLock] = []
@@ -80,7 +81,7 @@ class EmbeddedData:
         """Lock the log dirs.
 
         Raises:
-            AdoptionRefused: they are in use, or belong to several brokers.
+            AdoptionRefused: the log dirs are in use, or belong to several brokers.
             OSError: a log dir cannot be read.
         """
         try:
@@ -156,7 +157,7 @@ class EmbeddedData:
         """Read the store.
 
         Raises:
-            AdoptionRefused: it cannot be used, or belongs to several brokers.
+            AdoptionRefused: the store cannot be used, or belongs to several brokers.
         """
         try:
             with closing(Database(self.first / FILE_NAME)) as opened:
@@ -191,7 +192,7 @@ class EmbeddedData:
     def note_moved(self, hosts: str) -> None:
         """Note in the log dirs that ZooKeeper has the metadata; no broker starts until `set_aside`.
 
-        The first log dir is the last one to be written: its note implies those of the others.
+        The first log dir is written last: its note implies those in the others.
         """
         said = f"{hosts}\n"
         for path in reversed(self._log_dirs):

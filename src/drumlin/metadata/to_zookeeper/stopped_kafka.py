@@ -22,7 +22,7 @@ from drumlin.metadata.to_zookeeper.stopped_broker import (
 
 
 class KafkaData(EmbeddedData):
-    """The log dirs of one node, and its metadata log, which is left as it is."""
+    """The log dirs of one node, and its metadata log, which is not changed."""
 
     def __init__(self, log_dirs: Sequence[Path], folder: Path, node_id: int | None = None) -> None:
         """`folder`: the folder of the metadata log."""
@@ -44,7 +44,7 @@ class KafkaData(EmbeddedData):
         """Read the metadata log.
 
         Raises:
-            AdoptionRefused: it cannot be used.
+            AdoptionRefused: the log cannot be used.
         """
         if self.cluster_id is None:
             raise AdoptionRefused(f"{self.first} does not say of which cluster it is")
@@ -64,13 +64,15 @@ class KafkaData(EmbeddedData):
         return EmbeddedStore(image, contents.next_producer_id, {})
 
     def set_aside(self) -> None:
-        """Nothing to do, as the log dirs name ZooKeeper already."""
+        """Nothing to do, as the log dirs already name ZooKeeper."""
 
 
 def data_in(
     log_dirs: Sequence[Path], node_id: int | None, metadata_log_dir: str | None
 ) -> EmbeddedData:
-    """The data of a Drumlin broker, or of a Kafka node that no Drumlin broker has taken over."""
+    """The data of a Drumlin broker, or of a Kafka node whose data no Drumlin broker has
+    taken over.
+    """
     first = log_dirs[0]
     is_ours = (first / FILE_NAME).exists() or (first / SET_ASIDE).exists()
     folder = None if is_ours else find_metadata_log(log_dirs, metadata_log_dir)

@@ -1,8 +1,8 @@
 """Writing the contents of an embedded store into a chroot. Blocking.
 
-The node `/drumlin/adoption` exists from the first step on, and keeps brokers from starting until
-everything is written. An adoption that was interrupted is continued by writing what is missing.
-Other topics in the chroot are never touched.
+The node `/drumlin/adoption` exists from the first step on, and prevents brokers from starting until
+everything is written. An interrupted adoption continues by writing the missing parts. Other topics
+in the chroot are never touched.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _CONFIGS = tuple(layout.config_kinds())
 
 @dataclass(frozen=True, slots=True)
 class Chroot:
-    """The contents of the chroot, as far as they concern the store.
+    """The contents of the chroot that concern the store.
 
-    is_stale: the adoption was begun with an earlier state of the store, and starts over.
-    present: the topics of the store that exist there, perhaps without all of their partitions.
+    is_stale: whether the adoption was begun with an earlier state of the store, and starts over.
+    present: the topics of the store that exist there, perhaps with some partitions missing.
     """
 
     cluster_id: str | None
@@ -50,11 +50,11 @@ class Chroot:
 
 
 def look_at(session: Session, store: EmbeddedStore, node_id: int) -> Chroot:
-    """Check that the store may be written there, as the store of this broker.
+    """Check that the store of this broker may be written into the chroot.
 
     Raises:
-        AdoptionRefused: it must not be.
-        UnreadableNode: that cannot be decided.
+        AdoptionRefused: the store must not be written.
+        UnreadableNode: whether it may be written is unknown.
     """
     check_is_deserted(session)
     cluster_id, adoption = read_cluster_id(session), read_adoption(session)
@@ -161,9 +161,10 @@ def write(session: Session, store: EmbeddedStore, node_id: int) -> None:
     """Write everything that is missing.
 
     Raises:
-        AdoptionRefused: it must not be done, or others change the chroot meanwhile.
+        AdoptionRefused: the store must not be written, or another program has changed the chroot
+            meanwhile.
         UnreadableNode: a node is unreadable.
-        ZooKeeperFailure: ZooKeeper does not answer; some of it may have been written.
+        ZooKeeperFailure: ZooKeeper does not answer; parts may have been written.
     """
     _begin(session, store, node_id, look_at(session, store, node_id))
     check_is_deserted(session)
@@ -185,8 +186,8 @@ def complete(session: Session, store: EmbeddedStore, node_id: int) -> None:
     """Allow brokers to start.
 
     Raises:
-        AdoptionRefused: others change the chroot meanwhile.
-        ZooKeeperFailure: ZooKeeper does not answer; it may have been done.
+        AdoptionRefused: another program has changed the chroot meanwhile.
+        ZooKeeperFailure: ZooKeeper does not answer; the outcome is unknown.
     """
     check_is_deserted(session)
     done = AdoptionNode(node_id, store.fingerprint, began_empty=False, is_complete=True)
@@ -224,7 +225,7 @@ def _controller_epoch(session: Session) -> int:
 
 
 def _producer_ids(session: Session, store: EmbeddedStore, node_id: int) -> Iterator[Operation]:
-    """Reserve the producer ids that the store has handed out."""
+    """Reserve the producer ids that the store has allocated."""
     (node,) = session.read([layout.PRODUCER_IDS])
     last = layout.decode_producer_ids(b"" if node is None else node.data)
     given = store.next_producer_id
@@ -247,7 +248,7 @@ def _deleted_topics(session: Session, store: EmbeddedStore, node_id: int) -> Ite
 
 
 def _other_configs(session: Session, store: EmbeddedStore) -> Iterator[Operation]:
-    """Configurations of brokers and groups: those of the store override those in the chroot."""
+    """The configurations of brokers and groups; those of the store override those in the chroot."""
     image = store.image
     resources = [each for each in image.all_configured() if each.type is not ResourceType.TOPIC]
     paths = [layout.config_path(each) for each in resources]
@@ -265,7 +266,7 @@ def _other_configs(session: Session, store: EmbeddedStore) -> Iterator[Operation
 def _topics(
     session: Session, store: EmbeddedStore, epoch: int, first: list[Check]
 ) -> Iterator[Transaction]:
-    """Topics that are missing, and missing parts of existing ones."""
+    """Missing topics, and missing parts of existing topics."""
     topics = list(store.image.topics.values())
     paths = [layout.topic_path(each.name) for each in topics]
     config_paths = [layout.config_path(_owner(each)) for each in topics]
@@ -281,7 +282,9 @@ def _topics(
 
 
 def _grouped(wanted: Iterable[Operation], first: list[Check]) -> Iterator[Transaction]:
-    """The operations in transactions that begin with `first`; none if there are no operations."""
+    """The operations in transactions that each begin with `first`; no transactions without
+    operations.
+    """
     return (each for each in transactions(wanted, first) if len(each) > len(first))
 
 
@@ -293,7 +296,7 @@ def _new_topic(
 
 
 def _rest_of(session: Session, topic: TopicState, epoch: int) -> Iterator[Operation]:
-    """Missing nodes below a topic's node, and states that are older than the store's."""
+    """Missing nodes below a topic's node, and replacements for states older than the store's."""
     folder = layout.partitions_path(topic.name)
     places = [layout.partition_path(topic.name, each.index) for each in topic.partitions]
     paths = [layout.state_path(topic.name, each.index) for each in topic.partitions]
@@ -314,7 +317,7 @@ def _rest_of(session: Session, topic: TopicState, epoch: int) -> Iterator[Operat
 
 
 def _adopted(state: PartitionState) -> PartitionState:
-    """The partition in the next leader epoch: another store has begun the current one."""
+    """The partition in the next leader epoch, as another store has begun the current one."""
     return replace(state, leader_epoch=state.leader_epoch + 1)
 
 

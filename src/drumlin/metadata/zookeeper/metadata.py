@@ -1,9 +1,9 @@
 """`ZooKeeperMetadata`: a cluster's store in ZooKeeper, in the format of Apache Kafka 3.9.
 
-Every broker writes its own mutations. A mutation is decided from the stored state, and written by
-compare-and-set while the broker is registered; of two that conflict, one is refused. Changes by
-others are followed (`following.py`). While ZooKeeper does not answer, the image stays as it is, and
-no mutation is possible.
+Every broker writes its own mutations. A mutation is decided on the stored state, and written by
+compare-and-set while the broker is registered; of two conflicting ones, one is refused. Changes by
+others are followed (`following.py`). While ZooKeeper does not answer, the image does not change,
+and no mutation is possible.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ from drumlin.zookeeper.connection import ZooKeeperFailure, connect
 from drumlin.zookeeper.nodes import UnreadableNode
 
 T = TypeVar("T")
-#: Brokers that may note at the same time that they have no folder of a topic left.
+#: The number of brokers that may note at the same time that they have no folders of a topic left.
 _NOTING_ATTEMPTS: Final = 200
 
 
 class ZooKeeperMetadata:
     """See `store.MetadataStore` for the contracts of its methods."""
 
-    #: Topics in ZooKeeper are complete: none are adopted from logs.
+    #: ZooKeeper has all topics, so none are adopted from logs.
     adoption: Adoption | None = None
 
     def __init__(self, parts: Parts, follower: Follower, last_broker_epoch: int | None) -> None:
@@ -102,7 +102,7 @@ class ZooKeeperMetadata:
         A cluster is created in an empty chroot, unless the log dirs belong to `cluster_id`.
 
         Raises:
-            UnusableMetadata: it cannot be read, or is of another cluster.
+            UnusableMetadata: the metadata cannot be read, or belongs to another cluster.
         """
         try:
             session, stored = await asyncio.to_thread(_open_session, config, cluster_id)
@@ -221,11 +221,11 @@ class ZooKeeperMetadata:
                 self.image.put_topic(topic)
             self.image.put_configs(resource, configs)
             telling = self._parts.listeners.tell(TopicCreated(topic, configs))
-        await telling  # without the lock, as the follower of ZooKeeper may need it
+        await telling  # without the lock, which the follower of ZooKeeper may need
         return topic
 
     async def _create(self, topic: TopicState, configs: Mapping[str, str]) -> TopicState:
-        """Write a new topic; a configuration may exist already without a topic."""
+        """Write a new topic; its configuration may exist already."""
         fence, epoch = self._registration.held(), self._parts.controllership.epoch
         path = layout.config_path(Resource(ResourceType.TOPIC, topic.name))
         for has_configs in (False, True):
@@ -278,7 +278,7 @@ class ZooKeeperMetadata:
                 folders = layout.encode_folders({**known, self._node_id: tuple(log_dirs)})
                 return [Replace(path, folders, node.version)], None
 
-            # In each attempt that fails, another broker has succeeded.
+            # Whenever an attempt fails, another broker has succeeded.
             await self._compare_and_set(path, write, _NOTING_ATTEMPTS)
             self._deletions.note(topic_id, log_dirs)
 
@@ -369,13 +369,14 @@ class ZooKeeperMetadata:
         write: Callable[[Node | None], tuple[Iterable[Operation], T]],
         attempts: int = ATTEMPTS,
     ) -> T:
-        """Commit what `write` returns for a node; call it again if the node has changed meanwhile.
+        """Commit the operations that `write` returns for a node; if the node has changed meanwhile,
+        call `write` again.
 
         Returns:
-            The outcome, as `write` returns it.
+            The outcome returned by `write`.
 
         Raises:
-            Conflict: another node that the operations check is not as expected.
+            Conflict: another node checked by the operations is not as expected.
         """
         fence = self._registration.held()
         for attempt in range(attempts):
@@ -406,7 +407,7 @@ class ZooKeeperMetadata:
 
 
 def _open_session(config: BrokerConfig, cluster_id: str | None) -> tuple[Session, str]:
-    """A session, and the id of the chroot's cluster, which is created if there is none."""
+    """A session, and the id of the chroot's cluster, which is created if it does not exist."""
     hosts = config.zookeeper_connect
     assert hosts
     session_timeout_ms = config.zookeeper_session_timeout_ms
@@ -443,7 +444,7 @@ def _cluster_of(session: Session, cluster_id: str | None) -> str:
     while stored is None:
         session.create_all([layout.CLUSTER_ID.rpartition("/")[0]])
         data = layout.encode_cluster_id(new_cluster_id())
-        with contextlib.suppress(Conflict):  # another broker creates it
+        with contextlib.suppress(Conflict):  # another broker has created it
             session.commit([Create(layout.CLUSTER_ID, data)])
         stored = read_cluster_id(session)
     return stored

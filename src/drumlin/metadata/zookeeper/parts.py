@@ -1,4 +1,4 @@
-"""The objects that the parts of one ZooKeeper store share; it contains no rules."""
+"""The objects that the parts of one ZooKeeper store share. Contains no rules."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class Parts:
         self.states = PartitionStates(self.image, self.listeners)
 
     def writer(self, fence: BrokerFence | None = None) -> Writer:
-        """The fence with which this broker writes states, whether it is the controller or not.
+        """The fence for this broker's writes of states, whether it is the controller or not.
 
         Raises:
-            KafkaError: NOT_CONTROLLER: it is not registered.
+            KafkaError: NOT_CONTROLLER: the broker is not registered.
         """
         return Writer(fence or self.registration.held(), self.controllership.epoch)
 
@@ -61,7 +61,7 @@ class Parts:
         return TopicRules.of(topic, log_config(self.image.topic_configs(topic), defaults))
 
     async def places(self, partitions: Iterable[PartitionId]) -> list[Place]:
-        """Those of these partitions that are known, with all that a decision in a thread needs."""
+        """The known ones of these partitions, with all data that a decision in a thread needs."""
         places: list[Place] = []
         rules: dict[UUID, TopicRules] = {}
         for topic_id, index in partitions:
@@ -81,5 +81,5 @@ class Parts:
             _log.error("%s", problem)
 
     def report_again(self) -> None:
-        """Log problems once more if they are found again after an outage."""
+        """After an outage, log problems once more if they are found again."""
         self._problems.clear()

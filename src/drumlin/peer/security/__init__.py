@@ -1,1 +1,3 @@
-"""Authentication of a client and its brokers: TLS and SASL logins. Knows no Kafka request."""
+"""Authentication of a client and its brokers: TLS and SASL logins. Independent of Kafka's
+requests.
+"""

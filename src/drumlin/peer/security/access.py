@@ -1,6 +1,6 @@
-"""The security of a client's connections at run time: a TLS context, and the way to log in.
+"""The security of a client's connections at run time: a TLS context, and the means to log in.
 
-Created once per client, which reads the files, and shared by its connections in one event loop.
+Created once per client, with the files read then, and shared by its connections in one event loop.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Access:
 
     @property
     def user(self) -> str:
-        """The user, as an error message names it."""
+        """The user's name in error messages."""
         if self._login is None or isinstance(self._login, OAuthBearer):
             return str(self._tokens)
         return f"user {self._login.username!r}"
@@ -57,12 +57,12 @@ class Access:
         return PlainExchange(login) if isinstance(login, Plain) else ScramExchange(login)
 
     def refused(self) -> None:
-        """Note that the broker refused the login: a token must be renewed."""
+        """Note that the broker refused the login, so that a token is renewed."""
         if self._tokens is not None:
             self._tokens.forget()
 
     def without_secrets(self, message: str) -> str:
-        """A broker's message made printable and short, with our secrets masked."""
+        """A broker's message, shortened and printable, with our secrets masked."""
         if isinstance(self._login, Plain) and isinstance(self._login.password, Secret):
             message = self._login.password.hidden_in(message)
         if self._tokens is not None:

@@ -13,7 +13,7 @@ _SHOWN_MAX: Final = 100
 
 
 def lifetime_of(token: str) -> float | None:
-    """The remaining lifetime of the token in seconds; None if it does not say."""
+    """The remaining lifetime of the token in seconds; None if the token does not tell."""
     expires_at = seconds(_part(token, 1).get("exp"))
     return None if expires_at is None else expires_at - time.time()
 
@@ -21,7 +21,7 @@ def lifetime_of(token: str) -> float | None:
 def described(token: str) -> str:
     """The claims that a broker may reject: audience, issuer, key and remaining lifetime.
 
-    Empty if the token has none of them. The subject is not shown.
+    Empty if the token has no such claim. The subject is not shown.
     """
     claims = _part(token, 1)
     named = {
@@ -42,7 +42,7 @@ def described(token: str) -> str:
 
 
 def seconds(value: object) -> float | None:
-    """A received value as a number of seconds; None if it is not one of a plausible size."""
+    """A received value as a number of seconds; None if it is not a plausible number."""
     if isinstance(value, bool | str):  # some endpoints send a string of digits
         is_count = isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS_MAX
         value = int(value) if is_count else None
@@ -52,7 +52,7 @@ def seconds(value: object) -> float | None:
 
 
 def _texts(value: object) -> list[str]:
-    """The texts in a claim: an audience may be one or several."""
+    """The texts in a claim; an audience may be one text or several."""
     several = value if isinstance(value, list) else [value]
     return [each for each in several[:3] if isinstance(each, str)]
 

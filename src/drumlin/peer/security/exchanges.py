@@ -1,4 +1,4 @@
-"""The message exchanges of a client's login, one for each SASL mechanism. No I/O."""
+"""The exchange of messages in a client's login, for each SASL mechanism. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _END_OF_FAILURE = b"\x01"
 
 
 class Exchange(Protocol):
-    """One login: `first`, and then `answer` until it returns None."""
+    """One login: call `first`, then `answer` until it returns None."""
 
     @property
     def mechanism(self) -> str:
@@ -21,7 +21,7 @@ class Exchange(Protocol):
         """The first message."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The answer to a challenge; None at the end. Slow: must not run in the event loop.
+        """The answer to a challenge; None at the end. Slow, so it must not run in the event loop.
 
         Raises:
             AuthenticationFailed: the broker violates the protocol.
@@ -46,7 +46,7 @@ class PlainExchange:
 
 
 class BearerExchange:
-    """OAUTHBEARER (RFC 7628): a token; a broker that rejects it first says why."""
+    """OAUTHBEARER (RFC 7628): a token; a broker that rejects it first gives the reason."""
 
     mechanism = "OAUTHBEARER"
 

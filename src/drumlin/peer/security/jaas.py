@@ -1,8 +1,8 @@
-"""The syntax of `sasl.jaas.config`: one login module with its options, as Java reads it.
+"""The syntax of `sasl.jaas.config`, as in Java: one login module with its options.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";
 
-No error message shows any of the text, as it contains passwords.
+No error message shows any part of the text, as it contains passwords.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 
 
 class LoginModule(NamedTuple):
-    """A login module; `name` is its class without the package, which differs in shaded jars."""
+    """A login module; `name` is the class without its package, which differs in shaded jars."""
 
     name: str
     options: dict[str, str]

@@ -1,7 +1,7 @@
 """Certificates and keys as PEM, from a file or from an option's text.
 
-Java's key stores cannot be read here: they are refused, with the command that converts them. No
-error message shows the contents of a file.
+Java's key stores are refused, with the command that converts them. No error message shows the
+contents of a file.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def pem_of(given: str, what: str, *, holds_key: bool = False) -> str:
 
 
 def _block(kind: str, body: str) -> str:
-    # Kafka accepts PEM without its line breaks, which options often lose; OpenSSL does not. Text
-    # pasted from JSON or YAML has them as a backslash and a letter, which PEM itself never has.
+    # Kafka accepts PEM without line breaks, which options often lose; OpenSSL does not. Text pasted
+    # from JSON or YAML has a backslash and a letter for each, which PEM itself never has.
     body = body.replace("\\r", "").replace("\\n", "\n")
-    if ":" not in body:  # without the headers that old encrypted keys have
+    if ":" not in body:  # except for old encrypted keys, which have headers
         packed = "".join(body.split())
         body = "\n".join(packed[at : at + 64] for at in range(0, len(packed), 64))
     return f"-----BEGIN {kind}-----\n{body.strip()}\n-----END {kind}-----"
@@ -55,7 +55,7 @@ def _file_text(path: str, what: str, holds_key: bool) -> str:
     try:
         with Path(path).open("rb") as file:
             data = file.read(_FILE_BYTES_MAX)
-    except (OSError, ValueError) as error:  # a ValueError for what cannot be a path at all
+    except (OSError, ValueError) as error:  # ValueError if the text cannot be a path
         why = getattr(error, "strerror", None) or "that is no path"
         raise SecurityOptionError(f"{what}: {_shown(path)}: {why}") from None
     if data.startswith(_JAVA_MAGIC):
@@ -87,9 +87,9 @@ def refusal_of_store(path: str, kind: str, holds_key: bool) -> str:
 
 @contextlib.contextmanager
 def as_file(text: str) -> Iterator[str]:
-    """The path of a file with `text` in it, for a library that accepts only files.
+    """The path of a file that contains `text`, for a library that accepts only files.
 
-    The file is in memory where the system supports that, and only this user may read it.
+    The file is in memory if the system supports that, and only this user may read it.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)

@@ -1,8 +1,8 @@
 """Security in the properties of Kafka's clients: `security.protocol`, `ssl.…`, `sasl.…`.
 
-Owns the list of these properties and their meaning. A property that is unknown, unsupported or
-contradicts another is refused by name: a connection is never less secure than the properties ask.
-Error messages show no values, which may contain passwords.
+Owns the list of these properties and their meaning. A property that is unknown, unsupported or in
+conflict with another is refused by name: a connection is never less secure than the properties
+demand. Error messages show no values, which may contain passwords.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OAUTH: Final = {
 }
 _CALLBACK_HANDLER: Final = "sasl.login.callback.handler.class"
 _SASL: Final = ("sasl.mechanism", "sasl.jaas.config", _CALLBACK_HANDLER, *_OAUTH)
-#: These tune Java code that has no counterpart here: accepted, without effect.
+#: Properties that tune Java code without a counterpart here: accepted, but without effect.
 _WITHOUT_EFFECT: Final = (
     "sasl.login.connect.timeout.ms",
     "sasl.login.read.timeout.ms",
@@ -83,7 +83,7 @@ _NO_KERBEROS: Final = "GSSAPI (Kerberos) is not supported; there are " + ", ".jo
 
 
 class _Properties:
-    """The security properties by Kafka's names; `prefix` precedes them in the user's options."""
+    """The security properties by Kafka's names, which have a `prefix` in the user's options."""
 
     def __init__(self, given: Mapping[str, str], prefix: str) -> None:
         self._prefix = prefix
@@ -97,7 +97,7 @@ class _Properties:
                 raise self.error(name, "expected a string")
 
     def get(self, name: str) -> str | None:
-        """The value; a blank one counts as missing, as in Kafka."""
+        """The value of a property; a blank one counts as missing, as in Kafka."""
         value = self._values.get(name)
         return value if value is not None and value.strip() else None
 
@@ -117,7 +117,7 @@ class _Properties:
         for name in sorted(self._values):
             if name in _REFUSED:
                 if name.endswith("store.password"):
-                    self.check_store(name.removesuffix(".password"))  # with a better error
+                    self.check_store(name.removesuffix(".password"))  # has a better error
                 raise self.error(name, _REFUSED[name])
             if name.startswith("sasl.kerberos."):
                 raise self.error(name, _NO_KERBEROS)
@@ -147,7 +147,7 @@ class _Properties:
 
 
 def parts_of(given: Mapping[str, str], prefix: str = "") -> tuple[Tls | None, Login | None]:
-    """The settings in the properties. Properties that are not about security are ignored.
+    """The security settings in the properties; other properties are ignored.
 
     Raises:
         SecurityOptionError: a property is invalid; the message has its name, not its value.
@@ -168,7 +168,7 @@ def parts_of(given: Mapping[str, str], prefix: str = "") -> tuple[Tls | None, Lo
 
 
 def _refuse_other_spellings(given: Mapping[str, str], prefix: str) -> None:
-    """Refuse other libraries' names: ignoring them would mean a plaintext connection."""
+    """Refuse other libraries' names, as ignoring these would mean a plaintext connection."""
     families = tuple(prefix + each for each in PREFIXES)
     for name in sorted(given):
         usual = name.strip().lower().replace("_", ".").removeprefix("kafka.")
@@ -229,7 +229,7 @@ def _checks_host_name(properties: _Properties) -> bool:
 
 
 def _versions(properties: _Properties) -> tuple[str, ...]:
-    """The enabled versions; `ssl.protocol` is the newest, unless a list says more."""
+    """The enabled versions of TLS; `ssl.protocol` is the newest, unless a list is given."""
     newest = (properties.get("ssl.protocol") or "TLSv1.3").strip()
     if newest not in {*TLS_VERSIONS, "TLS"}:
         raise properties.error("ssl.protocol", f"expected one of {', '.join(TLS_VERSIONS)}")

@@ -1,6 +1,6 @@
-"""SCRAM (RFC 5802, RFC 7677), the client's side: messages in, messages out. No I/O.
+"""The client's side of SCRAM (RFC 5802, RFC 7677): messages in, messages out. No I/O.
 
-The broker must prove that it knows the password too. Its messages are bounded and checked before
+The broker, too, must prove that it knows the password. Its messages are bounded and checked before
 anything is computed from them. As in Kafka, user names and passwords are sent as UTF-8 without
 SASLprep.
 """
@@ -19,9 +19,9 @@ from drumlin.peer.peer_error import AuthenticationFailed
 from drumlin.peer.security.settings import Scram, revealed
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-#: The minimum of RFC 7677; fewer iterations make it easy to guess the password.
+#: The minimum in RFC 7677; fewer iterations make it easy to guess the password.
 _ITERATIONS_MIN: Final = 4096
-#: Kafka allows 16,384. A broker that asks for more than this would keep our processor busy.
+#: Kafka allows 16,384. A broker that demands more than this would keep our processor busy.
 _ITERATIONS_MAX: Final = 1 << 18
 _MESSAGE_BYTES_MAX: Final = 4096
 _GS2_HEADER: Final = "n,,"  # no channel binding, no other identity
@@ -30,7 +30,7 @@ _FINAL: Final = re.compile(r"v=([A-Za-z0-9+/=]+)(?:,.*)?")
 
 
 class ScramExchange:
-    """One login: `first`, and then `answer` until it returns None."""
+    """One login: call `first`, then `answer` until it returns None."""
 
     def __init__(self, login: Scram, nonce: str | None = None) -> None:
         self.mechanism = login.mechanism
@@ -54,7 +54,7 @@ class ScramExchange:
         """
         if self._is_over:
             raise AuthenticationFailed("a message of SCRAM after the last one")
-        self._is_over = True  # unless this is the first challenge, and a valid one
+        self._is_over = True  # unless this is a valid first challenge
         if len(challenge) > _MESSAGE_BYTES_MAX:
             raise AuthenticationFailed(f"a message of SCRAM with {len(challenge)} bytes")
         try:

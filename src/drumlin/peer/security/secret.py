@@ -12,7 +12,7 @@ _MASK: Final = "***"
 
 
 class Secret:
-    """A secret text. Compares and pickles by the text, and never shows it."""
+    """A secret text, which is compared and pickled by its text, but never shows it."""
 
     __slots__ = ("_text",)
 
@@ -24,7 +24,7 @@ class Secret:
         return self._text
 
     def hidden_in(self, message: str) -> str:
-        """`message` with the text masked, in case a peer has repeated it there."""
+        """`message` with the text masked, in case a peer has repeated the text there."""
         return message.replace(self._text, _MASK) if self._text else message
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
 """A user's security settings: the brokers to trust, and the identity to use.
 
-Plain values that can be compared, pickled and printed: their secrets are `Secret`s. No file is
+Plain values that can be compared, pickled and printed, as their secrets are `Secret`s. No file is
 read and no server contacted here. With `tls` a connection is always encrypted, with `login` it is
 always authenticated: neither is ever optional.
 """
@@ -33,17 +33,17 @@ def is_pem(text: str) -> bool:
 
 
 def may_be_key(path: str) -> bool:
-    """Whether a supposed path may be a key that lacks its first line: it must not be shown."""
+    """Whether a supposed path may be a key without its first line, which must not be shown."""
     has_path_size = len(path) <= _PATH_SIZE_MAX and path.isprintable()
     return not has_path_size or "-----" in path or _KEY_LIKE.fullmatch(path) is not None
 
 
 @dataclass(frozen=True)
 class Tls:
-    """TLS for a connection. Certificates and keys are paths of PEM files, or PEM text.
+    """TLS for a connection. Certificates and keys are given as paths of PEM files or as PEM text.
 
-    `ca` are the CA certificates to trust, by default the system's. `certificate` is the client's
-    with its chain, and may include the key.
+    `ca` has the CA certificates to trust, by default the system's. `certificate` is the client's
+    certificate with its chain, and may include the key.
     """
 
     ca: str | None = None
@@ -68,7 +68,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Plain:
-    """SASL PLAIN: the password is sent to the broker."""
+    """SASL PLAIN, which sends the password to the broker."""
 
     username: str
     password: str | Secret
@@ -82,7 +82,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Scram:
-    """SASL SCRAM: both sides prove that they know the password, and neither sends it."""
+    """SASL SCRAM, in which both sides prove that they know the password, and neither sends it."""
 
     username: str
     password: str | Secret
@@ -99,10 +99,10 @@ class Scram:
 
 @dataclass(frozen=True)
 class OAuthBearer:
-    """SASL OAUTHBEARER: a token, from a function or from an OAuth endpoint.
+    """SASL OAUTHBEARER, with a token from a function or an OAuth endpoint.
 
-    `token` is called in a thread whenever one is needed. If it raises ConnectionError or
-    TimeoutError it is called again, just as an unreachable broker is retried. Otherwise
+    `token` is called in a thread whenever a token is needed. If it raises ConnectionError or
+    TimeoutError it is called again, just as an unreachable broker is retried. Without `token`,
     `token_endpoint` grants tokens for the client credentials, over TLS with `token_tls`, which by
     default trusts the system's certificates.
     """
@@ -127,7 +127,7 @@ class OAuthBearer:
                 "OAUTHBEARER: the token endpoint wants a client id and a client secret"
             )
         elif "@" in self.token_endpoint.partition("//")[2].partition("/")[0]:
-            # A password there would be shown with the URL.
+            # A password in the URL would be shown with it.
             raise SecurityOptionError("OAUTHBEARER: the URL of the token endpoint has a user in it")
         for each in ("client_id", "scope"):
             if getattr(self, each) is not None:
@@ -142,23 +142,23 @@ Login = Plain | Scram | OAuthBearer
 
 
 def revealed(text: str | Secret) -> str:
-    """The text, secret or not."""
+    """The text of a value, secret or not."""
     return text.reveal() if isinstance(text, Secret) else text
 
 
 def _conceal(settings: object, name: str) -> None:
-    """Replace a field's text by a `Secret`; only called during construction."""
+    """Replace a field's text by a `Secret`; called only during construction."""
     given = getattr(settings, name)
     if given is None or isinstance(given, Secret):
         return
     _check_text(settings, name)
-    # The path of a certificate may be shown; its text may include the key.
+    # The path of a certificate may be shown, but its text may include the key.
     if name != "certificate" or is_pem(given) or may_be_key(given):
         object.__setattr__(settings, name, Secret(given))
 
 
 def _check_text(settings: object, name: str) -> None:
-    """Check that a value can be encoded: an error in the middle of a login would show it."""
+    """Check that a value can be encoded, as an error in the middle of a login would show it."""
     given = getattr(settings, name)
     if not isinstance(given, str):
         raise TypeError(f"{name}: expected a string")

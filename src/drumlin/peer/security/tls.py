@@ -1,4 +1,4 @@
-"""TLS: the context of a client's connections, and the meaning of its errors.
+"""TLS: the context for a client's connections, and the meaning of errors.
 
 The server's certificate is always checked; only the check of the host name can be turned off.
 """
@@ -37,7 +37,7 @@ def context_of(tls: Tls) -> ssl.SSLContext:
 
 
 def _trust(context: ssl.SSLContext, pem: str) -> None:
-    # As in Java: every certificate in the list is trusted, even one that is not a root.
+    # As in Java, every certificate in the list is trusted, even one that is not a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=pem)
@@ -70,7 +70,7 @@ def _show(context: ssl.SSLContext, tls: Tls) -> None:
 
 
 class Hints(NamedTuple):
-    """Settings that a user may have to change, depending on the peer."""
+    """The settings that a user may have to change, depending on the peer."""
 
     ca: str
     certificate: str
@@ -90,7 +90,7 @@ OF_TOKEN_ENDPOINT: Final = Hints(
 
 
 def explained(error: OSError, where: str, hints: Hints = OF_BROKER) -> PeerError:
-    """The error for a TLS failure with the server at `where`, with its cause in a sentence.
+    """The error for a TLS failure with the server at `where`; its message explains the cause.
 
     A permanent failure is an `AuthenticationFailed`; a connection that merely ended is a
     `ConnectionLost`.

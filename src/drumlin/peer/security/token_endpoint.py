@@ -1,7 +1,8 @@
 """Tokens for client credentials, from an OAuth 2.0 endpoint (RFC 6749, section 4.4).
 
 Requests run in a thread. They must never follow redirects, which would send the secret elsewhere,
-nor send it unencrypted to another machine. `abort` ends a request however slow the endpoint is.
+nor send the secret unencrypted to another machine. `abort` ends a request, no matter how slow the
+endpoint is.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Token(NamedTuple):
 
 
 class TokenEndpoint:
-    """An endpoint that issues tokens; each token takes a new `request`."""
+    """An endpoint that issues tokens; each token needs a new `request`."""
 
     def __init__(self, login: OAuthBearer) -> None:
         assert login.token_endpoint is not None
@@ -46,7 +47,7 @@ class TokenEndpoint:
         self._context = context_of(login.token_tls) if self._url.scheme == "https" else None
 
     def request(self, timeout_s: float) -> TokenRequest:
-        """A new request, which is not sent yet."""
+        """Create a request, without sending it."""
         host, port = self._url.hostname or "", self._url.port
         connection: http.client.HTTPConnection
         if self._context is None:
@@ -75,12 +76,12 @@ class TokenRequest:
         """Send the request, and wait for the token.
 
         Raises:
-            AuthenticationFailed: refused, or no token in the answer.
-            ConnectionLost: the endpoint is unreachable, or fails.
+            AuthenticationFailed: the request was refused, or there is no token in the answer.
+            ConnectionLost: the endpoint is unreachable or fails.
         """
         try:
             self._connection.connect()
-            # http.client drops its socket once it knows that no further response follows.
+            # http.client drops its socket when it knows that no other response follows.
             self._socket = self._connection.sock
             self._connection.request("POST", self._target, self._body(), self._headers())
             response = self._connection.getresponse()
@@ -100,7 +101,7 @@ class TokenRequest:
         sock = self._socket or self._connection.sock
         if sock is not None:
             with contextlib.suppress(OSError):
-                # Not SSLSocket.shutdown, after which a concurrent read would return ciphertext.
+                # Not SSLSocket.shutdown, as after that a concurrent read would return ciphertext.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def _body(self) -> str:

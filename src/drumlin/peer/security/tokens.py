@@ -14,14 +14,14 @@ from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import OAuthBearer
 from drumlin.peer.security.token_endpoint import Token, TokenEndpoint
 
-#: A token is used for this fraction of its lifetime, as in Kafka's clients.
+#: The fraction of its lifetime for which a token is used, as in Kafka's clients.
 _USED_PART: Final = 0.8
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750, section 2.1
 _TOKEN_SIZE_MAX: Final = 256 * 1024
 
 
 class TokenSource:
-    """The source of tokens of one client. Lives in one event loop, and never blocks it."""
+    """The source of one client's tokens. Used in one event loop only, which it never blocks."""
 
     def __init__(self, login: OAuthBearer, timeout_ms: int) -> None:
         self._function = login.token
@@ -33,7 +33,7 @@ class TokenSource:
         self._good_until = 0.0
 
     async def token(self) -> str:
-        """A token that will be valid for some time.
+        """A token that will still be valid for some time.
 
         Raises:
             AuthenticationFailed: a token cannot be obtained.
@@ -58,11 +58,13 @@ class TokenSource:
         return self._token
 
     def forget(self) -> None:
-        """Drop a token that the broker has rejected: the next login gets a new one."""
+        """Drop a token that the broker has rejected, so that the next login gets a new one."""
         self._good_until = 0.0
 
     def __str__(self) -> str:
-        """A description of the last token for errors: brokers do not say why they reject one."""
+        """A description of the last token for error messages, as brokers do not give reasons for
+        rejection.
+        """
         said = described(self._token)
         return f"the token ({said})" if said else "the token"
 

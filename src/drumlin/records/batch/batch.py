@@ -167,7 +167,7 @@ def crc_matches(buffer: Buffer, position: int, header: BatchHeader) -> bool:
 def assign_offsets(
     buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Write base offset and leader epoch in place, which the CRC does not cover."""
+    """Write base offset and leader epoch, which the CRC does not cover, in place."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + LOG_OVERHEAD, leader_epoch)
 
@@ -183,7 +183,7 @@ def write_header(buffer: bytearray | memoryview, position: int, header: BatchHea
 
 
 def sealed_batch(header: BatchHeader, body: Buffer) -> bytearray:
-    """A whole batch: the header, with the right CRC, and records as they stand in a batch."""
+    """A whole batch: the header, with the right CRC, and the encoded records."""
     batch = bytearray(_HEADER.pack(*header))
     batch += body
     _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))

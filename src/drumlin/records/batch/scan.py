@@ -48,7 +48,7 @@ class IndexEntry(NamedTuple):
 
 
 class Scan:
-    """One pass, chunk by chunk. The findings of `scan` are available until its next call."""
+    """One pass, chunk by chunk. The findings of `scan` are available until it is called again."""
 
     def __init__(self, kernels: Kernels, end_offset: int, index_interval_bytes: int) -> None:
         """Accept batches up to `end_offset`, with an index entry every `index_interval_bytes`."""
@@ -72,7 +72,7 @@ class Scan:
         """Scan the ordinary batches in `chunk` from `position` and `offset` on.
 
         Returns:
-            The position and offset after the last of them.
+            The position and offset after the last of these batches.
         """
         state = self._state
         state[SCAN_POSITION], state[SCAN_OFFSET] = position, offset

@@ -1,4 +1,4 @@
-"""Sizes on which decoding and its callers, which provide the memory, must agree.
+"""Sizes on which the decoder and its callers, which provide the memory, must agree.
 
 Must not import anything of Drumlin.
 """

@@ -61,5 +61,5 @@ def _read_long(buffer: Buffer, position: int, end: int, bits: int) -> tuple[int,
 
 @lru_cache(maxsize=4096)
 def varint(value: int) -> bytes:
-    """Encode an integer of up to 64 bits, cached, as most are small lengths that recur often."""
+    """Encode an integer of up to 64 bits. Cached, as most integers are small lengths that recur."""
     return uvarint((value << 1) ^ (value >> 63))

@@ -34,7 +34,7 @@ _State = ctypes.c_int64 * CHECKSUM_STATE_WIDTH
 
 
 class RowChecksum:
-    """Columns to hash, converted once, and summed up for one topic after another.
+    """Columns to hash. They are converted once, and then summed up for one topic after another.
 
     Negative `partitions`, and `timestamps` of NO_TIMESTAMP, were not chosen by the user, and are
     ignored. No headers and an empty list of headers are equal; a null key and an empty key differ.

@@ -180,7 +180,7 @@ class Decoder:
         next_headers = full.state[NEXT_HEADER_ROWS] if full else 0
         if full and full.has_few_headers:
             self._headers_a_row *= 2
-        # Compressed batches may contain more than expected, or less than they state.
+        # Compressed batches may contain more records than expected, or fewer than they state.
         size = max(next_bytes, min(max(self._bytes_left, source_bytes), self._max_bytes))
         rows = max(1, min(self._rows_left, self._max_rows, size // RECORD_SIZE_MIN))
         headers = min(size // _HEADER_SIZE_MIN, _HEADERS_AT_LEAST + rows * self._headers_a_row)

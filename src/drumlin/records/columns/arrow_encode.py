@@ -76,7 +76,7 @@ def encode_from_arrow(
     default_timestamp_ms: int,
     **options: Unpack[EncodeOptions],
 ) -> list[memoryview]:
-    """Encode columns that are needed only once, see `RecordColumns.encode`."""
+    """Encode columns that are used only once; see `RecordColumns.encode`."""
     columns = RecordColumns(
         values,
         keys=keys,
@@ -113,7 +113,7 @@ class Encoded(NamedTuple):
 
 
 class RecordColumns:
-    """Columns of records, converted once, and encoded for one partition after another.
+    """Columns of records. They are converted once, and encoded for one partition after another.
 
     Keys and values are bytes or strings; timestamps are Arrow timestamps or milliseconds, and
     null means `default_timestamp_ms`. Headers are lists of (key, value).
@@ -258,7 +258,7 @@ class RecordColumns:
                 if len(batch) < len(target) // 2:
                     batch = (
                         batch.copy()
-                    )  # many small waiting batches must not keep their large buffers alive
+                    )  # small batches that wait must not keep their large buffers alive
                 base_timestamp = int(self._timestamps[rows[first]])
                 return Encoded(batch.data, count, base_timestamp, result[ENCODED_MAX_TIMESTAMP])
             # A single record that is larger than the limit of a batch.
@@ -308,7 +308,7 @@ def sealed(
     base_sequence: int = NO_SEQUENCE,
     with_crc: bool = True,
 ) -> memoryview:
-    """The sealed batch, with its header and with its records compressed."""
+    """The sealed batch: its header and its compressed records."""
     batch = encoded.batch
     if CODECS[compression]:
         data = compress(CODECS[compression], batch[HEADER_SIZE:], level)

@@ -43,7 +43,7 @@ class Columns:
         return ctypes.byref(self.table, column * _INT64_BYTES)
 
     def put_numbers(self, column: int, numbers: NDArray[Any]) -> None:
-        """Set a column of one buffer: offsets, timestamps, ends."""
+        """Set a column that is a single buffer: offsets, timestamps, ends."""
         self._held.append(numbers)
         self.table[column] = numbers.ctypes.data
 

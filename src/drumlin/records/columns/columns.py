@@ -67,8 +67,8 @@ def decode_to_arrow(
     """Decode the records of one partition in fetched bytes into one RecordBatch.
 
     Only offsets from `start_offset` to `end_offset`, exclusive, are included. `aborted` are the
-    (producer id, first offset) of a Fetch response. A batch that is cut off at the end of a buffer
-    is left out; `next_offset` is where to continue.
+    (producer id, first offset) pairs of a Fetch response. A batch that is cut off at the end of a
+    buffer is left out; `next_offset` is where to continue.
 
     Raises:
         CorruptRecord: the bytes are not record batches.
@@ -114,8 +114,8 @@ def iterate_arrow(
 ) -> Iterator[pa.RecordBatch]:
     """Decode like `decode_to_arrow`, into RecordBatches of up to `max_rows` and `max_bytes`.
 
-    A record that is larger is decoded alone; one of `LARGE_RECORD_BYTES` or more refers to the
-    memory of `buffers`, all others are copied. `columns` are the wanted columns of
+    A larger record is decoded alone. A record of `LARGE_RECORD_BYTES` or more refers to the memory
+    of `buffers`; all others are copied. `columns` are the wanted columns of
     `RECORD_SCHEMA_WITH_HEADERS`; other columns are not decoded.
     """
     selection = Selection(start_offset, end_offset, aborted, verify_crc)

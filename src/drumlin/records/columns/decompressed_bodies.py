@@ -1,10 +1,10 @@
-"""Decompressing bodies in groups, so that one kernel call decodes many of them.
+"""Decompressing bodies in groups, so that one kernel call decodes many bodies.
 
 Well compressed bodies are small, and calling a codec costs as much as decompressing one to ten
 kilobytes. Therefore adjacent frames of lz4 and zstd are decompressed as one: the record counts in
 the batch headers show where a body ends and the next begins. False counts that cancel each other
 out are not noticed: then offsets may be wrong, as in any batch of a malicious producer. The memory
-is reused.
+for decompressed bodies is reused.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def decompressed(buffer: Buffer, bodies: Bodies) -> Iterator[tuple[Buffer, Bodie
 def _are_frames(
     codec: int, data: memoryview, starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> bool:
-    """Whether the bodies can be decompressed as one: each is whole frames and nothing else."""
+    """Whether the bodies can be decompressed as one: each consists of whole frames only."""
     if codec == LZ4:
         return lz4_layout.are_whole(data, starts, ends)
     return codec == ZSTD and zstd_frames.are_whole(data, starts, ends)

@@ -52,7 +52,7 @@ _State = ctypes.c_int64 * FIND_STATE_WIDTH
 
 
 def find_bodies(kernels: Kernels, buffer: Buffer, selection: Selection) -> Bodies | None:
-    """The bodies in `buffer` with records in the selection; None if something is wrong."""
+    """The bodies in `buffer` with records in the selection; None if a batch is damaged."""
     bodies = _all_bodies(kernels, buffer, selection)
     if bodies is None or not len(bodies):
         return bodies

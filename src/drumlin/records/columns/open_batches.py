@@ -35,7 +35,7 @@ Sealed = tuple[int, memoryview]
 
 
 class OpenBatches:
-    """The open batches: `add` yields full batches, `reduce` those that are not full.
+    """The open batches: `add` yields full batches, `reduce` batches that are not full.
 
     Batches have up to `max_batch_bytes` uncompressed; a larger record gets a batch of its own.
     `expected_bytes` is the maximum size of all batches before they are reduced: at first, the
@@ -125,9 +125,7 @@ class OpenBatches:
         state, memory = self._table[place], self._memory[place]
         batch = memory[: HEADER_SIZE + int(state[OPEN_BYTES])]
         if len(batch) < len(memory) // 8 * 7:
-            batch = (
-                batch.copy()
-            )  # many small waiting batches must not keep their large buffers alive
+            batch = batch.copy()  # small batches that wait must not keep their large buffers alive
         encoded = Encoded(
             batch.data,
             int(state[OPEN_COUNT]),

@@ -86,7 +86,7 @@ def decode_by(library: Any, data: Buffer, target: memoryview) -> int | None:
         if "write whole buffer" in str(error):
             return None
         raise CorruptRecord(str(error)) from None
-    # A full target may have been too small.
+    # A target that is full may have been too small.
     return size if size < len(target) else None
 
 
@@ -94,7 +94,7 @@ def _decode(
     decoder: Decoder, data: memoryview, limit_bytes: int, kept: memoryview | None
 ) -> memoryview:
     """Decompress into the `kept` memory, if there is any and the result fits."""
-    # The decompressed size is not known beforehand. Data that grows more than ordinary data is
+    # The decompressed size is not known in advance. Data that grows more than ordinary data is
     # decompressed again, with as much memory as is allowed.
     expected = max(_ORDINARY_RATIO * min(len(data), _LARGE), _LARGE_RATIO * len(data))
     ordinary = min(expected + _SMALL, limit_bytes)

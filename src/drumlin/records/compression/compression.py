@@ -2,7 +2,7 @@
 
 gzip is a plain gzip stream, lz4 and zstd are frames, and snappy consists of blocks after the header
 of the Java library xerial/snappy-java. Other clients write other variants: `incoming_bodies.py` has
-those that Produce accepts, `stored_bodies.py` those that are read from logs.
+the variants that Produce accepts, `stored_bodies.py` those that are read from logs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 async def compress_in_steps(codec: int, data: Buffer) -> bytes:
-    """Compress like `compress`, but give way from time to time with gzip, which takes long."""
+    """Compress like `compress`, but yield from time to time with gzip, which takes long."""
     if codec != GZIP or len(data) <= _GZIP_STEP_BYTES:
         return compress(codec, data)
     stream = cramjam.gzip.Compressor(_DEFAULT_LEVELS[GZIP])

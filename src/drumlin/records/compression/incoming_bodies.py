@@ -1,11 +1,11 @@
 """The compressed bodies that Produce accepts: those that every common client can read.
 
-A batch that a client cannot read stops it at that offset forever, although its producer got no
-error. So Produce accepts what Kafka's Java clients, librdkafka, sarama, franz-go and kafka-go can
-all read: one stream with nothing after it, with correct sizes and checksums (for zstd several
+A batch that a client cannot read stops the client at that offset forever, although the producer got
+no error. So Produce accepts what Kafka's Java clients, librdkafka, sarama, franz-go and kafka-go
+can all read: one stream with nothing after it, with correct sizes and checksums (for zstd several
 frames, including skippable ones). Apache Kafka accepts more.
 
-A follower must not use this module: it accepts what its leader has. Pure and thread-safe.
+A follower must not use this module: it accepts whatever its leader has. Pure and thread-safe.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def decompress_incoming(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
     """Decompress produced records; the result is valid until this thread's next call.
 
     Raises:
-        CorruptRecord: some client could not read them, or there is no such codec.
-        DecompressedTooLarge: they have more than `limit_bytes`.
+        CorruptRecord: some client could not read the records, or there is no such codec.
+        DecompressedTooLarge: the records have more than `limit_bytes`.
     """
     if codec == NONE:
         return data

@@ -1,7 +1,7 @@
 """lz4 frames as Kafka's clients write them: independent blocks, only the header has a checksum.
 
-They are written and read block by block, which takes half the time of a frame decoder for a batch
-of 16 KiB. Other and damaged frames are left to the frame decoder. Pure and thread-safe.
+Such frames are written and read block by block, which takes half the time of a frame decoder for a
+batch of 16 KiB. Other and damaged frames are left to the frame decoder. Pure and thread-safe.
 """
 
 from __future__ import annotations

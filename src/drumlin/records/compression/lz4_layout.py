@@ -49,7 +49,7 @@ class Frame(NamedTuple):
     content_size: int | None  # as the header states
     blocks: slice
     end: int
-    #: Whether it has empty blocks, which some readers take for its end.
+    #: Whether the frame has empty blocks, which some readers take for its end.
     has_empty_block: bool
 
 
@@ -113,7 +113,7 @@ def _parse_header(data: memoryview) -> tuple[int, int, int | None, int]:
 
 
 def essential(data: memoryview, frame: Frame) -> bytes:
-    """The frame without the parts that Kafka's reader ignores: size, checksum, and later bytes."""
+    """The frame without the parts that Kafka's reader ignores: size, checksum, and what follows."""
     described = bytes([_REQUIRED | frame.flags & _BLOCK_CHECKSUM, frame.descriptor])
     header = MAGIC + described + bytes([_header_checksum(described)])
     return b"".join([header, data[frame.blocks], END_MARK])

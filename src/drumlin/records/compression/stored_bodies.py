@@ -1,8 +1,8 @@
-"""Compressed bodies as they are in logs, whatever broker has stored them.
+"""Compressed bodies as they are in logs, whichever broker has stored them.
 
-Apache Kafka stores everything that its own decoders can read. So all of that must be readable here:
-several streams in a row, bytes after the last one, and sizes and checksums that Kafka's decoders
-ignore. Pure and thread-safe.
+Apache Kafka stores everything that its own decoders can read. So this module must read that, too:
+several streams in a row, bytes after the last one, and wrong sizes and checksums that Kafka's
+decoders ignore. Pure and thread-safe.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KAFKAS: Final[dict[int, Decoder]] = {
     LZ4: decode_first_frame,
     ZSTD: decode_whole_frames,
 }
-#: Decoders for concatenated bodies. Each body must be whole streams, or its neighbour is damaged.
+#: Decoders for concatenated bodies. A body that is not whole streams would damage its neighbour.
 JOINED: Final[dict[int, Decoder]] = {
     GZIP: partial(decode_by, cramjam.gzip),
     LZ4: partial(decode_by, cramjam.lz4),

@@ -80,7 +80,7 @@ def _end_of_frame(data: memoryview, position: int) -> int | None:
 
 
 def are_whole(data: Buffer, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:
-    """Whether each of these bodies is whole frames and nothing else."""
+    """Whether each of these bodies consists of whole frames only."""
     import numpy as np
 
     octets = np.frombuffer(data, np.uint8)

@@ -1,9 +1,9 @@
 """The last row of every key, the state in a compacted log, as Arrow columns.
 
 Rows are added in any order; for each (partition, key) the row with the largest offset is kept, with
-all its columns. A tombstone is kept like any other row, and left out of the result. It needs twice
-the memory of the rows that are kept, and 40 bytes per key. Another `LatestRows` can merge the
-results of several, if they include tombstones.
+all its columns. A tombstone is kept like any other row, and left out of the result. `LatestRows`
+needs twice the memory of the rows that are kept, and 40 bytes per key. Another `LatestRows` can
+merge the results of several, if they include tombstones.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from drumlin.records.latest.row_index import CompiledRowIndex, Int32s, PlainRowI
 
 #: The number of rows from which kernels are used, as their tables take memory.
 _ROWS_WORTH_KERNELS: Final = 10_000
-#: Old rows are removed once they outnumber the last rows and there are at least this many of them.
+#: Old rows are removed once they outnumber the last rows and there are at least this many.
 #: Half as many old rows as last rows are left; removing fewer at a time would cost more per row.
 _DEAD_ROWS_AT_LEAST: Final = 1 << 16
 _DEAD_ROWS_LEFT: Final = 0.5
-#: All old rows are removed when rows take twice the bytes as after the last removal, since a few
-#: old rows may be large.
+#: All old rows are removed when rows take twice as many bytes as after the last removal, since a
+#: few old rows may be large.
 _ROW_BYTES_AT_LEAST: Final = 64 << 20
 #: With a memory limit, the part of it that the last rows may take: otherwise old rows would have to
 #: be removed again and again.
@@ -145,7 +145,7 @@ class LatestRows:
             self._row_bytes += piece.nbytes
 
     def _compact(self, dead_rows_left: int) -> None:
-        """Remove old rows, first from the pieces with most of them."""
+        """Remove old rows, beginning with the pieces that have most."""
         pieces = self._pieces
         masks = [self._index.is_last(each.ids, _offsets(each.rows)) for each in pieces]
         live = np.array([np.count_nonzero(each) for each in masks])
@@ -157,7 +157,7 @@ class LatestRows:
         self._pieces, self._row_count, self._row_bytes = [], 0, 0
         joined: list[_Piece] = []
         for number, is_last in enumerate(masks):
-            piece, pieces[number] = pieces[number], _NOTHING  # so that few rows exist twice
+            piece, pieces[number] = pieces[number], _NOTHING  # so that only a few rows exist twice
             if number in chosen:
                 joined.append(_selected(*piece, is_last))
             if joined and (number not in chosen or not _is_small(joined)):

@@ -54,10 +54,10 @@ class RowIndex(Protocol):
     """An index. Entries are numbered from 0, in the order of their first rows."""
 
     def add(self, keys: pa.Array, offsets: Int64s, partitions: Int32s | None) -> Int32s:
-        """Add rows; returns the entry of each, NOWHERE for those that are not the last so far.
+        """Add rows; returns the entry of each, or NOWHERE if it is not the last of its key so far.
 
-        Also NOWHERE for a row without a key, and for one whose offset its entry already has. An
-        earlier row of the same call may still get the number of its entry.
+        Also NOWHERE for a row without a key, or with an offset that its entry already has. A row
+        that a later one of the same call replaces may still get the number of its entry.
 
         Raises:
             OverflowError: more than about 2^31 keys.

@@ -1,6 +1,6 @@
 """Computing the state of a log in bounded memory, by reading the log several times.
 
-A pass keeps the keys of one share of the hash space. If they take too much memory, the share is
+A pass keeps the keys of one share of the hash space. If these take too much memory, the share is
 halved: the pass continues with one half, and a later pass reads the log again for the other.
 """
 

@@ -116,7 +116,7 @@ def next_offset(buffer: Buffer) -> int | None:
     """The offset after the last whole batch, the next to fetch. None without a batch.
 
     Raises:
-        CorruptRecord: for the same reasons as `whole_batches`.
+        CorruptRecord: a batch has another magic, or an impossible size.
     """
     last = None
     for _, header in whole_batches(buffer):

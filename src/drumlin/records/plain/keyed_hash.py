@@ -1,8 +1,8 @@
 """SipHash with 128 bits of output, in plain Python, the twin of the kernel.
 
 The cleaner's offset map stores the hash in place of the key: two keys with the same hash would
-count as one, and one would erase the other's records. There it is keyed with a random secret for
-each cleaning, so that such keys cannot be found beforehand. SipHash-1-3, with one round per word
+count as one, and one would erase the other's records. The cleaner keys it with a random secret for
+each cleaning, so that such keys cannot be found in advance. SipHash-1-3, with one round per word
 and three at the end, is usual for hash tables; tests use the published SipHash-2-4, too.
 """
 

@@ -16,7 +16,7 @@ _UINT32: Final = 0xFFFFFFFF
 def decode_plain(
     bodies: Iterable[Body], selection: Selection, max_rows: int, max_bytes: int
 ) -> Iterator[list[tuple[Record, int]]]:
-    """The wanted records with timestamp types, in lists of the same lengths as with kernels."""
+    """The wanted records and their timestamp types, in as many lists as with kernels."""
     rows: list[tuple[Record, int]] = []
     size = 0
     for body in bodies:

@@ -5,7 +5,7 @@
     timestamp delta  varlong, relative to the batch's base timestamp
     offset delta     varint, relative to the batch's base offset
     key              varint length (-1: null) and bytes
-    value            likewise
+    value            varint length (-1: null) and bytes
     headers          varint count; each a key (never null) and a value, lengths as above
 
 To read many records, use `columns.py`.

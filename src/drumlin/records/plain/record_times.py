@@ -15,7 +15,7 @@ from drumlin.records.plain.record import DECOMPRESSED_BYTES_MAX, records_body
 
 
 def record_times(batch: Buffer) -> Iterator[tuple[int, int]]:
-    """The offset and timestamp of each record, the same as `decode_batch` returns.
+    """The offset and timestamp of each record, as in `decode_batch`.
 
     Raises:
         CorruptRecord: the batch is cut off, or a record is malformed.

@@ -36,7 +36,7 @@ def joined(first: int, second: int) -> int:
 
 
 def combined(one: int, other: int) -> int:
-    """The sum of two 128-bit numbers by halves: the checksum of the rows of both."""
+    """The sum of two 128-bit numbers by halves: the checksum of the rows of both numbers."""
     return joined((one >> 64) + (other >> 64), one + other)
 
 

@@ -1,7 +1,7 @@
 """The rejection of a batch. Clients act on the error code; the text is for their logs.
 
-A few compressed bytes can contain millions of bad records. So not all of them are examined or
-named: an answer must never grow with the decompressed size, only with the size of the request.
+A few compressed bytes can contain millions of bad records. So not all of these are examined or
+named: a response must never grow with the decompressed size, only with the size of the request.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def reject_records(
     now_ms: int,
     log_name: str,
 ) -> InvalidBatch:
-    """The error with the first bad records in `body`, of which there is at least one."""
+    """The error with the first bad records in `body`, which has at least one."""
     named_max = min(_NAMED_MAX, header.size // _BYTES_PER_NAMED)
     errors: list[tuple[int, str]] = []
     has_bad_timestamp = False

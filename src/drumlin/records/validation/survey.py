@@ -17,8 +17,8 @@ _Facts = ctypes.c_int64 * 4
 class Survey(NamedTuple):
     """Facts about all records of a batch. Records without a timestamp (-1) are ignored."""
 
-    min_timestamp: int  # INT64_MAX if no record has one
-    max_timestamp: int  # NO_TIMESTAMP if no record has a larger one
+    min_timestamp: int  # INT64_MAX if no record has a timestamp
+    max_timestamp: int  # NO_TIMESTAMP if no record has a larger timestamp
     has_null_key: bool
     is_consecutive: bool  # the offset deltas are 0, 1, 2, ...
 

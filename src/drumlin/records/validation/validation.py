@@ -1,7 +1,7 @@
 """Validation of a produced batch for one partition, and the changes that the broker makes to it.
 
 The rules and their order are those of Apache Kafka's LogValidator, found by testing a real broker.
-Answers only differ where Kafka's would leave a batch in the log that breaks readers:
+Outcomes differ only where Kafka would leave a batch in the log that breaks readers:
 
 - Offset deltas other than 0, 1, 2, ... are renumbered. Kafka stores them unchanged if nothing else
   is rewritten, and fails with UNKNOWN_SERVER_ERROR if the batch is compressed.
@@ -63,8 +63,8 @@ __all__ = [
 #: The size that a kernel may examine on an event loop, in a millisecond: the largest batch with the
 #: default `max.message.bytes`.
 _LOOKED_AT_ONCE_BYTES_MAX: Final = 1_048_588
-#: The size that may be checked there without the kernel, for both the compressed and decompressed
-#: batch.
+#: The size that may be checked on an event loop without the kernel, both for the compressed and for
+#: the decompressed batch.
 _AT_ONCE_BYTES_MAX: Final = 16 * 1024
 _BODY_AT_ONCE_BYTES_MAX: Final = 32 * 1024
 _MIN_BATCH_LENGTH: Final = 14  # the shortest entry of any magic
@@ -94,7 +94,7 @@ def prepare_produce(
 ) -> PreparedBatch:
     """Check the batch in `buffer`, which must be writable, and adapt it to the topic.
 
-    It is changed in place, or replaced if the records must be rewritten. `log_name`
+    The batch is changed in place, or replaced if its records must be rewritten. `log_name`
     (topic-partition) is for messages; `allows_zstd` depends on the version of Produce.
 
     Raises:
@@ -274,7 +274,7 @@ def _has_bad_records(header: BatchHeader, facts: Survey, rules: AppendRules, now
         return header.is_log_append_time
     if header.is_log_append_time and header.max_timestamp == NO_TIMESTAMP:
         return True
-    # Without any timestamp min is INT64_MAX and max is -1, neither of which is out of range.
+    # Without any timestamp, min is INT64_MAX and max is -1, and neither is out of range.
     return (
         now_ms - facts.min_timestamp > rules.timestamp_before_max_ms
         or facts.max_timestamp - now_ms > rules.timestamp_after_max_ms
@@ -299,7 +299,7 @@ def _as_stored(
         and not is_rewritten
     ):
         return PreparedBatch(batch, header)
-    # Clients must not set a delete horizon; it is dropped if the batch is rewritten.
+    # Clients must not set a delete horizon; rewriting the batch drops it.
     kept = _ATTRIBUTES_KEPT if is_rewritten else _ATTRIBUTES_KEPT | DELETE_HORIZON_MASK
     stored = header._replace(
         attributes=codec | (TIMESTAMP_TYPE_MASK if stamps else 0) | (header.attributes & kept),

@@ -28,11 +28,11 @@ def changes(
     allow_inexact: bool = False,
     **options: object,
 ) -> DataFrame:
-    """Every change of a key's value between two moments, or from one on as a stream.
+    """Every change of a key's value between two moments, or from one moment on as a stream.
 
-    A record with the value that the key has already is an update; a tombstone of an absent key is
-    no change. Within a partition of a batch's DataFrame, the changes of a key come
-    together, in offset order; Spark may move rows later on, so sort by `offset` where that matters.
+    A record that repeats the key's value is an update; a tombstone of an absent key is no change.
+    Within a partition of a batch's DataFrame, the changes of a key come together, in offset order.
+    Spark may move rows later, so sort by `offset` where that matters.
     In a stream the changes of a key come in offset order.
 
     A stream keeps the last value of each key in Spark's state store. The session must keep state in
@@ -42,16 +42,16 @@ def changes(
     Args:
         topic: the name of one topic.
         since: the moment after which changes are returned, in the forms of `snapshot`'s `at`: an
-            offset is that of the first record, and the values of that moment are the `before` of
-            the first changes. None: the start of the log, for a stream without earlier values. A
-            query with a checkpoint continues from there; one that died in its first batch must be
+            offset is inclusive, and the values of that moment are the `before` of the first
+            changes. None: the start of the log, for a stream without earlier values. A query with
+            a checkpoint continues from its checkpoint; one that died in its first batch must be
             given the same moment again, so `latest` may be refused then.
         until: the moment up to which changes are returned; None: now. An offset is exclusive. Not
             for a stream.
         bootstrap: some of the brokers, as `host:port,…`.
         stream: whether the DataFrame is a streaming one.
         reducers, task_memory, allow_inexact: as for `snapshot`.
-        options: those of `format("drumlin")`, for a stream those of streams, except for those that
+        options: options of `format("drumlin")` for batches or for streams, except for those that
             choose what to read.
 
     Returns:

@@ -1,8 +1,8 @@
 """`drumlin.spark.restore`: writes a topic's state, or its records up to a point, to a new topic.
 
-The sink for batch writes writes all rows, under a name derived from the restore. So the next job
+The batch sink writes all rows, under a name derived from the restore. So the next job
 ends the transactions of a killed one, and rows are written once. The markers of
-`client/restore/restore_marker.py` record the restore before anything is written, and its end.
+`client/restore/restore_marker.py` record that a restore has begun, and that it is complete.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def restore(
 
     Args:
         topic: the topic to read. Only leaders are read, and only committed records.
-        to: the topic to write. It is created, or is there and has no records.
+        to: the topic to write. It is created, or must have no records.
         bootstrap: some of the brokers, as `host:port,…`.
         at: the point; None: now. A `datetime` with a time zone, or `Milliseconds`: up to the first
-            record that is younger. Or end offsets of all partitions, by partition.
-        records: write the records themselves, tombstones included, in the order of each partition,
-            and not the state. One task writes each partition.
-        first: like `records`, but at most this many of each partition, from the log's start on.
+            record that is later. Or end offsets of all partitions, by partition.
+        records: write the records themselves, including tombstones, in the order of each partition,
+            instead of the state. One task writes each partition.
+        first: like `records`, but at most this many of each partition, from the log's start.
         configs: configuration keys of the new topic; they override those of the old one.
         reducers, task_memory, allow_inexact: as for `snapshot`.
         options: as for `snapshot`; and those of `format("drumlin")` as a sink, except for those
@@ -87,7 +87,7 @@ def restore(
         StateNotExact: a cleaner has removed records of that state. If this is found only while
             reading, Spark's error contains it; the same call with `allow_inexact` continues.
         ProducerFenced: another restore into this topic has begun in the meantime.
-        TypeError, ValueError: an argument cannot have this value.
+        TypeError, ValueError: an argument is invalid.
     """
     from drumlin import lowlevel
     from drumlin.client.restore.restore_marker import RestoreRequest

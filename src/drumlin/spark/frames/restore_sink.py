@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from drumlin.client.client import Client
     from drumlin.lowlevel import RestoreTarget
 
-#: The outcome of earlier jobs. Lost: decided, but its transactions have timed out; only the sink
-#: can write them again.
+#: The outcome of earlier jobs. "lost": the write was decided, but its transactions have timed out;
+#: only the sink can write its rows again.
 Settled: TypeAlias = Literal["nothing", "written", "lost"]
 
 

@@ -38,7 +38,7 @@ class RestoredRows:
     def __init__(self, spark: SparkSession, options: StateOptions, request: RestoreRequest) -> None:
         self._spark = spark
         self._request = request
-        if request.is_of_records:  # one task a partition, so that it can keep the order
+        if request.is_of_records:  # one task per partition keeps the order
             source = dataclasses.replace(options.source, split_rule=SplitRule(min_partitions=1))
             options = dataclasses.replace(options, source=source)
         self._options = options
@@ -55,7 +55,7 @@ class RestoredRows:
         if request.first is None:
             self._plan = plan_state(options, limit)
             return _by_partition(self._plan.end)
-        # Records are only counted here, which takes no exact state.
+        # Records are only counted here, so the state need not be exact.
         inexact = dataclasses.replace(options, allow_inexact=True)
         plan = plan_state(inexact, limit)
         counting = Counting(options.source, request.first)
@@ -78,7 +78,7 @@ class RestoredRows:
     def _planned(self, end_offsets: Mapping[int, int]) -> StatePlan:
         plan, request = self._plan, self._request
         if plan is None and request.at is None and request.first is None:
-            # The current state is exact for more logs than a state at given offsets is.
+            # More logs have an exact current state than an exact state at given offsets.
             plan = plan_state(self._options, OffsetLimit(LATEST))
         if plan is not None and _by_partition(plan.end) == end_offsets:
             return plan
@@ -89,7 +89,7 @@ class RestoredRows:
 
 @dataclass(frozen=True, slots=True)
 class Copying(Portable):
-    """Records as they are, each partition by one task."""
+    """Copies records as they are; one task reads each partition."""
 
     source: SourceOptions
     claims: Claims
@@ -105,7 +105,7 @@ class Copying(Portable):
 
 @dataclass(frozen=True, slots=True)
 class Counting(Portable):
-    """Finds the offset at which each partition has had `first` records."""
+    """Finds the offset up to which each partition has `first` records."""
 
     source: SourceOptions
     first: int

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from drumlin.spark.state.options import StateOptions
     from drumlin.spark.state.plan import StatePlan
 
-#: Which records count as one key's.
+#: Whether equal keys in several partitions are one key.
 Keys: TypeAlias = Literal["by partition", "across partitions"]
 _KEYS: Final = ("by partition", "across partitions")
 
@@ -43,26 +43,26 @@ def snapshot(
         topic: the name of one topic.
         bootstrap: some of the brokers, as `host:port,…`.
         at: None: now, up to the last stable offsets. A `datetime` with a time zone, or
-            `drumlin.Milliseconds`: the log up to its first record that is younger. Offsets:
+            `drumlin.Milliseconds`: the log up to its first record that is later. Offsets:
             the exclusive end of each partition, as `{0: 100, 1: 200}`, or nested in the topic's
             name, or as the JSON that `endingOffsets` takes.
         columns: some of the columns below; None: all but `timestampType`.
         keys: `by partition`: equal keys in two partitions are two keys, and the highest offset is
             the last record. `across partitions`: they are one key, and of the partitions' last
-            records the one with the latest timestamp wins (of equal ones that of the higher
-            partition). Use it for topics that got more partitions, which moves keys. It is only as
-            good as the clocks that set the timestamps; and once a cleaner has removed the tombstone
-            of a moved key, its value in the old partition reappears.
+            records the one with the latest timestamp wins (of equal ones the one in the higher
+            partition). Use this for topics that got more partitions, which moves keys. The result
+            is as good as the clocks that set the timestamps; and once a cleaner has removed the
+            tombstone of a moved key, its value in the old partition reappears.
         reducers: the number of parts of the state, each of which must fit a worker's memory; None:
             by the size of the log.
         task_memory: how many bytes of the state a task holds before it passes them on.
-        allow_inexact: whether to accept a state of which the log has lost records.
+        allow_inexact: whether to accept a state if the log has lost records of it.
         options: those of `format("drumlin")`, except for those that choose what to read.
 
     Returns:
         One row per key: `key` binary, `value` binary, `headers` array of struct of `key` string and
             `value` binary, `topic` string, `partition` int, `offset` long, `timestamp` timestamp
-            (milliseconds), `timestampType` int (0: the producer's time, 1: that of the append).
+            (milliseconds), `timestampType` int (0: the producer's time, 1: the append time).
 
     Raises:
         OptionError: the options are invalid.

@@ -16,7 +16,7 @@ from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.security import security_of
 
 ClientOption: TypeAlias = "str | int | Security"
-#: The arguments of `drumlin.connect`, by name; a tuple, as clients are kept by it.
+#: The arguments of `drumlin.connect`, by name; a tuple, as it is a key of the process's clients.
 ClientOptions: TypeAlias = tuple[tuple[str, ClientOption], ...]
 
 #: How long the driver and tasks keep trying by default. In a rolling restart, partitions have no

@@ -1,8 +1,8 @@
 """Translates `subscribePattern`, a Java regular expression, into one of Python's.
 
-Topic names consist of 65 characters. So every character class, in whatever syntax of Java's
-(`\\p{L}`, unions, `&&`), is written out as those of the 65 that it contains. Everything else is
-the same in both languages, spelt differently, or refused. Pure.
+Topic names consist of 65 characters. So every character class, in any of Java's notations
+(`\\p{L}`, unions, `&&`), is replaced by those of the 65 that it contains. Everything else is
+the same in both languages, or is translated, or refused. Pure.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def python_pattern(java: str) -> str:
     """A pattern for `re.fullmatch` that matches the same topic names as `java` does.
 
     Raises:
-        ValueError: it is not a regular expression, or has no counterpart in Python.
+        ValueError: `java` is not a regular expression, or has no counterpart in Python.
     """
     translation = _Translation(java)
     pattern = translation.run()
@@ -119,7 +119,7 @@ class _Translation:
         return re.escape(found) if isinstance(found, str) else self._written_out(found)
 
     def _escaped_set(self) -> str | frozenset[str]:
-        """Read an escape, inside or outside of a class: one character, or a set of them."""
+        """Read an escape, inside or outside of a class: one character, or a set."""
         if match := self._take(_PROPERTY):
             known = self._property(match[2] or match[3])
             return self._complement(known) if match[1] == "P" else known

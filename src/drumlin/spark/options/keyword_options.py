@@ -30,7 +30,7 @@ def as_text(
 def read_options(
     topic: str, bootstrap: str, options: Mapping[str, object], direction: Direction = "source"
 ) -> dict[str, str]:
-    """The same, including the topic that is read.
+    """The options as text, like `as_text`, including the topic that is read.
 
     Raises:
         OptionError: an option is unknown, or is not for reading.

@@ -1,7 +1,7 @@
-"""Where a query starts and ends, from its options: a word, an offset or a timestamp.
+"""The start and end of a query, from its options: words, offsets or timestamps.
 
-Each can be given for all partitions, for a topic or for a partition. This module never resolves
-words and timestamps to offsets: only the cluster can.
+Each of these can be given for all partitions, for a topic or for a partition. This module never
+resolves words and timestamps to offsets: only the cluster can.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Side = Literal["starting", "ending"]
 
 
 def limit_of(options: Mapping[str, str], side: Side) -> OffsetLimit | None:
-    """The limit on this side. One timestamp for all comes first, then timestamps, then offsets."""
+    """The limit on this side. A timestamp for all overrides single ones, which override offsets."""
     is_start = side == "starting"
     one = (rows.STARTING_TIMESTAMP if is_start else rows.ENDING_TIMESTAMP).find(options)
     if one is not None:
@@ -34,7 +34,7 @@ def check_order(starting: OffsetLimit, ending: OffsetLimit) -> None:
     """Check that a batch does not start after its end, as far as the options alone show that.
 
     Raises:
-        OptionError: it does, whatever the topics hold; or start and end name different partitions.
+        OptionError: the start is after the end in any log; or both name different partitions.
     """
     if starting.is_timestamp != ending.is_timestamp:
         return

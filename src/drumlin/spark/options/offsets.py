@@ -3,7 +3,7 @@
 The JSON form `{"topic": {"0": 123}}` is what users write in options and what a streaming query
 keeps in its checkpoint; Spark calls one such object an offset. The form must never change: old
 checkpoints must stay readable. If a query asks for it (`checkpointTopicIds`), the ids of the topics
-are stored with them, under a name that no topic can have.
+are stored with the offsets, under a name that no topic can have.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drumlin.spark.options.portable import Portable
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-#: The words that users may write for them.
+#: The words that users may write for these offsets.
 WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 #: The largest values of the protocol. No log reaches them: a larger number is a typing error.
@@ -32,7 +32,7 @@ _TOPIC_IDS: Final = "topic ids"
 
 @dataclass(frozen=True, slots=True)
 class OffsetLimit(Portable):
-    """Where a read starts or ends: one value for all partitions, or one for each.
+    """The start or end of a read: one value for all partitions, or one for each.
 
     A value is an offset (`EARLIEST` and `LATEST` included) or, if `is_timestamp`, milliseconds
     since the Unix epoch, which stand for the first record that is not older. `topics` holds
@@ -51,7 +51,7 @@ class OffsetLimit(Portable):
     def for_partitions(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int] | None:
-        """The value for each partition; None if the limit names others, or not all of them."""
+        """The value for each partition; None if the limit names others, or too few."""
         if isinstance(self.value, int):
             return dict.fromkeys(partitions, self.value)
         named = {key: self.topics[key.topic] for key in partitions if key.topic in self.topics}
@@ -99,7 +99,7 @@ def with_topic_ids(form: Mapping[str, Any], topic_ids: Mapping[str, str | None])
 
 
 def without_topic_ids(form: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The inverse: the offsets, and the topic ids of the checkpoint."""
+    """The inverse of `with_topic_ids`: the checkpoint's offsets, and its topic ids."""
     offsets = dict(form)
     return offsets, offsets.pop(_TOPIC_IDS, {})
 
@@ -108,7 +108,7 @@ def parse_offsets(text: str) -> OffsetLimit:
     """Offsets that a user wrote as JSON; for a whole topic, a word may replace them.
 
     Raises:
-        ValueError: not of that form.
+        ValueError: the text has another form.
     """
     example = '{"topicA":{"0":23,"1":-1},"topicB":"earliest"}'
     form = _json_object(text, example)
@@ -129,7 +129,7 @@ def parse_times(text: str) -> dict[TopicPartition, int]:
     """Timestamps that a user wrote as JSON.
 
     Raises:
-        ValueError: not of that form, or before 1970.
+        ValueError: the text has another form, or a time is before 1970.
     """
     example = '{"topicA":{"0":1357020000000,"1":1357020000000}}'
     times = _by_partition(_json_object(text, example), text, example)
@@ -145,7 +145,7 @@ def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
     """Topic-partitions that a user wrote as JSON: `{"topicA": [0, 1]}`.
 
     Raises:
-        ValueError: not of that form, or numbers that no partition has.
+        ValueError: the text has another form, or a number that no partition can have.
     """
     try:
         assigned = tuple(

@@ -28,7 +28,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[_Value]):
-    """A row.
+    """One option.
 
     Attributes:
         name: as the documents spell it; Spark hands names over in lower case.
@@ -83,7 +83,7 @@ class Option(Generic[_Value]):
 
 
 def rows_among(names: Mapping[str, object]) -> tuple[Option[Any], ...]:
-    """The rows that a module defines, in its order: none can be left out."""
+    """All rows that a module defines, in its order."""
     return tuple(each for each in names.values() if isinstance(each, Option))
 
 

@@ -108,7 +108,7 @@ _KNOWN: Final = {
     **{f"kafka.{name}": f"kafka.{name}" for name in (*_OF_KAFKA.split(), *_OF_PRODUCERS.split())},
     **{row.key: row.name for row in ROWS},
 }
-#: The option that shows that a direction is meant: a view may have the options of several.
+#: The option that shows that a direction is meant: a view may have options of several directions.
 _MARKS: Final[dict[Direction, frozenset[str]]] = {
     "source": frozenset(row.key for row in (SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN)),
     "state": frozenset((SNAPSHOT.key,)),
@@ -117,7 +117,7 @@ _MARKS: Final[dict[Direction, frozenset[str]]] = {
 
 
 def unknown_options(names: Iterable[str]) -> list[str]:
-    """A phrase for each name (in any case) that is no option, with the closest known name."""
+    """A phrase for each name (in any case) that is not an option, with the closest known name."""
     return [
         _with_hint(name)
         for name in sorted(each.lower() for each in names)
@@ -126,10 +126,10 @@ def unknown_options(names: Iterable[str]) -> list[str]:
 
 
 def misplaced_options(names: Iterable[str], *directions: Direction) -> list[str]:
-    """A phrase for each option (in any case) that none of these directions has, but another.
+    """A phrase for each option (in any case) that belongs only to another direction.
 
     Options of a direction that is also meant are left out: a view with `subscribe` and `topic` is
-    read and written. So are options of Kafka's clients, as programs give one set of them to all.
+    read and written. So are options of Kafka's clients: programs pass the same ones everywhere.
     """
     given = {each.lower() for each in names}
     meant = {*directions, *(each for each, marks in _MARKS.items() if marks & given)}
@@ -180,7 +180,7 @@ def warn_of_unknown(names: Iterable[str]) -> None:
 
 
 def warn_of_misplaced(names: Iterable[str], direction: Direction) -> None:
-    """Warn of each option that has no effect because it is one of the other direction."""
+    """Warn of each option that has no effect because it belongs to the other direction."""
     for phrase in misplaced_options(names, direction):
         _logger.warning("a %s of 'drumlin' ignores the option %s", direction, phrase)
 

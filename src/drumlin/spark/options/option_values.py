@@ -1,6 +1,6 @@
 """Parses the text of one option: numbers, choices, durations. An error says what is expected.
 
-This module must not know which options exist.
+Must not know which options exist.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def parsed(name: str, text: str, parse: Callable[[str], _Value]) -> _Value:
 
 
 def choice(*allowed: _Word) -> Callable[[str], _Word]:
-    """A parser of one of these words, in any capitalisation."""
+    """A parser that accepts one of these words, in any capitalisation."""
 
     def parse(text: str) -> _Word:
         for word in allowed:
@@ -60,7 +60,7 @@ def boolean(text: str) -> bool:
     """`true` or `false`, in any capitalisation.
 
     Raises:
-        ValueError: neither of them.
+        ValueError: the text is neither.
     """
     return choice("true", "false")(text) == "true"
 
@@ -69,7 +69,7 @@ def not_blank(text: str) -> str:
     """Text, without the blanks around it.
 
     Raises:
-        ValueError: it is blank.
+        ValueError: the text is blank.
     """
     if not text.strip():
         raise ValueError("must not be empty")
@@ -93,15 +93,15 @@ def topic_name(text: str) -> str:
 
 
 def stripped_topic_name(text: str) -> str:
-    """The same, with blanks around it allowed."""
+    """The name of a topic, possibly with blanks around it."""
     return topic_name(not_blank(text))
 
 
 def sink_name(text: str) -> str:
-    """A name that becomes part of those of transactions and groups.
+    """A name that becomes part of the names of transactions and groups.
 
     Raises:
-        ValueError: not of that form.
+        ValueError: the text has another form.
     """
     name = not_blank(text)
     if not _SINK_NAME.fullmatch(name):
@@ -128,7 +128,7 @@ def positive(text: str) -> int:
     """A whole number above zero.
 
     Raises:
-        ValueError: not of that form.
+        ValueError: the text has another form.
     """
     value = whole_number(text)
     if value <= 0:
@@ -140,7 +140,7 @@ def not_negative(text: str) -> int:
     """A whole number that is not negative.
 
     Raises:
-        ValueError: not of that form.
+        ValueError: the text has another form.
     """
     value = whole_number(text)
     if value < 0:
@@ -152,7 +152,7 @@ def count(text: str) -> int:
     """A whole number that is not negative and has 31 bits, as Kafka's `int`.
 
     Raises:
-        ValueError: not of that form.
+        ValueError: the text has another form.
     """
     value = whole_number(text)
     if not 0 <= value < 2**31:
@@ -161,10 +161,10 @@ def count(text: str) -> int:
 
 
 def size_bytes(text: str) -> int:
-    """A size below 2 GiB, as Kafka's protocol and Arrow have 31 bits for it; or as `64m`.
+    """A size below 2 GiB, the limit of Kafka's protocol and of Arrow; also written as `64m`.
 
     Raises:
-        ValueError: not of that form.
+        ValueError: the text has another form.
     """
     value = _memory_bytes(text)
     if value <= 0:
@@ -183,10 +183,10 @@ def _memory_bytes(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of `30s`, `15m` and the like; a bare number is milliseconds.
+    """The milliseconds in `30s`, `15m` and the like; a bare number is in milliseconds.
 
     Raises:
-        ValueError: not of that form.
+        ValueError: the text has another form.
     """
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
@@ -198,7 +198,7 @@ def time_ms(text: str) -> int:
     """Milliseconds since 1970, as a user wrote them.
 
     Raises:
-        ValueError: it is no such number.
+        ValueError: the text is not such a number.
     """
     milliseconds = whole_number(text)
     if milliseconds < 0:

@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Subscription(Portable):
-    """Which topic-partitions to read: exactly one of the three fields is set."""
+    """The topic-partitions to read: exactly one of the three fields is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None  # in Python's syntax, to match whole names
@@ -70,7 +70,7 @@ class SourceOptions(Portable):
         """Check and convert the options, whose names are in lower case.
 
         Raises:
-            OptionError: Spark's Kafka source refuses the options too, or fails when it reads.
+            OptionError: an option is invalid: Spark's Kafka source refuses it, too, or fails later.
         """
         if rows.SNAPSHOT.is_in(options):
             raise OptionError(
@@ -140,7 +140,7 @@ class SourceOptions(Portable):
             raise OptionError("ending offsets and timestamps are not valid in streaming queries")
 
     def batch_limits(self) -> tuple[OffsetLimit, OffsetLimit]:
-        """Where a batch query starts and ends."""
+        """The start and end of a batch query."""
         return self.starting or OffsetLimit(EARLIEST), self.ending or OffsetLimit(LATEST)
 
     def _check_trigger_limits(self) -> None:

@@ -1,4 +1,4 @@
-"""Values that go from the driver to executors: by name, and only within one version of drumlin.
+"""Values that the driver sends to executors: by name, and only within one version of drumlin.
 
 Pickle writes a dataclass with slots as a list of values. An executor whose version has one field
 more would assign them to the wrong fields, without an error. So the values travel with their

@@ -63,7 +63,7 @@ class PlannedRange(Portable):
 
 @dataclass(frozen=True, slots=True)
 class SplitRule(Portable):
-    """How ranges become tasks.
+    """The rule by which ranges become tasks.
 
     By default they are split by bytes (see `density`), so that even a single partition keeps many
     cores busy. With either option set, the rule is that of Spark's Kafka source: first ranges are
@@ -124,5 +124,5 @@ def limit_rows(
 
 
 def rows_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
-    """How many offsets lie between `start` and `end`."""
+    """The number of offsets between `start` and `end`."""
     return sum(max(0, offset - start[key]) for key, offset in end.items())

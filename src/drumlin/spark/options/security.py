@@ -1,7 +1,7 @@
 """The options `kafka.security.…`, `kafka.ssl.…` and `kafka.sasl.…` of the source.
 
-They mean the same as in Spark's Kafka source. Files are read where connections are made: on the
-driver and on each executor.
+These options mean the same as in Spark's Kafka source. Files are read where connections are made:
+on the driver and on each executor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PREFIX = "kafka."
 
 
 def security_of(options: Mapping[str, str]) -> Security | None:
-    """How the connections of a query are secured; None for plain text. Its repr hides secrets.
+    """The security of a query's connections; None for plain text. Its repr hides secrets.
 
     Raises:
         SecurityOptionError: an option is invalid; the message names it, but not its value.

@@ -119,7 +119,7 @@ TRANSACTIONAL_GROUP: Final = Option(
     directions=WRITES,
     exactly_once=True,
 )
-#: The end offsets of a micro-batch, from `drumlin.spark.sink`: for that group and as its plan.
+#: Set by `drumlin.spark.sink`: the end offsets of a micro-batch for that group, and its plan.
 TRANSACTIONAL_OFFSETS: Final[Option[Any]] = Option(
     "transactionalOffsets", json.loads, "", directions=WRITES, exactly_once=True
 )

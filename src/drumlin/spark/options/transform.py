@@ -1,6 +1,6 @@
-"""A user's function over the Arrow batches of a task: how it is sent, and what it may return.
+"""A user's function over the Arrow batches of a task: its pickled form, and checks of its results.
 
-It comes from the program that runs the query, and must be unpickled in the tasks only.
+The function comes from the program that runs the query, and must be unpickled in the tasks only.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def _fitting(batch: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
     """A result with exactly the columns and types that Spark expects.
 
     Raises:
-        TypeError: it is neither a batch nor a table.
-        ValueError: it lacks a column, or holds a value that cannot be converted.
+        TypeError: the result is neither a batch nor a table.
+        ValueError: the result lacks a column, or holds a value that cannot be converted.
     """
     if not hasattr(batch, "schema"):
         raise TypeError(f"the function must yield Arrow batches or tables, not {type(batch)}")

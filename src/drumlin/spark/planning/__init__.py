@@ -1,1 +1,1 @@
-"""Planning on the driver: which offsets are read, and by which tasks. Reads no record."""
+"""Planning on the driver: the offsets to read, divided among tasks. Reads no record."""

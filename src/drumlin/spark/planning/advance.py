@@ -1,7 +1,7 @@
-"""How far a streaming query may advance: the offsets returned to Spark, and so journalled.
+"""How far a streaming query may advance: the offsets that Spark gets and journals.
 
 A loss must be found here, before it reaches the checkpoint: a query that fails here resumes from
-its old position, once the cluster shows everything again. After a doubtful answer it asks again.
+its old position, once the cluster shows everything again. Doubtful answers are requested again.
 A partition that the cluster does not show keeps its position and is never taken for a new one.
 A position goes back only in a log that is proven to be a new one.
 """
@@ -44,7 +44,7 @@ class Advance:
         self._cluster = cluster
         self._known = KnownLogs()
         self._target: dict[TopicPartition, LogView] | None = None
-        self._settled = Findings()  # the last findings: their doubts are not asked about again
+        self._settled = Findings()  # the last findings: their doubts are not checked again
         self._reported: dict[str, frozenset[TopicPartition]] = {}
         self.latest: Offsets | None = None  # as last seen, without limits of a trigger
 
@@ -63,7 +63,7 @@ class Advance:
     def others(self, topic_ids: Mapping[str, str]) -> dict[str, str]:
         """The topics whose current id differs from the given one, with the current id.
 
-        A doubtful answer is asked for again: a broker may not know of the new topic yet.
+        A doubtful answer is requested again: a broker may not know of the new topic yet.
         """
         found: dict[str, str] = {}
         for _ in looks(self._options):
@@ -84,7 +84,7 @@ class Advance:
         """The offsets that a query whose position is `begin` can read.
 
         Raises:
-            DataLoss: records that were to be read are gone or not shown, and `failOnDataLoss` is
+            DataLoss: records that should be read are gone or not shown, and `failOnDataLoss` is
                 set.
         """
         read = {key: offset for key, offset in begin.items() if self._cluster.reads(key)}
@@ -119,7 +119,7 @@ class Advance:
         return {key for key in short & shown.keys() if self._known.is_recreated(key, shown[key])}
 
     def _look(self, begin: Offsets) -> tuple[dict[TopicPartition, LogView], Findings]:
-        """The cluster's answer and the findings about it; asks again while they are doubtful."""
+        """The cluster's answer and the findings about it; repeats the request in case of doubts."""
         if self._target is not None:
             findings = self._known.judge(begin, self._target)
             if self._is_settled(findings) and not self._names_more_than(begin, self._target):
@@ -139,7 +139,7 @@ class Advance:
         return shown, findings
 
     def _excuse_open_transactions(self, findings: Findings, begin: Offsets) -> None:
-        """Drop the doubt about positions between last stable offset and high watermark.
+        """Drop doubts about positions between the last stable offset and the high watermark.
 
         A query gets there if it was run with `read_uncommitted` before.
         """
@@ -193,12 +193,12 @@ class Advance:
         self._settled = findings
 
     def _is_settled(self, findings: Findings) -> bool:
-        """Whether every doubt was asked about, and reported, before."""
+        """Whether every doubt was checked and reported before."""
         before = self._settled
         return findings.away <= before.away and findings.shorter <= before.shorter
 
     def _names_more_than(self, begin: Offsets, shown: Mapping[TopicPartition, LogView]) -> bool:
-        """Whether the options name a topic that nothing shows; a new look then raises an error."""
+        """Whether the options name a topic that is not shown; a new look then raises an error."""
         topics = set(self._options.subscription.topics)
         there = {key.topic for key in begin} | {key.topic for key in shown}
         return self._options.fail_on_data_loss and not topics <= there

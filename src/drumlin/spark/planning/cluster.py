@@ -136,7 +136,7 @@ class Cluster:
     ) -> set[TopicPartition]:
         """The partitions of a batch that are still missing after a wait.
 
-        The wait ends early if the topic ids prove that all of them were deleted.
+        The wait ends early if the topic ids prove that all these partitions were deleted.
         """
         ends_at = time.monotonic() + self._patience_s
         while True:
@@ -183,7 +183,7 @@ class Cluster:
         """The offsets that `limit` stands for in these partitions.
 
         Raises:
-            OptionError: `limit` names other partitions, or no record is as young as a starting
+            OptionError: `limit` names other partitions, or no record is at or after a starting
                 timestamp.
         """
         requested = limit.for_partitions(partitions)
@@ -206,11 +206,11 @@ class Cluster:
         return self._known_densities().means(partitions)
 
     def densities(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
-        """How bytes per offset vary along these ranges, as far as the brokers report it."""
+        """The bytes per offset along these ranges, as far as the brokers report them."""
         return self._known_densities().about([each for each in ranges if each.size > 0])
 
     def densities_now(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
-        """The same, but always sampled: a topic that has long been steady may have changed."""
+        """`densities`, but always sampled: a topic that has long been steady may have changed."""
         return self._known_densities().of([each for each in ranges if each.size > 0])
 
     def _known_densities(self) -> LogDensities:
@@ -277,7 +277,7 @@ class Cluster:
         """The topics that the query reads, looked up by name; for a pattern, all are listed.
 
         A list of all topics leaves out the ones that the broker does not know or the user may not
-        see. An expected topic that is not in it is looked up by name, which tells the two apart.
+        see. An expected topic that the list lacks is looked up by name, to tell these cases apart.
         """
         from drumlin import lowlevel
 

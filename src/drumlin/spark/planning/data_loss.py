@@ -1,9 +1,9 @@
-"""`failOnDataLoss`: the reaction when records that a query was to read are gone.
+"""`failOnDataLoss`: the reaction when records that a query should read are gone.
 
 Records vanish by retention, by DeleteRecords, and with their topic. The default is to fail, as
 the result of a query that continues would have a gap for ever; `failOnDataLoss=false` warns and
 continues. Only records that are proven gone count as lost. If a broker is down, stale or slow, the
-query waits and then fails, whatever the option says.
+query waits and then fails, regardless of the option.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REMOVED: Final = (
     "them; the option failOnDataLoss=false would continue without them."
 )
 
-#: What to do about a topic that was deleted and created again.
+#: The remedy for a topic that was deleted and created again.
 RECREATED: Final = (
     "If that was intended, begin with a new checkpoint. Records of the old topic that the query "
     "has not read are gone; the option failOnDataLoss=false would continue with the first record "
@@ -27,7 +27,7 @@ RECREATED: Final = (
 
 
 class DataLoss(RuntimeError):
-    """Records that the query was to read are gone."""
+    """Records that the query should read are gone."""
 
 
 class ReadFailed(RuntimeError):

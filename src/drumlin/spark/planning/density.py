@@ -1,4 +1,4 @@
-"""How the bytes of a log are spread over its offsets, estimated from a few samples. Pure.
+"""The distribution of a log's bytes over its offsets, estimated from a few samples. Pure.
 
 Records of one log may differ widely in size, and the cleaned part of a compacted log may hold a
 tenth of the bytes that its dirty part holds in as many offsets. With one mean for the whole log,
@@ -21,8 +21,8 @@ from drumlin.spark.options.ranges import PlannedRange
 #: as reading a few megabytes, so this is large enough; it is still a small piece to repeat.
 TASK_BYTES: Final = 128 << 20
 
-#: Sampling continues while this much may lie between two samples, up to so many of a range, and of
-#: all ranges: each is a cold read of a broker.
+#: Sampling continues while this many bytes may lie between two samples, up to a number of samples
+#: per range and in all: each sample is a cold read for the broker.
 _STRETCH_BYTES: Final = TASK_BYTES // 2
 _SAMPLES_MAX: Final = 128
 _SAMPLES_IN_ALL: Final = 4096
@@ -63,7 +63,7 @@ class Density:
 
     @classmethod
     def mean(cls, bytes_per_offset: float) -> Density:
-        """The same density everywhere."""
+        """A density that is the same everywhere."""
         return cls(((0, bytes_per_offset),))
 
     def stretches(self, start_offset: int, end_offset: int) -> Iterator[Stretch]:
@@ -109,7 +109,7 @@ class Density:
         ]
 
 
-#: Assumed for a log that nothing is known about.
+#: The density that is assumed for a log without samples.
 _USUAL: Final = Density.mean(128.0)
 
 
@@ -154,7 +154,7 @@ def limit_bytes(
 
 
 def samples_each(range_count: int) -> int:
-    """How often each of so many ranges may be sampled."""
+    """The number of samples that each of `range_count` ranges may have."""
     return max(_SAMPLES_MIN, min(_SAMPLES_MAX, _SAMPLES_IN_ALL // max(1, range_count)))
 
 

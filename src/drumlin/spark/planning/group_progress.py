@@ -2,7 +2,7 @@
 
 Spark keeps a query's offsets in its checkpoint, which tools for Kafka do not see. So they are
 committed to a consumer group as well, as an admin client does, without a member. The query never
-reads offsets from the group, and no failed commit fails the query or delays it for long.
+reads offsets from the group, and a failed commit neither fails the query nor delays it for long.
 """
 
 from __future__ import annotations

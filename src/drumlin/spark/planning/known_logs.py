@@ -1,4 +1,4 @@
-"""What a running query knows about the logs that it reads, and how it judges new answers. Pure.
+"""A running query's knowledge of its logs, and its judgement of new answers. Pure.
 
 A cluster's answer about a log may be stale: a lagging broker leaves out a topic, or reports an end
 offset that was passed long ago. Or it may be right, and the log is a new one, because its topic
@@ -6,8 +6,8 @@ was deleted and recreated. The topic id tells the two apart (KIP-516), or the le
 there are no ids. If neither can, the answer is a doubt, and the cluster is asked again.
 
 None of this outlives the process. The checkpoint holds offsets only, in the form of Spark's Kafka
-source, so after a restart the first look has nothing else to go by; unless the query asks for the
-topic ids to be kept there, which it recalls then.
+source, so after a restart the first look has nothing else to go by. With the option
+`checkpointTopicIds` the checkpoint holds the topic ids, too, which the query recalls then.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Findings:
 
     ends: dict[TopicPartition, int] = field(default_factory=dict)  # of known and new partitions
     away: set[TopicPartition] = field(default_factory=set)  # not shown, perhaps only for now
-    shorter: set[TopicPartition] = field(default_factory=set)  # end before what was read
+    shorter: set[TopicPartition] = field(default_factory=set)  # end before the query's position
     recreated: dict[TopicPartition, int] = field(default_factory=dict)  # a new log, and its end
     gone: set[TopicPartition] = field(default_factory=set)  # proven to be deleted
 
     @property
     def doubts(self) -> set[TopicPartition]:
-        """The partitions that should be asked about again."""
+        """The partitions that should be checked again."""
         return self.away | self.shorter
 
 
@@ -116,7 +116,7 @@ class KnownLogs:
 
         The leader epoch of a partition never goes back. And a log that never changed its leader
         was never truncated. So a log of epoch 0 that ends before an offset that it once had is a
-        new log. The latter is needed only for the first look after a restart: later the topic id,
+        new log. That rule is needed only for the first look after a restart: later the topic id,
         or at least the epoch, is known.
         """
         known = self._logs.get(key)
@@ -127,7 +127,7 @@ class KnownLogs:
         return 0 <= log.leader_epoch < known.leader_epoch
 
     def keep_positions(self, recreated: Mapping[TopicPartition, int]) -> None:
-        """Keep the query's positions in the logs that were recreated, until it has moved on."""
+        """Keep the query's positions in logs that were recreated, until the query has moved on."""
         self._recreated = dict(recreated)
 
     def _is_other_topic(self, topic: str, topic_id: str | None) -> bool:
@@ -136,7 +136,7 @@ class KnownLogs:
 
 
 def end_in_new_log(position: int, first_offset: int, end_offset: int) -> int:
-    """Where a batch ends in a recreated log, if the query's position in the old one was `position`.
+    """The end of a batch in a recreated log, if the query was at `position` in the old log.
 
     In the checkpoint, an end below the start marks such a batch: it is read from the new log's
     start. So a query that repeats the batch after a restart reads the same records.
@@ -147,5 +147,5 @@ def end_in_new_log(position: int, first_offset: int, end_offset: int) -> int:
 def refetches(
     begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> Collection[TopicPartition]:
-    """The partitions whose log was recreated, by the offsets in the checkpoint."""
+    """The partitions whose log was recreated, according to the offsets in the checkpoint."""
     return {key for key, offset in end.items() if key in begin and offset < begin[key]}

@@ -23,8 +23,8 @@ _LIFE_S: Final = 300.0
 _ROUNDS_MAX: Final = 12
 
 #: Not every range with at most this many offsets is sampled: there are many, and most hold next to
-#: nothing. The range with the most offsets stands for its topic. If a small range may be large by
-#: the density found there, it is sampled, too.
+#: nothing. The range with the most offsets stands for its topic. A small range is sampled, too,
+#: if it may hold many bytes according to the density found there.
 UNSAMPLED_OFFSETS: Final = 256
 _TOPICS_MAX: Final = 16
 
@@ -35,7 +35,7 @@ AskMeans = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, float]
 
 
 class LogDensities:
-    """What one query knows of the density of its logs."""
+    """The densities of one query's logs, as far as they are known."""
 
     def __init__(self, look: Look, ask_means: AskMeans) -> None:
         self._look = look
@@ -62,13 +62,13 @@ class LogDensities:
         return {key: each for key, each in known.items() if each is not None}
 
     def of(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
-        """How dense the logs are in these ranges, as far as brokers report it; always sampled."""
+        """The densities of the logs in these ranges, if brokers report them; always sampled."""
         self._forget_what_is_old()
         self._forget_what_lies_behind(ranges)
         return self._look_at(ranges)
 
     def about(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
-        """The same, but without sampling small ranges of topics whose density has been steady."""
+        """`of`, but without sampling small ranges of topics whose density has been steady."""
         self._forget_what_is_old()
         self._forget_what_lies_behind(ranges)
         small = self._steady.small(ranges)

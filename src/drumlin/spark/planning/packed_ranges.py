@@ -1,6 +1,6 @@
 """Packs small ranges together, so that many partitions with few records share a task. Pure.
 
-For Spark, starting a task takes as long as reading a few megabytes. With one task a partition,
+For Spark, starting a task takes as long as reading a few megabytes. With one task per partition,
 many small partitions would be read no faster than tasks start.
 """
 

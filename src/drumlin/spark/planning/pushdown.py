@@ -4,7 +4,7 @@ Filters on partition and offset are met exactly by the range that is read, so Sp
 them again. A filter on the timestamp only bounds the start. Timestamps need not grow with offsets:
 records after the first match may be older, so Spark must filter, too.
 
-Only with the option `pushFilters`: PySpark 4.3 keeps the plan that a DataFrame's last filter left,
+Used only with the option `pushFilters`: PySpark 4.3 keeps the plan of a DataFrame's last filter,
 and a later query on the same DataFrame, with another filter or none, then reads no more than that.
 """
 
@@ -40,8 +40,8 @@ _NEVER_NULL: Final = {"partition", "offset", "timestamp", "topic", "timestampTyp
 def is_offered() -> bool:
     """Whether PySpark started this process with filter pushdown switched on.
 
-    With its setting off, PySpark refuses a reader that takes filters. It does not pass the setting
-    to the source. But with the setting on, another module of PySpark creates the reader.
+    If it is off, PySpark refuses a reader that takes filters. PySpark does not pass the setting to
+    the source; but if it is on, PySpark creates the reader in a module of its own.
     """
     return _WORKER in sys.modules
 
@@ -67,7 +67,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds on the records that pass a query's filters: none lies outside."""
+    """Bounds on the records that pass a query's filters: no such record lies outside."""
 
     partitions: Span = Span()
     among: frozenset[int] | None = None  # only these partitions, if set
@@ -79,7 +79,7 @@ class Bounds:
         return self.partitions.holds(partition) and (self.among is None or partition in self.among)
 
     def cut(self, start: Offsets, end: Offsets, since: Offsets) -> tuple[Offsets, Offsets]:
-        """The starts and ends that are left to read.
+        """The starts and ends within the bounds.
 
         `since` has the first offsets at `since_ms`, -1 if there is no such record. A partition
         whose end lies before its start is left as it is: that is a data loss, which the caller

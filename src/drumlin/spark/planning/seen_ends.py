@@ -1,6 +1,6 @@
 """Recent start and end offsets of logs, so that a plan does not request them again.
 
-For estimates only: the offsets that a plan reads must come from an answer of its own.
+For estimates only: the offsets that a plan reads must be requested for this plan.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SeenEnds:
     def find(
         self, partitions: Collection[TopicPartition], side: Side, ask: Ask
     ) -> dict[TopicPartition, int]:
-        """The offsets on this side; `ask` is called for those that were not seen lately."""
+        """The offsets on this side; `ask` is called for partitions that were not seen lately."""
         since = time.monotonic() - _LIFE_S
         found = {
             key: seen[0]

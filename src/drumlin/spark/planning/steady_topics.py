@@ -32,7 +32,7 @@ class _Finding:
 
 
 class SteadyTopics:
-    """How steady the topics of one query are."""
+    """The record of one query's topics: which are steady, and since when."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now

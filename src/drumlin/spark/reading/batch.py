@@ -1,4 +1,4 @@
-"""`spark.read`: looks up once where the partitions start and end, and plans tasks over that."""
+"""`spark.read`: looks up once where the partitions start and end, and plans tasks for these."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Plans on the driver, reads in the tasks; Spark pickles it on the way."""
+    """The reader of a batch query: plans on the driver, reads in the tasks. Spark pickles it."""
 
     def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options
@@ -62,7 +62,7 @@ class FilteringBatchReader(BatchReader):
 def _check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
     """
     Raises:
-        OptionError: the options end a partition before they start it. That is no data loss.
+        OptionError: the options end a partition before they start it. That is not a data loss.
     """
     for key, end_offset in sorted(end.items()):
         if start[key] > end_offset:

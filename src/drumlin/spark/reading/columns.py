@@ -38,7 +38,7 @@ def arrow_schema(columns: Sequence[str]) -> pa.Schema:
 
 
 def client_columns(columns: Sequence[str]) -> list[str]:
-    """The columns to ask the client for; always with offsets, which show a task's progress."""
+    """The columns to read by the client; always with offsets, which show a task's progress."""
     requested = [ours for ours, _ in map(_COLUMNS.__getitem__, columns) if ours is not None]
     return requested if "offset" in requested else [*requested, "offset"]
 
@@ -62,7 +62,7 @@ class SparkColumns:
         self._schema = arrow_schema(columns)
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same records in Spark's columns."""
+        """Convert records to Spark's columns."""
         columns = [self._column(name, batch) for name in self._columns]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
@@ -80,7 +80,7 @@ class SparkColumns:
         """Timestamps as Spark stores them.
 
         Raises:
-            TimestampTooLarge: one does not fit, probably because it is not in milliseconds.
+            TimestampTooLarge: a timestamp does not fit; probably it is not in milliseconds.
         """
         milliseconds = np.asarray(batch.column("timestamp").view(pa.int64()))
         if np.any((milliseconds > _LARGEST_MS) | (milliseconds < -_LARGEST_MS)):

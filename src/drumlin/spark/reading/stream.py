@@ -4,7 +4,7 @@ Spark keeps one reader in a Python process for the life of a query. It journals 
 the reader returns before it reads. All state that must survive is in that journal: after a restart
 a new reader gets the journalled offsets back, and for the same range, tasks read the same records.
 So a data loss must be found before offsets are returned (`Advance`). And Spark must get the same
-answer about a batch however often it asks: for a stream joined with itself it asks twice.
+answer about a batch every time it asks: for a stream joined with itself it asks twice.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._progress = GroupProgress(options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a new query starts. The same answer every time: Spark asks more than once."""
+        """The start of a new query. The result never changes: Spark calls this more than once."""
         if self._initial is None:
             logs = self._cluster.partitions()
             self._advance.remember(logs)
@@ -75,7 +75,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._journalled(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        # Spark passes it back to `latestOffset` unless the trigger wants everything. It has no
+        # Spark passes it back to `latestOffset` unless the trigger wants everything. Spark has no
         # limit with both a minimum and a maximum, so `latestOffset` takes them from the options.
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
@@ -86,12 +86,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """From now on the query ends where the logs end now; Spark asks this of all its sources."""
+        """Let the query end at the current ends of the logs; Spark calls this on all sources."""
         self._is_available_now = True
         self._advance.fix_target()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends; `start` itself if there is to be no batch.
+        """The end of the next batch; `start` itself if there is none.
 
         Raises:
             DataLoss: records are missing, and `failOnDataLoss` is set. Nothing has been
@@ -146,13 +146,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _starts_at_end(self) -> bool:
-        """Whether the start depends on the time at which it is resolved."""
+        """Whether the start depends on when it is resolved."""
         if self._starting.is_timestamp:
             return self._options.no_match_is_latest
         return LATEST in self._starting.values()
 
     def _must_journal_start(self, begin: Offsets) -> bool:
-        """Whether the first batch must be an empty one, and is still to come.
+        """Whether the first batch must be empty, and has not run yet.
 
         Spark journals only the ends of batches. If a query that starts at the end of the log died
         in its first batch, it would restart at a later end, and lose the records in between.
@@ -191,7 +191,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {key: min(begin[key], end) for key, end in finish.items() if key in begin}
 
     def _start_of_new(self, new: set[TopicPartition], finish: Offsets) -> Offsets:
-        """Where to start partitions that are new since the last batch: at their first record."""
+        """The starts of partitions that are new since the last batch: their first records."""
         if not new:
             return {}
         missing = self._cluster.missing(new, self._advance.topic_ids)

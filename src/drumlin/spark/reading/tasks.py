@@ -117,14 +117,14 @@ class _Progress:
         return lowlevel.read_range(client_of(self._options), rest, read_options(self._options))
 
     def skip_or_wait(self, error: Exception) -> None:
-        """After `error`: skip what is proven gone, or wait a while.
+        """Handle `error`: skip the records that are proven gone, or wait a while.
 
         The client itself has retried transient errors, except for two: a missing topic, and an
         offset beyond the end of the log. A broker that has just started may answer with either.
 
         Raises:
             DataLoss: records are gone, and `failOnDataLoss` is set.
-            ReadFailed: there is no point in trying again.
+            ReadFailed: another attempt cannot help.
         """
         from drumlin.client.errors import OffsetOutOfRange, UnknownTopic
 

@@ -23,7 +23,7 @@ _CELLS: Final = pa.schema([("reducer", pa.int32()), ("packed", pa.binary())])
 def cells(
     batches: Iterable[pa.RecordBatch], reducers: int, seed: bytes, cell_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The entries of all batches, in cells for reducers; in batches of about `cell_bytes`."""
+    """The entries of all batches in cells for the reducers; batches have about `cell_bytes`."""
     together = list(batches)
     if not together:
         return
@@ -57,7 +57,7 @@ def unpacked(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[pa.Recor
 def _pieces(
     entries: pa.RecordBatch, shares: np.ndarray, size_bytes: int
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The rows of each cell, reducer by reducer; of about `size_bytes`, if rows are alike."""
+    """The rows of each cell, reducer by reducer; about `size_bytes` if rows have similar sizes."""
     rows_each = max(1, entries.num_rows * size_bytes // max(1, entries.nbytes))
     order = np.argsort(shares, kind="stable")
     borders = np.flatnonzero(np.diff(shares[order], prepend=-1, append=-1))

@@ -31,10 +31,10 @@ _INSERT, _UPDATE, _DELETE, _NOTHING = range(4)
 def changes(
     entries: pa.RecordBatch, since: np.ndarray, batch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The changes that entries from `since` on make; the entries below it hold the former values.
+    """The changes that entries from `since` on make; earlier entries hold the former values.
 
-    Each key has at most one entry below, and all keys are bytes. Changes come key by key,
-    in offset order, in batches of about `batch_bytes`. A tombstone of an absent key is no change.
+    Each key has at most one earlier entry, and all keys are bytes. Changes come key by key, in
+    offset order, in batches of about `batch_bytes`. A tombstone of an absent key is no change.
     """
     rows_together = max(1, entries.num_rows * batch_bytes // max(1, 2 * entries.nbytes))
     order, has_former = _in_order(entries)
@@ -49,7 +49,7 @@ def changes(
 
 
 def _in_order(entries: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-    """The entries by partition, key and offset; and which of them follow an entry of their key."""
+    """The order by partition, key and offset; and which entries follow another of their key."""
     keys = pc.dictionary_encode(entries.column("key")).indices.to_numpy()
     partitions = entries.column("partition").to_numpy()
     order = np.lexsort((entries.column("offset").to_numpy(), keys, partitions))

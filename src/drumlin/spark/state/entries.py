@@ -1,4 +1,4 @@
-"""The entries of a state: the form of a record between the stages, and the rows made of them."""
+"""The entries of a state, which are records between the stages, and the rows made of them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def offsets_by_partition(offsets: Mapping[int, int]) -> np.ndarray:
 
 
 def is_since(batch: pa.RecordBatch, since: np.ndarray) -> np.ndarray:
-    """Which rows have an offset at or above that of their partition."""
+    """A mask of the rows with an offset at or above that of their partition."""
     partitions = batch.column("partition").to_numpy()
     found: np.ndarray = batch.column("offset").to_numpy() >= since[partitions]
     return found

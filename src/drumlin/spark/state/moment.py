@@ -1,4 +1,4 @@
-"""A moment of a log, as users write it, and the end offset of each partition that it means.
+"""A moment of a log, as users write it, and the end offsets that it stands for.
 
 The state of that moment follows from the records below these offsets. A time means the log up to
 its first later record.
@@ -27,7 +27,7 @@ def limit_of(moment: Moment, topic: str, name: str) -> OffsetLimit:
     """The limit of the log at that moment, not yet resolved by a broker; `name` is the option's.
 
     Raises:
-        OptionError: this is not a moment, or is one of another topic.
+        OptionError: the value is not a moment, or is one of another topic.
     """
     if moment is None:
         return OffsetLimit(LATEST)

@@ -36,7 +36,7 @@ _LEFT_OUT: Final = {"kafka.client.rack", rows.SNAPSHOT.key, *_OF_STATES}
 
 @dataclass(frozen=True, slots=True)
 class StateOptions(Portable):
-    """What to read and how to divide it; picklable, as tasks get it too."""
+    """All options of a state, checked; picklable, as tasks get them too."""
 
     source: SourceOptions  # its columns are the result's
     topic: str
@@ -50,7 +50,7 @@ class StateOptions(Portable):
         return max(1, min(_CELL_BYTES, self.task_bytes // _CELLS_PER_TASK))
 
     def with_columns(self, columns: Sequence[str]) -> StateOptions:
-        """The same, for a result with these columns."""
+        """These options, for a result with other columns."""
         return dataclasses.replace(self, source=self.reading(columns))
 
     def reading(self, columns: Sequence[str]) -> SourceOptions:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotReader(DataSourceReader):
-    """Plans on the driver, reads in the tasks; Spark pickles it on the way."""
+    """The reader of a snapshot: plans on the driver, reads in the tasks. Spark pickles it."""
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
         """`columns` are those of the result, and override the options'."""

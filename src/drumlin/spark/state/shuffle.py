@@ -32,7 +32,7 @@ def reduced_and_merged(
     merge: Merge,
     schema: StructType | str,
 ) -> DataFrame:
-    """The results of `merge` on the entries, with these columns, of each reducer."""
+    """The results of `merge` on each reducer's entries, with these columns."""
     from drumlin.spark.reading.planned_tasks import run_each
     from drumlin.spark.state.plan import reducer_count
 
@@ -40,13 +40,13 @@ def reduced_and_merged(
     seed = secrets.token_bytes(SEED_SIZE)
     reading = Reading(options, columns, reducers, seed, plan.since, plan.claims)
     cells = run_each(spark, plan.tasks, reading.run, CELLS_DDL)
-    # By number, not by hash; Spark never joins partitions whose number was asked for.
+    # By number, not by hash; Spark never coalesces partitions if their number was requested.
     shuffled = cells.repartitionById(reducers, "reducer")
     return shuffled.mapInArrow(merge, schema)
 
 
 def _cores(spark: SparkSession) -> int:
-    """How many tasks run at a time; a guess over Spark Connect, which does not report it."""
+    """The number of tasks that run at a time; a guess over Spark Connect, which does not tell."""
     if type(spark).__module__.startswith("pyspark.sql.connect."):
         return _CORES_OF_OTHERS
     return spark.sparkContext.defaultParallelism

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ColumnDecoding:
-    """How one column of bytes is decoded.
+    """The decoding of one column of bytes.
 
     `into` is the name of the decoded column; None, if its fields become columns of their own.
     """

@@ -1,8 +1,8 @@
 """Records for a dead letter topic: the whole record that could not be decoded, and the reason.
 
 Owns the content of a dead letter: enough to write the record again as it was. The headers for its
-origin and the reason are those of Kafka Connect's dead letter queues, so that tools for those
-understand them.
+origin and the reason are those of Kafka Connect's dead letter queues, so that tools for such
+queues understand dead letters.
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ def read_values(
         topic: a name, or several with commas between them.
         schema, format, registry, subject, message, into, key, bad_records: as for `decode_values`.
         bootstrap: some of the brokers, as `host:port,…`.
-        stream: read the topic as a stream. A batch ends where the log ends when this is called.
-        columns: which columns of the topic there are, `value` among them; None: those of
+        stream: read the topic as a stream. A batch ends at the current end of the log.
+        columns: the columns of the topic to read, including `value`; None: those of
             `format("drumlin")`.
         options: those of `format("drumlin")`. With `bad_records="column"`, `includeHeaders` is true
             by default, for dead letters.

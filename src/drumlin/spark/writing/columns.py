@@ -39,7 +39,7 @@ _TYPES: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
 def written_columns(
     schema: StructType, topic: str | None, *, with_timestamps: bool
 ) -> tuple[str, ...]:
-    """The columns of the rows that are written; `topic` is the option, which wins.
+    """The columns of the rows that are written; `topic` is the option, which overrides a column.
 
     Raises:
         OptionError: the value, the topic or a required timestamp is missing; or a column has the

@@ -1,6 +1,6 @@
 """Keeps the driver's epoch of a sink's last commit in this process, for the next commit.
 
-It may be out of date, which the commit that uses it finds out: see `driver.commit`.
+The epoch may be out of date; the commit that uses it finds that out: see `driver.commit`.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class AlreadyDecided(NamedTuple):
 
 
 class TaskWrite:
-    """The write of one task attempt. End it by `finish`, or by `abort` if anything fails."""
+    """The write of one task attempt. End it with `finish`, or with `abort` if anything fails."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class TaskWrite:
 
     @property
     def transaction(self) -> Transaction:
-        """The transaction for the rows. The first access begins it, so only do so with a row.
+        """The transaction for the rows. The first access begins it, so wait for the first row.
 
         Raises:
             RequestFailed: the transaction cannot be begun; the task may be run again.
@@ -182,10 +182,10 @@ def commit_batch(
 
 
 def _check_at_rest(client: Client, sink: str, group: str) -> None:
-    """Check that the group has no members: brokers accept a transaction's offsets even if it has.
+    """Check that the group has no members: brokers accept a transaction's offsets despite members.
 
     Raises:
-        NotDecided: it has members. They do not see these offsets, and commit their own.
+        NotDecided: the group has members, which do not see these offsets, and commit their own.
         RequestFailed: the group cannot be described.
     """
     try:
@@ -210,10 +210,10 @@ def abort_batch(
     messages: Sequence[TaskMessage | None],
     batch_id: int,
 ) -> int:
-    """After a failed job or commit: abort what was written, unless the batch is decided.
+    """After a failed job or commit: abort the transactions, unless the batch is decided.
 
-    A message that is None stands for a task that did not finish. It alone proves that no commit was
-    requested, so do not leave it out.
+    A message that is None stands for a task that did not finish. Such a None alone proves that no
+    commit was requested, so do not leave it out.
 
     Raises:
         SinkError: nothing was aborted; transactions time out, or the batch's next run aborts them.

@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 #: Turns a micro-batch into the rows of one topic.
 RowsOf: TypeAlias = "Callable[[DataFrame], DataFrame]"
 
-#: The rows of different topics may differ in these columns' types; in a union they must not.
+#: Topics may differ in the types of these columns, which must be the same in a union.
 _AS_BINARY: Final[tuple[str, ...]] = ("key", "value")
 _QUERY_ID: Final = "sql.streaming.queryId"
 
@@ -58,7 +58,7 @@ def sink(
     Raises:
         OptionError: `topic` is an empty mapping, or an option is unknown. When a batch is written:
             an option is invalid; `transactionalGroup` is set and the query reads something other
-            than topics; or exactly-once delivery is asked for over Spark Connect.
+            than topics; or exactly-once delivery is requested over Spark Connect.
     """
     given = as_text(bootstrap, options, "sink")
     if isinstance(topic, str):
@@ -95,10 +95,10 @@ def _write(
 
 
 def _check_session(options: Mapping[str, str], batch: DataFrame) -> None:
-    """Over Spark Connect, a write in `foreachBatch` is a separate command that shows no query.
+    """Refuse exactly-once writes over Spark Connect: there, a write does not show its query.
 
     Raises:
-        OptionError: the write is to be exactly once, but would be made again with the batch.
+        OptionError: the write should be exactly once, but a repeated batch would repeat it.
     """
     is_remote = type(batch).__module__.startswith("pyspark.sql.connect.")
     if is_remote and options.get("delivery", "").strip().lower() != "at-least-once":
@@ -177,7 +177,7 @@ def _plan(query: Any) -> Plan | None:
 
 
 def _parsed(offset: str) -> Any:
-    """The JSON of a source's offset; a source may use another notation."""
+    """A source's offset, parsed as JSON; unchanged if the source has another notation."""
     try:
         return json.loads(offset)
     except ValueError:
@@ -185,7 +185,7 @@ def _parsed(offset: str) -> Any:
 
 
 def _source_ends(query: Any) -> dict[str, dict[str, int]]:
-    """Where the micro-batch ends in the topics that the query reads: {topic: {partition: offset}}.
+    """The end of the micro-batch in the topics that the query reads: {topic: {partition: offset}}.
 
     Spark passes these offsets to the source only, but the running query on the JVM has them, too.
 
@@ -208,7 +208,7 @@ def _source_ends(query: Any) -> dict[str, dict[str, int]]:
         for topic, partitions in source.items():
             known = ends.setdefault(topic, {})
             for partition, offset in partitions.items():
-                # A partition may be read twice, as in a self-join: commit what both have passed.
+                # A partition may be read twice, as in a self-join: commit what both have read.
                 known[partition] = min(offset, known.get(partition, offset))
     return ends
 

@@ -140,10 +140,10 @@ class Performer:
         return _last_with_key(batches, it.key)
 
     def _wait_until_stable(self, topic: str, end: int) -> None:
-        """Wait until no transaction is open before `end`: it could hide the record looked for.
+        """Wait until no transaction is open before `end`: it could hide the record.
 
         Raises:
-            RequestFailed: it takes longer than a dead driver's transaction may.
+            RequestFailed: this takes longer than a dead driver's transaction may.
         """
         place = TopicPartition(topic, 0)
         until = time.monotonic() + _DRIVER_TIMEOUT_MS / 1000 + 30
@@ -230,7 +230,7 @@ class Performer:
         except RequestRefused as error:
             if error.code is not ErrorCode.invalid_transaction_timeout:
                 raise
-            return self._begin(it.transactional_id, None)  # the brokers allow less still
+            return self._begin(it.transactional_id, None)  # the brokers allow even less
 
     def _begin(self, transactional_id: str, timeout_ms: int | None) -> Opened:
         begun = self._client.transaction(transactional_id, timeout_ms=timeout_ms)
@@ -278,7 +278,7 @@ class Performer:
                 "partition": pa.array([0], pa.int32()),
             }
         )
-        # Ten thousand winners take a megabyte, and half of that as they are sent.
+        # Ten thousand winners take a megabyte, and half of that when compressed.
         report = self._transactions[it.driver].append(
             table, it.topic, partition="partition", compression="gzip"
         )

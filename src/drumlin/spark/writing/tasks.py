@@ -110,7 +110,7 @@ def _count(
 
 
 def _check_not_by_this_run(options: SinkOptions, identity: TaskIdentity) -> None:
-    """A run decides a batch once. A second write under the same name would be lost: refuse it."""
+    """Refuse a run's second write of a batch under the same name: it would be lost."""
     from drumlin.spark.writing.performer import Performer
     from drumlin.spark.writing.protocol.decisions import glance
 

@@ -36,7 +36,7 @@ Messages = Sequence[WriterCommitMessage | None]
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task has written; `message` is the protocol's, None for at-least-once delivery."""
+    """The result of a task; `message` is the protocol's, None for at-least-once delivery."""
 
     record_count: int
     message: TaskMessage | None = None

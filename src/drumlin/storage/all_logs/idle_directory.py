@@ -79,7 +79,7 @@ class IdleDirectory:
         """Copy the checkpoints of partitions that are about to move here.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: a checkpoint cannot be written.
         """
         keys = set(partitions)
         for name in _OFFSETS:
@@ -90,7 +90,7 @@ class IdleDirectory:
             unclean = keys & source._checkpoint(checkpoints.UNCLEAN).read().keys()
         self._note(checkpoints.UNCLEAN, keys, dict.fromkeys(unclean, 0))
         if self.was_clean and not self.partitions:
-            # As clean as the partitions that move here; each has a note whether it is.
+            # Marked as clean: each partition that moves here has a note whether its log is clean.
             marker = clean_marker.encode_clean_marker(clean_marker.NO_EPOCH)
             self._files.replace_file(f"{self.path}/{clean_marker.FILE_NAME}", marker)
 
@@ -98,7 +98,7 @@ class IdleDirectory:
         """Move a partition's folder here; an existing folder of the partition is kept as stray.
 
         Raises:
-            OSError: it cannot be renamed.
+            OSError: the folder cannot be renamed.
         """
         if partition in self.partitions:
             aside = f"{self.path}/{stray_directory_name(*partition)}"
@@ -111,7 +111,7 @@ class IdleDirectory:
         """Mark a partition's folder to be removed by the next broker that starts here.
 
         Raises:
-            OSError: it cannot be renamed.
+            OSError: the folder cannot be renamed.
         """
         path = f"{self.path}/{deleted_directory_name(*partition)}"
         self._files.rename(self.folder(partition), path)
@@ -128,7 +128,7 @@ class IdleDirectory:
             Whether it was removed.
 
         Raises:
-            OSError: it cannot be removed.
+            OSError: the directory cannot be removed.
         """
         names = self._files.list_directory(self.path)
         if not all(map(_is_dispensable, names)):

@@ -243,7 +243,7 @@ class LogDirectories:
             self._check_not_present(topic, partition)
         failure = storage_error("no log dir is online")
         online = [directory for directory in self.directories if directory.is_online]
-        # If all are cordoned it goes there nevertheless, as the topic has just been created.
+        # If all are cordoned, one gets the log nevertheless, as the topic has just been created.
         chosen = [each for each in online if not self.is_cordoned(each)] or online
         wanted = self.wanted_places.pop((topic, partition), None)
         for directory in sorted(chosen, key=lambda each: (each is not wanted, counts[each])):
@@ -326,7 +326,7 @@ class LogDirectories:
         await retention_round.delete_from_all(self, now_ms, self._doomed, notify)
 
     async def delete_held_segments(self, notify: Notify = notify_nobody) -> None:
-        """Delete expired segments of logs in which a segment swap has delayed that."""
+        """Delete expired segments of logs in which a segment swap has delayed the deletion."""
         now_ms = self._clock.expiry.now_ms()
         for log in self:
             await give_way()
@@ -481,7 +481,7 @@ class LogDirectories:
     def close(self, broker_epoch: int = NO_EPOCH) -> None:
         """Make everything durable and mark a clean shutdown in this broker epoch. Blocks."""
         with ThreadPoolExecutor(self._threads * len(self.directories), "close") as pool:
-            # The checkpoints will show which could not be.
+            # The checkpoints will show which logs could not be closed.
             list(pool.map(PartitionLog.close_or_note, self))
         self.write_checkpoints()
         for directory in self.directories:

@@ -1,4 +1,4 @@
-"""One of the `log.dirs`: its owner, its health, and what its partitions share.
+"""One of the `log.dirs`: its owner, its health, and the state that its partitions share.
 
 A log dir fails as a whole: after an I/O error nothing on the device can be trusted, and a full
 device takes no append from any of its partitions. The other log dirs stay in service, and this one
@@ -46,17 +46,17 @@ class LogDirectory:
         self.clock = clock
         #: The last failure; only `come_back` clears it.
         self.failure: OSError | None = None
-        #: That failure, once its damage is repaired.
+        #: The same failure, once its damage is repaired.
         self.repaired: OSError | None = None
         self._failing = threading.Lock()
         #: Partitions that have a folder here whose log could not be loaded.
         self.not_loaded: set[tuple[str, int]] = set()
-        #: Those of them that may be in another log dir, which is offline.
+        #: Partitions in `not_loaded` whose log may be in another log dir, which is offline.
         self.undecided: set[tuple[str, int]] = set()
-        #: Whether it is known which of its folders are valid, see `moved_folders.py`. False for a
+        #: Whether it is known which folders here are valid, see `moved_folders.py`. False for a
         #: log dir that has been offline since the start.
         self.is_sorted_out = False
-        #: The monotonic time of the next attempt to load them.
+        #: The monotonic time of the next attempt to load the logs in `not_loaded`.
         self.load_again_at = -math.inf
         #: Partitions to be recovered at the next start, even after a clean shutdown.
         self.in_disorder: set[tuple[str, int]] = set()
@@ -77,7 +77,7 @@ class LogDirectory:
         self.was_clean = True
         #: Whether the log dir is as the last shutdown left it, rather than an older copy.
         self.is_current = True
-        #: Whether it is known to be an older copy: the broker has run since it was closed.
+        #: Whether the log dir is known to be an older copy: the broker has run since it was closed.
         self.is_copy = False
         self.is_claimed = False
         self._left_folders: list[str] = []
@@ -94,7 +94,7 @@ class LogDirectory:
 
         Raises:
             UnusableLogDirectory: the log dir is in use, or belongs to another broker or cluster.
-            OSError: it can't be used at the moment.
+            OSError: the log dir can't be used at the moment.
         """
         self.files.make_directory(self.path)
         if not self._lock.acquire():
@@ -166,7 +166,7 @@ class LogDirectory:
         self.files.replace_file(f"{self.path}/{clean_marker.FILE_NAME}", content)
 
     def note_in_order(self, partition: tuple[str, int]) -> None:
-        """Note that a partition's log is loaded or new: an earlier one is forgotten."""
+        """Note that a partition's log is loaded or new, and forget earlier trouble with it."""
         self.not_loaded.discard(partition)
         self.in_disorder.discard(partition)
 
@@ -202,7 +202,7 @@ class LogDirectory:
         return storage_error(f"{attempt}: {error}")
 
     def go_offline(self, error: OSError, attempt: str) -> None:
-        """Take the log dir offline like `fail`, whatever the error."""
+        """Take the log dir offline like `fail`, for any error."""
         with self._failing:
             is_worse = error.errno not in DEVICE_FULL
             is_news = self.failure is None or (self.is_readable and is_worse)
@@ -220,7 +220,7 @@ class LogDirectory:
     def come_back(self) -> bool:
         """Go online again, unless the log dir has failed once more since its repair.
 
-        A sync that was in progress may still fail after the logs were read again, and mean pages
+        A sync that was in progress may still fail after the logs were read again, because of pages
         that are lost by now.
         """
         with self._failing:

@@ -68,7 +68,7 @@ def read_meta_properties(path: str, files: Files) -> MetaProperties | None:
     """The file of a log dir; None if it has none yet.
 
     Raises:
-        ValueError: it is malformed.
+        ValueError: the file is malformed.
     """
     try:
         return decode_meta_properties(files.read_file(f"{path}/{FILE_NAME}"))

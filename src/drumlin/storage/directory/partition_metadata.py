@@ -29,7 +29,7 @@ def decode_uuid(text: str) -> UUID:
     """Decode the text form of `encode_uuid`.
 
     Raises:
-        ValueError: not 16 bytes in base64.
+        ValueError: the text is not 16 bytes in base64.
     """
     return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 

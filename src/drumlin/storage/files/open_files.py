@@ -103,7 +103,7 @@ class LogFile:
         """Make everything written so far durable. Blocks."""
         with self as descriptor:
             self._open_files.files.sync(descriptor)
-            if self._loss is not None:  # for good: the log is to be loaded again
+            if self._loss is not None:  # kept for good: the log must be loaded again
                 raise OSError(*self._loss.args) from self._loss
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class LogFile:
         self._open_files.close(self)
 
     def discard(self) -> None:
-        """Close the file for good as soon as the last lease ends: it is to be deleted.
+        """Close the file for good as soon as the last lease ends: it will be deleted.
 
         It is never opened again, as its name may belong to another file by then.
         """

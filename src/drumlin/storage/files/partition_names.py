@@ -1,8 +1,8 @@
 """Names of partition folders: `topic-partition`, after deletion `topic-partition.<hex>-delete`.
 
 `topic-partition.<hex>-future` is a copy in progress (`log_move.py`, `log_copy.py`), and
-`topic-partition.<hex>-stray`, as in Apache Kafka, a folder of no known topic: it is kept but not
-served.
+`topic-partition.<hex>-stray`, as in Apache Kafka, a folder whose topic is unknown: it is kept but
+not served.
 
 A folder whose name does not match one of these forms exactly is not ours.
 """
@@ -43,7 +43,7 @@ def resembles_partition_folder(name: str) -> bool:
 
 
 def has_suffix(name: str, suffix: str) -> bool:
-    """Whether a broker gives folders such a name, with this suffix."""
+    """Whether this is a name that a broker gives to folders with this suffix."""
     found = _LEFT.fullmatch(name)
     return found is not None and found[3] == suffix
 

@@ -49,20 +49,20 @@ def note_cleaned(
 ) -> None:
     """Advance the cleaner checkpoint to `end_offset`.
 
-    The earliest delete horizon is stored before, in another checkpoint: after a crash between the
+    The earliest delete horizon is stored first, in another checkpoint: after a crash between the
     two the log is cleaned once more. Does nothing if the log was truncated since `view`.
 
     Raises:
         OSError: a checkpoint could not be written.
     """
-    with log.swaps.lock:  # a truncation lowers it under the same lock
+    with log.swaps.lock:  # a truncation lowers the checkpoint under the same lock
         if log.truncations == view.truncations and not log.is_deleted:
             directory, key = log.log_directory, (log.topic, log.partition)
             try:
                 directory.delete_horizons.set(
                     key, delete_horizon_ms, only_if=lambda: not log.is_deleted
                 )
-            finally:  # even if it is not written it is in memory
+            finally:  # if the file was not written, memory has it
                 directory.cleaner_offsets.set(key, end_offset, only_if=lambda: not log.is_deleted)
 
 

@@ -1,8 +1,8 @@
 """The durable part of one log, and syncing the rest.
 
 Owns the recovery point: everything below it is durable, so recovery starts there.
-Appends and retention, on the broker's loop, only note what has to be synced, and never block;
-`sync` does it, in any thread. The caller of `sync` must hold `lock`, and so must a truncation.
+Appends and retention, on the broker's loop, only note the files to sync, and never block;
+`sync` does the work, in any thread. The caller of `sync` must hold `lock`; so must a truncation.
 
 Notes added while a `sync` runs are left to the next one. So notes are added and taken atomically
 (by a dict operation, or by `SyncCount`), and a sync never clears a later note.
@@ -154,11 +154,11 @@ class Durability:
     def _save_snapshots(self) -> None:
         for offset in list(self._snapshots):
             producers = self._snapshots.get(offset)
-            if producers is not None:  # forgotten meanwhile
+            if producers is not None:  # None: forgotten meanwhile
                 name = snapshot_path(self._path, offset).rpartition("/")[2]
                 self._replace(name, encode_snapshot(producers))
-                # Only now: if it were put back after a failure, a concurrent `forget` would be
-                # lost.
+                # Removed only now: if the note were put back after a failure, a concurrent
+                # `forget` would be lost.
                 self._snapshots.pop(offset, None)
 
     def _replace(self, name: str, content: bytes) -> None:

@@ -78,7 +78,7 @@ def offset_of(name: str, kind: str) -> int | None:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether it is a temporary file, which was to replace one of ours."""
+    """Whether the name is that of a temporary file, which should have replaced one of ours."""
     found = _TEMPORARY.fullmatch(name)
     return found is not None and _is_whole(found[1])
 

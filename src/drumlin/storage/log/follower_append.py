@@ -1,8 +1,8 @@
 """Appending a leader's batches to a follower's log, unchanged and with the leader's offsets.
 
 Owns the checks before anything is written. A bad batch and everything after it is not appended; the
-batches before it are. Ordinary batches are written several with one call. A call of `append_next`
-takes a small part of a turn of the loop.
+batches before it are. One call writes several ordinary batches. A call of `append_next` takes a
+small part of a turn of the loop.
 """
 
 from __future__ import annotations

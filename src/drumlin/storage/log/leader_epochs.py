@@ -1,4 +1,4 @@
-"""The start offset of each leader epoch in a log, by which a follower finds where to truncate.
+"""The start offset of each leader epoch in a log, from which a follower finds where to truncate.
 
 Entries ascend in both epoch and start offset. The file `leader-epoch-checkpoint` is Kafka's
 text: version 0, the number of entries, then `epoch start_offset` line by line.
@@ -121,7 +121,7 @@ class LeaderEpochs:
         """Decode a checkpoint file.
 
         Raises:
-            ValueError: it is not a leader epoch checkpoint.
+            ValueError: the file is not a leader epoch checkpoint.
         """
         lines = content.decode("ascii").split("\n")
         if len(lines) < 2 or int(lines[0]) != _VERSION:

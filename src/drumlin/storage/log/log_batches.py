@@ -16,7 +16,7 @@ def batches_of(log: PartitionLog) -> Iterator[bytes]:
     """The bytes of all whole batches of a log, in chunks. Blocks.
 
     Raises:
-        CorruptRecord: there is no whole batch where one should be, or it precedes the one before.
+        CorruptRecord: there is no whole batch where one should be, or its offsets are too low.
         KafkaError: the log cannot be read, or contains no batches.
     """
     offset = log.log_start_offset

@@ -68,25 +68,25 @@ class LogState:
         #: None without other replicas: then the high watermark is the log end offset.
         self._high_watermark: int | None = None
         self._high_watermark_before: int | None = None
-        #: Whether more may be committed, as the high watermark is from a checkpoint before a crash.
+        #: Whether more records may be committed, as the high watermark is an old checkpoint's.
         self.is_high_watermark_old = False
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
         self.is_deleted = False
-        #: Whether its topic is unknown: nothing of it is removed.
+        #: Whether the log's topic is unknown: then none of its records are removed.
         self.is_unserved = False
         #: From this offset on, no tombstone or marker has ever been removed from the log. A replica
         #: that ends before it may lack deletions of its records; see `compaction.md`.
         self.deletions_kept_from = 0
-        #: The same for a copy of the log, which a crash may turn into the log (`log_copy.py`).
+        #: `deletions_kept_from` of a copy, which a crash may turn into the log (`log_copy.py`).
         self.deletions_kept_beside = 0
         #: Changes whenever tombstones or markers are removed. It starts at a random number, to
         #: differ from all values before a restart.
         self.deletion_drops = secrets.randbits(_DROPS_BITS)
         #: From this end offset on, every past state can be computed from the log as it is now;
-        #: `UNKNOWN_YET` until it is led (`settle_exact_states`). See `compaction.md`.
+        #: `UNKNOWN_YET` until this broker leads it (`settle_exact_states`). See `compaction.md`.
         self.exact_from = 0
-        #: Whether a follower that is catching up is still below an offset.
+        #: Returns whether a follower that is catching up is still below an offset.
         self.has_follower_below: Callable[[int], bool] = _no_follower
         #: The start of a new leader epoch that is needed before serving, because records are lost.
         self.epoch_due_at: int | None = None
@@ -96,9 +96,9 @@ class LogState:
         self.refetch: Refetch | None = None
         self.swaps = SegmentSwaps()
         self.truncations = 0
-        #: Whether it was cut or replaced, and the remaining steps are pending.
+        #: Whether the log was cut or replaced, and the remaining steps are pending.
         self.is_being_cut = False
-        #: Whether it is changing its log dir, so that appends must wait (`log_move.py`).
+        #: Whether the log is changing its log dir, so that appends must wait (`log_move.py`).
         self.is_moving = False
         self.durability = Durability(path, log_directory.files)
         #: Whether sealed segments wait for the background flush.
@@ -159,7 +159,7 @@ class LogState:
             self._high_watermark = min(max(known, self.log_start_offset), self.log_end_offset)
 
     def forget_replicas(self) -> None:
-        """Go on without other replicas: the high watermark is the log end offset."""
+        """Continue without other replicas: the high watermark is the log end offset."""
         self._high_watermark = self._high_watermark_before = None
         self.forget_followers()
 
@@ -174,7 +174,7 @@ class LogState:
 
     @property
     def deletions_kept_after_crash(self) -> int:
-        """The `deletions_kept_from` after a crash now, which may complete a pending swap."""
+        """`deletions_kept_from` as of a crash at this moment, which may complete a pending swap."""
         pending = self.swaps.pending  # read first: a swap is noted here before it stops pending
         dropped_before = 0 if pending is None else pending.drops_deletions_before
         return max(self.deletions_kept_from, dropped_before, self.deletions_kept_beside)

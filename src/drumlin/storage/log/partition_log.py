@@ -1,6 +1,6 @@
 """One partition's log: offsets over segments.
 
-Owns the choice of the segment for an append, the assignment of offsets, and what is durable. Only
+Owns the choice of the segment for an append, the assignment of offsets, and durability. Only
 one thread, the broker's loop, may change it; `flush`, `read` and the searches may run in others.
 
     log start offset <= log end offset; the recovery point is at or below the log end offset
@@ -81,7 +81,7 @@ class PartitionLog(LogState):
     # -- failures ----------------------------------------------------------------------
 
     def _failed(self, error: OSError, attempt: str) -> KafkaError:
-        """The exception for `error`, which is no failure of the device if the log was deleted."""
+        """The exception for `error`, which is not the device's failure if the log was deleted."""
         if self.is_deleted:
             return storage_error(f"{self.name} was deleted")
         return self.log_directory.fail_log(error, f"{attempt} {self.name}")
@@ -120,7 +120,7 @@ class PartitionLog(LogState):
                 state = self.producer_state
                 duplicate = state.check_client_batch(header, base_offset, verification)
             except KafkaError:
-                # Out of order because earlier ones could not be written; the producer retries them.
+                # Out of order as earlier batches could not be written; the producer retries them.
                 self.log_directory.check_writable()
                 raise
             if duplicate is not None:
@@ -354,7 +354,7 @@ class PartitionLog(LogState):
                 self.log_directory.in_disorder.add((self.topic, self.partition))
 
     def release_if_idle(self) -> None:
-        """Release what is held for appends, if there was none since the last call."""
+        """Release the resources for appends, if there was no append since the last call."""
         if self.log_end_offset == self._end_offset_when_last_looked:
             with self._failing_as("complete the files of"):
                 self.segments.active.rest()

@@ -41,7 +41,7 @@ class SegmentSwaps:
         """Remove the plan from the device: finish the swap if it was applied, else undo it.
 
         Raises:
-            OSError: that is not possible at the moment.
+            OSError: the swap cannot be settled at the moment.
         """
         with self.lock:
             if self.pending is not None:

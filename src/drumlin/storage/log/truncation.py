@@ -7,8 +7,8 @@
     rebuild   a thread            old files are removed, the producer state is rebuilt
     finish    the log's thread    appends are possible again
 
-Between `prepare` and `cut` the log stays in use; `cut` refuses if the preparation does not fit any
-longer. Between `cut` and `finish` nothing may be appended, and no segment rolled or deleted.
+Between `prepare` and `cut` the log stays in use; `cut` refuses if the log has changed too much
+since. Between `cut` and `finish` nothing may be appended, and no segment rolled or deleted.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Truncation:
             log.swaps.settle()
             self._look_up()
             offset = self._begins_at if self._place is None else self._place.end_offset
-            # First, as a checkpoint written meanwhile takes its offset from there.
+            # First, as a checkpoint written meanwhile takes the recovery point from `durability`.
             log.durability.hold_at(offset, self)
             _lower_checkpoints(log, offset)
 

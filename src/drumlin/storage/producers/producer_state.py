@@ -2,7 +2,7 @@
 
 An idempotent producer numbers its records per partition. The last five batches of each are
 remembered, so that a duplicate is answered with its first offsets, and a batch out of order is
-refused. Plain state, which is given time and headers, and must never access a file.
+refused. Plain state: callers pass in time and headers. Must never access a file.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Nothing is restored here. A loss is logged with its offsets, and the log needs a new leader epoch,
 by which consumers detect it (KIP-320). No offset is assigned twice: a log that ends below its
 recovery point continues at that point. The new epoch begins where the records end, so a consumer
-that had read further gets that offset. An empty batch, as compaction leaves them, covers the
+that had read further gets that offset. An empty batch, such as compaction leaves, covers the
 missing offsets, so that other consumers get past them. An empty batch in a gap between segments
 also shows the next start that this loss was already reported.
 
@@ -191,5 +191,5 @@ def _note_gap(log: PartitionLog, segment: Segment, end_offset: int, next_offset:
         epoch = log.leader_epochs.epoch_for(end_offset)
         with contextlib.suppress(OSError):  # on a full device the next start reports it again
             _append_empty(log, segment, end_offset, next_offset - 1, epoch)
-    if is_beginning:  # the log starts after it: consumers get OFFSET_OUT_OF_RANGE
+    if is_beginning:  # the log starts after the gap: consumers get OFFSET_OUT_OF_RANGE
         log.delete_records_before(next_offset)

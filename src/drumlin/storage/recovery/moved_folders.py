@@ -4,8 +4,8 @@ A folder with the marker is the valid one, and all others of the partition are r
 folder without it is an incomplete copy (`log_move.py`, `log_copy.py`), and is removed.
 
 A log dir may be offline at the start. A log that was about to move there is not loaded then, as it
-may be there already. A log that is being served stays valid, whatever that log dir has of it when
-it is online again.
+may be there already. A log that is being served stays valid, even if that log dir has a folder of
+the partition when it is online again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def complete_moves(
 def _each(
     directories: Sequence[LogDirectory], back: LogDirectory | None
 ) -> Iterator[tuple[LogDirectory, list[LogDirectory]]]:
-    """Each log dir that is online, with all that are."""
+    """Each online log dir, together with the list of all online ones."""
     for directory in directories:
         online = [each for each in directories if each.is_online or each is back]
         if directory in online:
@@ -118,7 +118,7 @@ def complete_move_of(log: LogState) -> None:
 def _drop_old_ones(
     directory: LogDirectory, directories: Sequence[LogDirectory], served: Container[Partition]
 ) -> None:
-    """Remove invalid folders of partitions with several: all except the marked or used one."""
+    """Where a partition has several folders, remove all except the marked or used one."""
     files = directory.files
     names = files.list_directory(directory.path)
     others = [each for each in directories if each is not directory]
@@ -137,7 +137,7 @@ def _drop_old_ones(
 
 
 def _decide(directory: LogDirectory, served: Container[Partition], *, are_all_there: bool) -> None:
-    """Decide which folders may be loaded: once all log dirs are online, all that are left."""
+    """Decide which folders may be loaded: all remaining ones, once all log dirs are online."""
     files, undecided = directory.files, set()
     for name in files.list_directory(directory.path):
         partition, path = parse_directory_name(name), f"{directory.path}/{name}"

@@ -53,7 +53,7 @@ class LoadRequest(NamedTuple):
     high_watermark: int
     #: None if not known.
     deletions_kept_from: int | None
-    #: None if not known; a 0 is not always written down.
+    #: None if not known; a 0 is not always stored.
     exact_from: int | None
     was_clean: bool
 
@@ -110,7 +110,7 @@ def _find_kept_deletions(log: PartitionLog, request: LoadRequest) -> int:
     """The offset from which no tombstone or marker has been removed.
 
     The checkpoint covers the log below the recovery point. Above it there may be batches with gaps,
-    fetched from a leader. A log that is all above its recovery point may have no checkpoint yet.
+    fetched from a leader. A log entirely above its recovery point may have no checkpoint yet.
     """
     known = request.deletions_kept_from
     if known is None:
@@ -172,7 +172,7 @@ def reload_log(log: PartitionLog) -> None:
 
 
 def take_over(log: PartitionLog, fresh: PartitionLog) -> None:
-    """Replace the state of a log by that of `fresh`, which owns the folder from now on."""
+    """Replace the state of a log by that of `fresh`, which then owns the folder."""
     before = log.segments
     log.durability.give_up()
     log.segments = fresh.segments
@@ -238,7 +238,7 @@ def _found_epochs(log: PartitionLog) -> LeaderEpochs:
     for segment in log.segments:
         for _, header in segment.walk(0):
             if header.magic == MAGIC and header.leader_epoch > epochs.latest_epoch:
-                # Its first batches may have been compacted away: it begins where the last one ends.
+                # The epoch's first batches may be compacted away: it begins at the previous end.
                 epochs.assign(header.leader_epoch, end_offset)
             end_offset = header.end_offset
     return epochs
@@ -248,7 +248,7 @@ def _found_epochs(log: PartitionLog) -> LeaderEpochs:
 
 
 def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segment]) -> None:
-    """Find the log end offset and the producer state; repair what a crash left broken."""
+    """Find the log end offset and the producer state; repair the damage of a crash."""
     segments = log.segments
     log.log_start_offset = max(request.log_start_offset, segments.first.base_offset)
     if request.was_clean:
@@ -275,7 +275,7 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
         _note_repaired(log, recover_from)
         end_offset = segments.active.sound_end_offset()
         assert end_offset is not None
-        # Not the requested offset: transaction indexes below it were rebuilt too.
+        # Not the requested recovery point: transaction indexes below it were rebuilt, too.
         recovery_point = min(request.recovery_point, recover_from)
     else:
         recovery_point = end_offset

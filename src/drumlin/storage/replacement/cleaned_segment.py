@@ -38,7 +38,7 @@ _SET_ASIDE_BYTES: Final = 8 * 1024 * 1024
 
 
 class NoRoom(OSError):
-    """There is not enough free space, as some is left to appends.
+    """There is not enough free space, as some must be left for appends.
 
     `needed_bytes`: with less free space another attempt would fail, too.
     """
@@ -68,7 +68,7 @@ class CleanedSegmentWriter:
 
         Args:
             likely_bytes_max: the limit of blocks reserved ahead of the writes.
-            left_bytes: the free space that is left to appends.
+            left_bytes: the free space to leave for appends.
         """
         # A swap plan that is still on the device could name the files to be written now.
         log.swaps.settle()

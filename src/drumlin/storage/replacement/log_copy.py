@@ -1,4 +1,4 @@
-"""A copy of a log, fetched anew while the old log stays, which it replaces once it is complete.
+"""A copy of a log, fetched again while the old log stays, which the complete copy replaces.
 
     LogCopy       creates an empty log in `topic-partition.<hex>-future`, which the follower fills
     ChangeOver    old folder -> `-delete`, new folder -> the log's name; the log gets its state
@@ -102,7 +102,7 @@ class LogCopy:
         self._dropping = threading.Lock()
         self._is_being_made = False
         self._is_marked = False  # whether its folder may be valid after a crash
-        #: Whether it is the only folder of the log, which adopts it once its device works again.
+        #: Whether this is the log's only folder, which the log adopts once its device works again.
         self.is_last = False
 
     @property
@@ -112,7 +112,7 @@ class LogCopy:
 
     @property
     def is_current(self) -> bool:
-        """Whether it has lost no record, and its log is unchanged since it was begun."""
+        """Whether the copy has lost no record, and its log is unchanged since the copy began."""
         has_lost = self._log is not None and self._log.has_lost
         is_same = self._old.truncations == self._truncations
         return is_same and not self._is_dropped and not has_lost
@@ -247,13 +247,13 @@ class ChangeOver:
             raise self._directory.fail_log(error, attempt) from error
 
     def prepare(self) -> None:
-        """Mark the copy valid: from here on a start after a crash uses it."""
+        """Mark the copy valid: a start after a crash then uses it."""
         log, fresh = self._log, self._fresh
         self._check()
         fresh.flush()
         with self._failing(), log.swaps.lock, log.durability.lock:
             log.swaps.settle()
-            # First, as a checkpoint written meanwhile takes its offset from there.
+            # First, as a checkpoint written meanwhile takes the recovery point from `durability`.
             log.durability.hold_at(fresh.recovery_point, self)
             self._note_checkpoints()
             self._copy.mark()
@@ -338,7 +338,7 @@ class ChangeOver:
                 self._is_concluded = True
 
     def _remove_what_is_left(self) -> None:
-        """Remove the marker and what is left of the old log; else the next start does it."""
+        """Remove the marker and the rest of the old log; if that fails, the next start does."""
         key = self._log.topic, self._log.partition
         self._directory.cleaner_offsets.lower(key, 0)  # set by a cleaning that has just ended
         folder_marker.unmark(self._path, self._files)

@@ -63,7 +63,7 @@ class LogMove:
         self._durability = log.durability
         #: Whether the new folder may be valid after a crash.
         self._is_marked = False
-        #: Whether it is the only folder of the log, which the next start must find.
+        #: Whether this is the log's only folder, which the next start must find.
         self._is_last = False
 
     @property
@@ -79,7 +79,7 @@ class LogMove:
         self._files.make_directory(self.path)
 
     def copy(self, most: int) -> int:
-        """Copy up to `most` bytes of batches; returns the number, 0 if nothing is left for now."""
+        """Copy up to `most` bytes of batches; returns the bytes, 0 if nothing is left for now."""
         self._check()
         if self.log.truncations != self._truncations:
             self._start_over()

@@ -1,9 +1,9 @@
 """Swapping old segments for cleaned ones, atomically: a crash leaves the old log or the new one.
 
-    prepare   cleaner's thread    everything below is made durable, and then the plan: from here
-                                  on a crash leaves the new log
+    prepare   cleaner's thread    everything below is made durable, and then the plan: a crash
+                                  after that leaves the new log
     apply     the log's thread    `.cleaned` -> `.swap`, conflicting old files -> `.deleted`,
-                                  `.swap` -> final names; from here on readers use the new segments
+                                  `.swap` -> final names; readers then use the new segments
     finish    cleaner's thread    other old files -> `.deleted`; the names are made durable, then
                                   the plan is removed, and the old files: the space of a file is
                                   free once its last reader has released it
@@ -83,8 +83,8 @@ class SegmentSwap:
 
         Raises:
             SegmentsChanged: nothing was changed, and the new files are removed.
-            KafkaError: KAFKA_STORAGE_ERROR; likewise.
-            OSError: likewise, unless it `is_applied`: then the next swap or start finishes it.
+            KafkaError: KAFKA_STORAGE_ERROR; nothing was changed, either.
+            OSError: nor then, unless the swap `is_applied`: the next swap or start finishes it.
         """
         try:
             self.prepare()
@@ -188,7 +188,7 @@ class SegmentSwap:
         Afterwards the space of the old files is free, except for `held_bytes`.
 
         Raises:
-            OSError: it has to be repeated, by the next swap.
+            OSError: the next swap has to repeat this.
         """
         try:
             with self.log.swaps.lock:
@@ -354,7 +354,7 @@ class SegmentSwap:
             for file, before in reversed(done):
                 file.rename(before)
         except OSError:
-            # It can't be undone: the log dir goes offline, and is loaded again from the device.
+            # No way back: the log dir goes offline, and is loaded again from the device.
             self._is_torn = True
             failure = OSError(errno.EIO, str(error))
             self.log.log_directory.fail_log(failure, f"swap segments of {self.log.name}")

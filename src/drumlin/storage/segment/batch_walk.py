@@ -54,7 +54,7 @@ def find_batch(
     Finds the same as `walk_headers`, but without an object for each header on the way.
 
     Raises:
-        CorruptRecord: there is something other than a batch before it.
+        CorruptRecord: there is something other than a batch before `offset`'s batch.
     """
     unpack = _EXTENT.unpack_from
     while end - position >= HEADER_SIZE:

@@ -1,7 +1,7 @@
 """A slice of a log file for a reader: bytes that have not been copied yet.
 
-It holds the file open: if the segment is compacted or deleted meanwhile, the slice stays readable
-until it is released. If the device fails while it is read, the log dir goes offline.
+A slice holds the file open: if the segment is compacted or deleted meanwhile, the slice stays
+readable until it is released. If the device fails during a read, the log dir goes offline.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class FileSlice:
         """Read the bytes from memory only.
 
         Raises:
-            BlockingIOError: they are not in memory.
+            BlockingIOError: the bytes are not in memory.
         """
         if self._kept is not None:
             return self._kept
@@ -78,7 +78,7 @@ class FileSlice:
             raise self._failed(error) from error
 
     def keep(self) -> bool:
-        """Read all of it for the coming `read_resident`; False if it is not in memory.
+        """Read all bytes in advance of `read_resident`; False if they are not in memory.
 
         For few bytes, this costs less than a check whether they can be read.
         """

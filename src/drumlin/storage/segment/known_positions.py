@@ -1,8 +1,8 @@
 """A cache of the positions of some offsets, so that the usual reads need no search.
 
-It has the latest log end offsets, where tailing consumers continue and where high watermarks are,
-and the positions of consumers that read single large batches. Thread-safe. A truncated segment gets
-a new instance, so that a thread which still reads the old file puts nothing into it.
+The cache has the latest log end offsets, where tailing consumers continue and where high watermarks
+are, and the positions of consumers that read single large batches. Thread-safe. A truncated segment
+gets a new instance, so that a thread which still reads the old file puts nothing into it.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """OffsetCommit and TxnOffsetCommit requests, read into columns.
 
-A consumer may commit the offsets of thousands of partitions at once. As a rule none of them
-has metadata: then all entries have the same size, and are unpacked at once. This reader accepts
-and refuses exactly what `decoder.py` does; tests compare the two. A request may be large: it is
-read in pieces, and other work has its turn between two of them. All later steps, up to the records
-in the log, work on the same pieces.
+A consumer may commit the offsets of thousands of partitions at once. As a rule none of these has
+metadata: then all entries have the same size, and are unpacked at once. This reader accepts and
+refuses exactly what `decoder.py` does; tests compare the two. A request may be large, so it is
+read in pieces, and other work gets a turn between two pieces. All later steps, up to the records in
+the log, work on the same pieces.
 
     OffsetCommit      v2-4 with a retention; from 6 leader epochs, from 7 static members;
                       8 and later flexible; 10 topic ids
-    TxnOffsetCommit   from 2 leader epochs; 3 and later flexible, and says which member commits
+    TxnOffsetCommit   from 2 leader epochs; 3 and later flexible, with the member that commits
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ _TXN_LAYOUTS: Final = tuple(_layout(version >= 2, version >= 3) for version in r
 class TopicOffsets(NamedTuple):
     """Offsets in some partitions of a topic, column by column.
 
-    A request names the topic by name or by id (None: the null id); once it is found, both are set.
+    A request names the topic by name or by id (None: the null id); once the topic is found, both
+    are set.
     """
 
     topic: str
@@ -135,7 +136,7 @@ async def read_commit_request(version: int, frame: memoryview, position: int) ->
     """The OffsetCommit whose body starts at `position`.
 
     Raises:
-        MalformedMessage: whatever is wrong with it.
+        MalformedMessage: the request cannot be read.
     """
     layout = _COMMIT_LAYOUTS[version]
     try:
@@ -147,7 +148,7 @@ async def read_commit_request(version: int, frame: memoryview, position: int) ->
         retention_ms = None
         if version <= _RETENTION_UP_TO:
             (retention_ms,) = reader.fixed(_INT64)
-            _ = retention_ms * _MILLISECOND  # refuses what no `timedelta` holds, as the schema does
+            _ = retention_ms * _MILLISECOND  # raises if out of range, as the schema does
         topics = await reader.topics(layout)
     except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
         raise MalformedMessage(f"offset_commit request v{version}: {error}") from None
@@ -162,7 +163,7 @@ async def read_txn_commit_request(
     """The TxnOffsetCommit whose body starts at `position`; old versions name no generation.
 
     Raises:
-        MalformedMessage: whatever is wrong with it.
+        MalformedMessage: the request cannot be read.
     """
     layout = _TXN_LAYOUTS[version]
     generation_id, member_id, instance_id = _NO_GENERATION, "", None
@@ -278,7 +279,7 @@ class _Reader(FieldReader):
                     raise MalformedMessage(f"a string of {size} bytes")
                 text, position = bytes(frame[position:end]), end
                 if not text.isascii():
-                    text.decode()  # refuses what is not UTF-8
+                    text.decode()  # refuses bytes that are not UTF-8
             texts.append(text)
             if is_flexible:
                 position = skip_tags(frame, position) if frame[position] else position + 1

@@ -23,15 +23,15 @@ _NO_THROTTLE: Final = _INT32.pack(0)
 _NO_TAGS: Final = b"\0"
 #: The number of rows that are packed together. `struct` caches a format for each number.
 _AT_ONCE: Final = 256
-#: Many small parts take long to join, and to free.
+#: Small parts are joined: many small parts take long to join, and to free.
 _PARTS_MAX: Final = 5000
 _NULL_UUID: Final = bytes(16)
-#: Counts from this one on take more than a byte in flexible versions.
+#: Counts of at least this take more than one byte in flexible versions.
 _LONG: Final = len(ONE_BYTE) - 1
 
 
 class TopicResult(NamedTuple):
-    """`topic`: as the request names it; `codes`: None where there is no error."""
+    """The result for a topic, named as in the request; a code is None where there is no error."""
 
     topic: str | UUID | None
     partitions: Sequence[int]

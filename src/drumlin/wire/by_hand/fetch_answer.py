@@ -1,4 +1,4 @@
-"""Fetch responses, written a partition at a time: all versions from the same plain tuples.
+"""Fetch responses, written one partition at a time: all versions from the same plain tuples.
 
 A slice of a log file is a part of its own and goes through untouched, so that it can be sent by
 `sendfile`. Tests compare every version with `encode_response`, byte for byte.
@@ -7,7 +7,7 @@ A slice of a log file is a part of its own and goes through untouched, so that i
     v5-6:   also the log start offset
     v7-10:  error and session id before the topics
     v11:    the preferred read replica (KIP-392)
-    v12:    compact lengths and tagged fields; where the reader's log diverges from ours (KIP-595)
+    v12:    compact lengths and tagged fields; the offset of divergence from our log (KIP-595)
     v13-18: topic ids instead of names; from 16 on current leaders (KIP-951)
 """
 
@@ -45,7 +45,7 @@ _DIVERGING_SIZE: Final = 13
 
 
 class PreferredReplica(NamedTuple):
-    """The broker from which a consumer is to read (KIP-392), in versions that have it."""
+    """The broker from which a consumer should read (KIP-392), in versions that have this field."""
 
     node_id: int
 
@@ -54,8 +54,8 @@ class PreferredReplica(NamedTuple):
 NOTHING: Final = b""
 #: Error number, high watermark, last stable offset, log start offset; producer ids and first
 #: offsets of aborted transactions (None is null on the wire, an empty sequence is not); records,
-#: bytes or a slice of a file; epoch and end offset where the reader's log diverges, or the leader
-#: where we do not lead, or where to read instead, or None. A plain tuple: there may be many.
+#: bytes or a slice of a file; epoch and end offset if the reader's log diverges, or the leader if
+#: this broker does not lead, or the replica to read from, or None. A tuple: there may be many.
 Answer = tuple[
     int,
     int,
@@ -117,7 +117,7 @@ class FetchAnswers:
         self._no_records = (b"\x01" if flexible else _INT32.pack(0)) + self.topic_end
 
     def topic(self, topic: bytes, count: int) -> bytes:
-        """What precedes the `count` partitions of a topic; `topic_end` follows them."""
+        """The fields before the `count` partitions of a topic; `topic_end` follows them."""
         if self._flexible:
             counted = ONE_BYTE[count + 1] if count < 127 else uvarint(count + 1)
             return (
@@ -167,8 +167,8 @@ class FetchAnswers:
     ) -> list[Any]:
         """The frame with its length prefix, as parts to send one after the other.
 
-        pieces: all topics; the list belongs to the callee from now on.
-        endpoints: those of the leaders that answers name.
+        pieces: all topics; the caller must not use the list afterwards.
+        endpoints: the endpoints of the leaders that answers name.
         """
         pieces.append(endpoints_tag(endpoints) if endpoints else self.topic_end)
         run = [self._head(correlation_id, topics, sum(map(len, pieces)), session_id, error)]
@@ -193,7 +193,7 @@ class FetchAnswers:
         session_id: int = _NO_SESSION,
         endpoints: Sequence[NodeEndpoint] = (),
     ) -> list[Any]:
-        """Like `frame`, of pieces that are already joined, as joining very many takes long."""
+        """Like `frame`, with pieces that are joined already: joining very many takes long."""
         end = endpoints_tag(endpoints) if endpoints else self.topic_end
         head = self._head(correlation_id, topics, joined.size + len(end), session_id, 0)
         return joined.parts(head, end)
@@ -201,7 +201,7 @@ class FetchAnswers:
     def _head(
         self, correlation_id: int, topics: int, size: int, session_id: int, error: int
     ) -> bytes:
-        """What precedes the topics, which take `size` bytes together with what follows them."""
+        """The bytes before the topics; `size` is that of the topics and the bytes after them."""
         if self._has_session:
             start = self._start.pack(0, correlation_id, error, session_id) + self._count(topics)
         else:
@@ -217,7 +217,7 @@ class FetchAnswers:
         return uvarint(count + 1) if self._flexible else _INT32.pack(count)
 
 
-#: Above this number pieces are joined at once, while that is still quick.
+#: Above this number, pieces are joined immediately, while that is still quick.
 _PIECES_MAX: Final = 1000
 
 

@@ -1,9 +1,9 @@
 """Fetch requests, read in place: all versions give the same plain tuples.
 
 A request may name thousands of partitions, which lie in the frame as a table of fixed width: a
-topic's partitions are unpacked in one go. Names stay bytes as they are on the wire: whether they
-are text does not matter here. Counts and lengths are checked against the frame as in
-`decoder.py`; tests compare the two readers.
+topic's partitions are unpacked at once. Names stay bytes as they are on the wire: whether they are
+text does not matter here. Counts and lengths are checked against the frame as in `decoder.py`;
+tests compare the two readers.
 
     v4:     replica_id max_wait min_bytes max_bytes isolation [name [index offset max_bytes]]
     v5-6:   the partitions also with the log start offset of a follower
@@ -12,7 +12,7 @@ are text does not matter here. Counts and lengths are checked against the frame 
     v11:    the reader's rack at the end
     v12:    compact lengths and tagged fields; the epoch last fetched (KIP-595)
     v13-14: topic ids instead of names
-    v15-18: the replica's id and epoch in a tagged field; more of them, which no broker sends
+    v15-18: the replica's id and epoch in a tagged field; other tagged fields that no broker sends
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ _PARTITION_12: Final = struct.Struct(">iiqiqi")
 _PARTITION_12_UNTAGGED: Final = struct.Struct(">iiqiqix")
 
 #: Index, current leader epoch, fetch offset, last fetched epoch, log start offset (of a follower),
-#: max bytes; the others may be -1. A plain tuple, as there may be very many of them.
+#: max bytes; fields that a version lacks are -1. A plain tuple, as there may be very many.
 Wanted = tuple[int, int, int, int, int, int]
 
 
 class FetchRequest(NamedTuple):
-    """Topics are the bytes of their name, from version 13 on those of their id."""
+    """A Fetch request. A topic is the bytes of its name, from version 13 on those of its id."""
 
-    replica_id: int  # of a follower; below zero: a consumer
-    replica_epoch: int  # in which that broker is registered (KIP-903); -1: not given
+    replica_id: int  # of a follower; negative for a consumer
+    replica_epoch: int  # of that broker's registration (KIP-903); -1: not given
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -77,7 +77,7 @@ def read_fetch_request(version: int, frame: memoryview, position: int) -> FetchR
     """The request whose body starts at `position`.
 
     Raises:
-        MalformedMessage: whatever is wrong with it.
+        MalformedMessage: the request cannot be read.
     """
     try:
         return _Reader(version, frame).request(position)
@@ -180,7 +180,7 @@ class _Reader:
         return bytes(frame[position:end]), end
 
     def _count(self, position: int, size: int) -> tuple[int, int]:
-        """The number of elements that follow, each of `size` bytes at least."""
+        """The number of elements that follow; each has at least `size` bytes."""
         frame = self._frame
         if self._flexible:
             count = frame[position] - 1
@@ -214,12 +214,12 @@ def _replica_state(frame: Any, position: int) -> tuple[tuple[int, int], int]:
 
 # -- the partitions of a topic -------------------------------------------------------------
 
-#: Frame, position and count -> the requested partitions, and where they end.
+#: Frame, position and count -> the requested partitions, and the position after them.
 _ReadPartitions = Callable[[memoryview, int, int], tuple[list[Wanted], int]]
 
 
 def _partitions_reader(version: int) -> tuple[int, _ReadPartitions]:
-    """The fewest bytes of a partition, and the function that reads partitions."""
+    """The minimum size of a partition, and the function that reads partitions."""
     if version >= _FLEXIBLE_FROM:
         return _PARTITION_12_UNTAGGED.size, _read_12
     if version >= _LEADER_EPOCHS_FROM:

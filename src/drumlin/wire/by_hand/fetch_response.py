@@ -9,7 +9,7 @@ Tests compare this with the schemas.
     v5:    log_start_offset after last_stable_offset
     v7:    error and session_id after throttle_time
     v11:   preferred_read_replica before records
-    v12:   compact lengths and tagged fields: where the reader's log diverges (KIP-595), who leads
+    v12:   compact lengths; tagged fields for the offset of divergence (KIP-595) and the leader
     v13:   topic ids instead of names
     v16:   the addresses of leaders in a tagged field (KIP-951)
 """
@@ -69,7 +69,7 @@ class Leader(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The snapshot that is to be fetched first; only logs of KRaft's controllers have one."""
+    """The snapshot that must be fetched first; only the logs of KRaft controllers have one."""
 
     end_offset: int
     epoch: int
@@ -89,12 +89,12 @@ class PartitionFetch(NamedTuple):
     error_code: ErrorCode
     high_watermark: int
     last_stable_offset: int
-    log_start_offset: int  # -1: this version does not have it
+    log_start_offset: int  # -1: this version lacks the field
     aborted_transactions: list[AbortedTransaction]
     records: memoryview
-    preferred_read_replica: int = -1  # read there instead (KIP-392); -1: here
-    diverging: EpochEnd | None = None  # the reader's records after it differ from the leader's
-    current_leader: Leader | None = None  # with errors which mean that the broker does not lead
+    preferred_read_replica: int = -1  # the replica to read from (KIP-392); -1: this one
+    diverging: EpochEnd | None = None  # the reader's records differ after it
+    current_leader: Leader | None = None  # with errors that mean that the broker is not the leader
     snapshot: Snapshot | None = None
 
 
@@ -117,7 +117,7 @@ def parse_fetch_response(version: int, frame: memoryview) -> FetchResponse:
     """The response in a frame (without its length prefix), header included.
 
     Raises:
-        MalformedMessage: whatever is wrong with it.
+        MalformedMessage: the response cannot be read.
     """
     reader = _Reader(frame, version)
     try:
@@ -200,7 +200,7 @@ class _Reader:
         return transaction
 
     def _tags(self, known: Mapping[int, tuple[str, Decode]]) -> _Told:
-        """The tagged fields that end a structure; mostly there are none."""
+        """The tagged fields at the end of a structure; mostly there are none."""
         fields = self._fields
         if self._version < _FLEXIBLE_FROM or self._frame[fields.position] == 0:
             fields.skip_tags()

@@ -1,6 +1,6 @@
 """A reader of fields in place: byte fields come out as slices of the frame.
 
-It is for the few messages that carry records, which compiled decoders would copy at great cost.
+For the few messages that carry records, which compiled decoders would copy at great cost.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class FieldReader:
 
     @property
     def position(self) -> int:
-        """Where the next field begins."""
+        """The position of the next field."""
         return self._position
 
     def move_to(self, position: int) -> None:
-        """Continue at `position`: other code has read what lies between."""
+        """Continue at `position`: other code has read the bytes in between."""
         self._position = position
 
     def fixed(self, layout: struct.Struct) -> tuple[int, ...]:
-        """The integers of a run of fields of fixed size."""
+        """The values of consecutive integer fields."""
         values = layout.unpack_from(self._frame, self._position)
         self._position += layout.size
         return values
@@ -48,7 +48,7 @@ class FieldReader:
 
     def nullable_string(self) -> str | None:
         frame, start = self._frame, self._position
-        if self._flexible and frame[start] < 0x80:  # nearly all are so short
+        if self._flexible and frame[start] < 0x80:  # nearly all lengths are so short
             if not frame[start]:
                 self._position = start + 1
                 return None
@@ -80,7 +80,7 @@ class FieldReader:
 
     def nullable_array_length(self) -> int | None:
         length = self._length(_INT32)
-        # Every element takes a byte at least, so no length can make us loop for long.
+        # Every element takes at least one byte, so no length can cause a long loop.
         if length is not None and length > len(self._frame) - self._position:
             raise MalformedMessage(f"an array of {length} elements does not fit its frame")
         return length

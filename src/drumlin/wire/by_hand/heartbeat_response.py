@@ -1,7 +1,7 @@
 """Responses to heartbeats, packed directly: most members get one every few seconds.
 
 Heartbeat               from version 1 with a throttle time; 4 flexible
-ConsumerGroupHeartbeat  flexible; here without an assignment, which means that nothing changes
+ConsumerGroupHeartbeat  flexible; here without an assignment, which means no change
 """
 
 from __future__ import annotations

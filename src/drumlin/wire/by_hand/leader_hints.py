@@ -1,7 +1,7 @@
-"""Tagged fields that tell a client of another broker who leads a partition (KIP-951).
+"""Tagged fields that name a partition's leader to a client that asked another broker (KIP-951).
 
-Produce (from version 10) and Fetch (from version 16) name the leader with the partition, and its
-address once in the response, so that the client need not ask for metadata first.
+Produce (from version 10) and Fetch (from version 16) name the leader with the partition, and the
+leader's address once in the response, so that the client need not request metadata first.
 
     partition:  leader_id leader_epoch
     response:   [node_id host port rack]
@@ -37,12 +37,12 @@ class NodeEndpoint(NamedTuple):
 
 
 def leader_tag(tag: int, leader: CurrentLeader) -> bytes:
-    """The tagged fields of a partition, of which the leader is the only one."""
+    """The tagged fields of a partition: only the leader."""
     return bytes((1, tag, _LEADER.size)) + _LEADER.pack(*leader)
 
 
 def endpoints_tag(endpoints: Iterable[NodeEndpoint]) -> bytes:
-    """The tagged fields of a response: the endpoints alone, or nothing if there are none."""
+    """The tagged fields of a response: only the endpoints, if there are any."""
     known = list(endpoints)
     if not known:
         return b"\0"

@@ -1,6 +1,6 @@
 """The partitions in a response to OffsetFetch, packed many at once.
 
-A group may have thousands of them, and a lag monitor asks for those of every group.
+A group may have thousands of partitions, and a lag monitor requests those of every group.
 
     up to 4   index, offset, metadata, error
     from 5    a leader epoch after the offset
@@ -24,7 +24,7 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 #: Empty metadata, no error, no tagged fields: a compact empty string, then zeros.
 _NO_ERROR: Final = 0x01_0000_00
-#: The packed offset and leader epoch (both -1) that mean that nothing is committed.
+#: The packed offset and leader epoch of a partition without a commit (both -1).
 NO_OFFSET: Final = b"\xff" * 12
 
 
@@ -35,7 +35,7 @@ def pack_partitions(
     metadata: Sequence[bytes] | None = None,
     codes: Sequence[ErrorCode] | None = None,
 ) -> bytes:
-    """The elements of one array.
+    """Pack the elements of one array.
 
     offsets: each offset with its leader epoch, packed.
     metadata: None if all are empty.
@@ -65,7 +65,7 @@ def _plain(version: int, partitions: Sequence[int], offsets: Sequence[bytes]) ->
             zip(partitions, offsets, repeat(_NO_ERROR, len(partitions)), strict=True)
         )
         return struct.pack(">" + "i12sI" * len(partitions), *values)
-    # Take from an offset only what this version has room for.
+    # Take only the part of a packed offset that this version has.
     row = "i12s4x" if version >= _LEADER_EPOCHS_FROM else "i8s4x"
     values = chain.from_iterable(zip(partitions, offsets, strict=True))
     return struct.pack(">" + row * len(partitions), *values)

@@ -23,7 +23,7 @@ from drumlin.wire.uvarint import put_uvarint
 
 _LOG_START_OFFSETS_FROM: Final = 5
 _RECORD_ERRORS_FROM: Final = 8
-#: From this version on the leader is named to a client that asked another broker (KIP-951).
+#: From this version on, a client that asked another broker gets the leader's name (KIP-951).
 LEADERS_FROM: Final = 10
 _LEADER_TAG: Final = 0
 _UNKNOWN_OFFSET: Final = -1
@@ -73,7 +73,7 @@ def write_produce_answer(
 ) -> bytes:
     """The frame, with its length prefix; `outcomes` are in the order of the partitions.
 
-    `endpoints`: of the leaders that outcomes name, for versions that have them.
+    `endpoints`: the addresses of the leaders that outcomes name, for versions that have them.
     """
     flexible = version >= FLEXIBLE_FROM
     body = bytearray(_FRAME_START.pack(0, correlation_id))

@@ -1,8 +1,8 @@
 """Produce requests, read in place.
 
-Compiled decoders copy every record field: in requests of a megabyte the copies would cost as much
-as everything else, in small ones the objects would. So requests are read here, field by field, and
-the records come out as slices of the frame, ready to be patched and written to the log. Tests
+Compiled decoders copy every record field. In requests of a megabyte the copies would cost as much
+as everything else; in small requests the objects would. So requests are read here, field by field,
+and the records come out as slices of the frame, ready to be patched and written to the log. Tests
 compare this with the schemas.
 
     v3-8:  transactional_id acks timeout_ms [name [index records]]
@@ -57,7 +57,7 @@ def read_produce_request(
 
     Raises:
         MalformedMessage: the request cannot be read.
-        ManyPartitions: it names more than `partitions_max` topics and partitions.
+        ManyPartitions: the request names more than `partitions_max` topics and partitions.
     """
     try:
         return _read(version, frame, position, partitions_max)
@@ -80,7 +80,7 @@ def _read(version: int, frame: memoryview, position: int, partitions_max: int) -
         else:
             size, position = _name_length(frame, position, flexible)
             end = position + size
-        topic = frame[position:end].tobytes()  # cut short if the frame is: no count follows then
+        topic = frame[position:end].tobytes()  # short if the frame is: then no count follows
         count, position = _count(frame, end, flexible)
         elements_left -= count
         if elements_left < 0:
@@ -157,7 +157,7 @@ def _nullable_string(frame: memoryview, position: int, flexible: bool) -> tuple[
 
 
 def _name_length(frame: memoryview, position: int, flexible: bool) -> tuple[int, int]:
-    """The length of a topic's name, and where it begins."""
+    """The length of a topic's name, and the position of the name."""
     size, position = _size(frame, position, _INT16, flexible)
     if size < 0:
         raise MalformedMessage("the name of a topic is null")
@@ -165,11 +165,11 @@ def _name_length(frame: memoryview, position: int, flexible: bool) -> tuple[int,
 
 
 def _count(frame: memoryview, position: int, flexible: bool) -> tuple[int, int]:
-    """The number of elements of an array, and where the first one begins."""
+    """The number of elements of an array, and the position of the first one."""
     count, position = _size(frame, position, _INT32, flexible)
     if count < 0:
         raise MalformedMessage("an array is null")
-    if count > len(frame) - position:  # each takes a byte at least
+    if count > len(frame) - position:  # each takes at least one byte
         raise MalformedMessage(f"an array of {count} elements does not fit its frame")
     return count, position
 
@@ -177,10 +177,10 @@ def _count(frame: memoryview, position: int, flexible: bool) -> tuple[int, int]:
 def _size(
     frame: memoryview, position: int, layout: struct.Struct, flexible: bool
 ) -> tuple[int, int]:
-    """The length prefix of a string or an array (below 0: null), and where the prefix ends."""
+    """The length prefix of a string or an array (negative: null), and the position after it."""
     if flexible:
         size = frame[position]
-        if size < 0x80:  # as nearly all are
+        if size < 0x80:  # as nearly all lengths are
             return size - 1, position + 1
         size, position = read_uvarint(frame, position)
         return size - 1, position

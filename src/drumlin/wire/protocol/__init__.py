@@ -1,4 +1,4 @@
-"""The messages of the Kafka protocol: one file for each API that is served or asked for.
+"""The messages of the Kafka protocol: one file for each API that is served or requested.
 
-They must have no behaviour: what a field means is the business of the API's handler.
+Messages must have no behaviour: the API's handler knows what a field means.
 """

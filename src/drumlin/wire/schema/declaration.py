@@ -8,7 +8,7 @@
         is_internal: Annotated[bool, Versions(1)] = False
         partitions: tuple[MetadataResponsePartition, ...]
 
-Fields stand in the order of their bytes; tagged ones come last whatever their place. A field that
+Fields are in the order of their bytes; tagged fields come last wherever they stand. A field that
 some versions lack, or that has a tag, has a default. Any dataclass or named tuple is a declaration,
 so the coordinators' own classes declare their records. The protocol's messages are made by the
 decorator `message`, as their instances are created faster.
@@ -55,7 +55,7 @@ class Versions(NamedTuple):
 class NullFrom(NamedTuple):
     """The first version in which the field may be null; without this, `| None` allows it in all.
 
-    `NullFrom(NEVER)`: the field is None in the versions that lack it, and null in none.
+    `NullFrom(NEVER)`: the field is None in versions that lack it, and never null in others.
     """
 
     first: int
@@ -69,13 +69,13 @@ class Tag(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A field in one version; `is_there`: whether that version has it."""
+    """A field in one version; `is_there`: whether that version has the field."""
 
     name: str
     type: Type
     is_there: bool
     is_nullable: bool
-    is_needed: bool  # the class has no default for it
+    is_needed: bool  # the class has no default for the field
     default: Any
     tag: int | None
     is_always_written: bool
@@ -106,7 +106,7 @@ class Message(Protocol):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def message(cls: type[T]) -> type[T]:
-    """Make a class with slots whose fields are given by name.
+    """Make a class with slots, created with keyword arguments.
 
     For type checkers its instances are immutable. Nothing enforces that at run time: it would cost
     as much as reading the message.
@@ -118,7 +118,7 @@ def message(cls: type[T]) -> type[T]:
 
 
 def is_message(cls: Any) -> bool:
-    """Whether `message` made the class: its instances can be made empty, and filled afterwards."""
+    """Whether `message` made the class: its instances can be created empty, and filled later."""
     return bool(cls.__eq__ is _is_equal)
 
 
@@ -162,7 +162,7 @@ def _declared(cls: Any) -> tuple[_Declared, ...]:
 
 
 def _defaults(cls: Any) -> dict[str, Any]:
-    """The names of a class's fields with their defaults; `MISSING`: it has none."""
+    """The defaults of a class's fields, by name; `MISSING` without a default."""
     if issubclass(cls, tuple):
         given: dict[str, Any] = cls._field_defaults
         return {name: given.get(name, dataclasses.MISSING) for name in cls._fields}
@@ -197,7 +197,7 @@ def _type(hint: Any, markers: list[Any]) -> tuple[Type, bool]:
     if origin in (types.UnionType, typing.Union):
         (inner,) = (each for each in arguments if each is not type(None))
         type_, _ = _type(inner, markers)
-        if isinstance(type_, Fixed):  # one of its values stands for null
+        if isinstance(type_, Fixed):  # one value of the type stands for null
             return OR_NONE[type_.name], False
         return type_, True
     if isinstance(origin, type) and issubclass(origin, Sequence):

@@ -4,8 +4,8 @@ A run of fields of fixed size is one `struct.unpack_from`.
 
 Counts and lengths are checked against the rest of the frame before any memory is allocated. So a
 message costs memory in proportion to the bytes that arrived, whatever it announces. An element may
-still take two bytes on the wire and a hundred in memory, and time as well: `admit` limits the
-number of elements in all arrays of a message together. What the protocol forbids is refused with
+still take two bytes on the wire and a hundred in memory, and it takes time: `admit` limits the
+number of elements in all arrays of a message together. Violations of the protocol are refused with
 the name of the field: null where the field is not nullable, strings above 32,767 bytes. Tagged
 fields that the class does not have are skipped (KIP-482).
 """
@@ -29,18 +29,18 @@ from drumlin.wire.uvarint import read_uvarint
 Decode = Callable[[Any, int], tuple[Any, int]]
 T = TypeVar("T")
 
-#: What a decoder raises: reading past the end of the frame, `struct.error` or `IndexError`.
+#: A decoder's exceptions; `struct.error` and `IndexError` mean a read past the end of the frame.
 UNREADABLE: Final = (
     *(MalformedMessage, struct.error, IndexError, UnicodeDecodeError, OverflowError),
 )
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-#: Tagged fields of one structure; Kafka's have at most four. A hostile one takes only two bytes.
+#: The maximum of tagged fields per structure; Kafka's have at most four, but one takes two bytes.
 TAGGED_FIELDS_MAX: Final = 32
 
 
 class _Elements(threading.local):
-    """The number of elements that the message this thread is reading may still have."""
+    """The number of elements left for the message that this thread is reading."""
 
     left: float = math.inf
 
@@ -59,9 +59,9 @@ def decoder(cls: Any, version: int, *, flexible: bool) -> Decode:
 
 
 def admit(elements_max: float) -> None:
-    """Limit the elements, in all arrays together, of what this thread reads from now on.
+    """Limit the elements, in all arrays together, that this thread reads until the next call.
 
-    A thread starts without a limit, which is `math.inf`; the caller must reset it to that.
+    A thread starts without a limit (`math.inf`), to which the caller must return.
     """
     _elements.left = elements_max
 
@@ -83,7 +83,7 @@ def decode(cls: type[T], version: int, data: bytes, position: int = 0, *, flexib
 
 @functools.cache
 def smallest_size(cls: Any, version: int, flexible: bool) -> int:
-    """The fewest bytes that an instance of a class can take."""
+    """The minimum size of an instance of a class in bytes."""
     fields = [each for each in fields_of(cls, version) if each.is_there and each.tag is None]
     sizes = (
         1 if _has_presence_byte(each) else _smallest(each.type, version, flexible)
@@ -111,7 +111,7 @@ def _smallest(type_: Type, version: int, flexible: bool) -> int:
 class _Compiler:
     """Writes the source of one class's decoder.
 
-    In the source `f` is the frame, `p` where the next field begins, `o` the message.
+    In the source `f` is the frame, `p` the position of the next field, `o` the message.
     """
 
     def __init__(self, cls: Any, version: int, flexible: bool) -> None:
@@ -163,7 +163,7 @@ class _Compiler:
         self._value(field.type, field.name, target, is_nullable=field.is_nullable)
 
     def _end_run(self) -> None:
-        """Read the fields of fixed size that were gathered, all at once."""
+        """Read the gathered fields of fixed size, all at once."""
         if not self._run:
             return
         layout = struct.Struct(">" + "".join(type_.code for _, type_ in self._run))
@@ -215,7 +215,7 @@ class _Compiler:
             source.line(f"{target} = tuple(items)")
 
     def _reading(self, type_: Type) -> str:
-        """The name of the function that reads a value of a type that is no array."""
+        """The name of the function that reads a value of a type that is not an array."""
         match type_:
             case Struct():
                 return self._source.name(
@@ -315,7 +315,7 @@ def read_tags(
     """The tagged fields that are `known`, by name, and the position after the last one.
 
     Raises:
-        MalformedMessage: they do not fit the frame, or are more than `TAGGED_FIELDS_MAX`.
+        MalformedMessage: the fields exceed the frame, or there are more than `TAGGED_FIELDS_MAX`.
     """
     found: dict[str, Any] = {}
     count, position = read_uvarint(frame, position)

@@ -2,9 +2,9 @@
 
 A run of fields of fixed size is one `struct.pack`, so that a message is written with few calls.
 
-A `records` field may hold any object with a length, which becomes a part as it is. An array of
-structs may be given as `EncodedItems`, which were encoded before. Fields that a version does not
-have are left out.
+A `records` field may hold any object with a length, which becomes a part unchanged. An array of
+structs may be `EncodedItems`, which were encoded before. Fields that a version does not have are
+left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Encode = Callable[[Any, Parts], None]
 
 #: The number of structs that are packed together. `struct` caches a format for each number.
 _STRUCTS_AT_ONCE: Final = 64
-#: Arrays of fewer numbers have a format of their own, their length included.
+#: Arrays of fewer numbers have a format of their own, which includes the length.
 _FEW: Final = 16
 _compiled: dict[tuple[type[Any], int, bool], Encode] = {}
 
@@ -233,7 +233,7 @@ class _Compiler:
 
 
 def _pack_structs(codes: str, items: Sequence[tuple[Any, ...]]) -> bytes:
-    """The bytes of all structs. Packed one by one, field by field, they take ten times as long."""
+    """The bytes of all structs. Packing them one by one, by field, would take ten times as long."""
     return b"".join(
         struct.pack(">" + codes * len(some), *chain.from_iterable(some))
         for first in range(0, len(items), _STRUCTS_AT_ONCE)
@@ -286,7 +286,7 @@ def put_compact_string(buffer: bytearray, value: str | None) -> None:
         buffer.append(0)
         return
     encoded = value.encode()
-    if len(encoded) < 0x7F:  # nearly all are so short
+    if len(encoded) < 0x7F:  # nearly all strings are so short
         buffer.append(len(encoded) + 1)
         buffer += encoded
     else:

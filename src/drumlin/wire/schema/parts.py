@@ -1,4 +1,4 @@
-"""A message while it is being encoded, and arrays of it that were encoded before."""
+"""A message while it is being encoded, and arrays in it that were encoded before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SMALL_BYTES: Final = 4096
 
 
 class Parts:
-    """The parts of an encoded message: bytes, and between them the records as they were given.
+    """The parts of an encoded message: bytes, and between them the records, unchanged.
 
     Encoders append to `buffer`, which is emptied but never replaced, so they may keep it.
     """
@@ -22,7 +22,7 @@ class Parts:
         self._size = 0
 
     def put(self, data: Any) -> None:
-        """Add `data` as it is: copied if it is a few bytes, else as a part of its own."""
+        """Add `data` unchanged: copied if it is a few bytes, else as a part of its own."""
         if isinstance(data, (bytes, bytearray, memoryview)) and len(data) < _SMALL_BYTES:
             self.buffer += data
             return

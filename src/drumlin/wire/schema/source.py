@@ -1,4 +1,4 @@
-"""The source of a Python function while it is written: its lines, and the values that they use."""
+"""The source of a Python function under construction: its lines, and the values that they use."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Indent the lines that are written meanwhile below `head`."""
+        """Write `head`, and indent the lines of the `with` block below it."""
         self.line(head)
         self._indent += 1
         yield
         self._indent -= 1
 
     def name(self, prefix: str, value: Any) -> str:
-        """The name by which the source refers to the value."""
+        """The name of the value in the source."""
         for known, other in self._names.items():
             if other is value and known.startswith(f"_{prefix}"):
                 return known
@@ -36,7 +36,7 @@ class Source:
         return name
 
     def function(self, head: str, what: str) -> Any:
-        """Compile the function `head`; tracebacks call it `what`."""
+        """Compile the function with this `head`; tracebacks name it `what`."""
         name = head[: head.index("(")]
         text = "\n".join((f"def {head}:", *self._lines))
         exec(compile(text, f"<{what}>", "exec"), self._names)  # noqa: S102

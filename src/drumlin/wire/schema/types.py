@@ -22,7 +22,7 @@ STRING_BYTES_MAX: Final = 2**15 - 1
 
 
 def beginning(text: str, bytes_max: int) -> str:
-    """The longest beginning of a text that fits into `bytes_max`: nearly always the whole text."""
+    """The longest prefix of a text that fits into `bytes_max`: nearly always the whole text."""
     encoded = text.encode()
     if len(encoded) <= bytes_max:
         return text
@@ -34,7 +34,7 @@ class Fixed:
     """A type whose values all have the same size.
 
     code: its format for `struct`.
-    to_packed, from_packed: convert between a field's value and what `struct` takes and gives;
+    to_packed, from_packed: convert a field's value to the one that `struct` packs, and back;
         None: no conversion is needed.
     """
 
@@ -49,7 +49,7 @@ class Fixed:
 
     @property
     def is_plain(self) -> bool:
-        """Whether values are what `struct` takes and gives."""
+        """Whether values need no conversion for `struct`."""
         return self.to_packed is None and self.from_packed is None
 
 
@@ -133,11 +133,11 @@ Milliseconds64 = Annotated[
     timedelta, Fixed("timedelta_i64", "q", _milliseconds, _MILLISECOND.__mul__)
 ]
 Moment = Annotated[datetime, Fixed("datetime_i64", "q", _moment_milliseconds, _moment)]
-#: Written as it is: bytes, or any object with a length, such as a slice of a file.
+#: Written unchanged: bytes, or any object with a length, such as a slice of a file.
 Records = Annotated[Any, Sized("records")]
 
 STRING: Final = Sized("string")
-#: The types of fields that are declared by a class alone.
+#: The types of fields whose annotation is just a class.
 PLAIN: Final[dict[Any, Fixed | Sized]] = {
     bool: Fixed("bool", "?"),
     str: STRING,

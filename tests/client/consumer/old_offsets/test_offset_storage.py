@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import inspect
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -293,13 +290,6 @@ def test_zookeeper_goes_and_comes_back(
 # -- options -----------------------------------------------------------------------------------
 
 
-def options_of(**named: Any) -> ConsumerOptions:
-    """What `Client.consumer` makes of these, with its defaults."""
-    parameters = inspect.signature(Client.consumer).parameters
-    names = (each.name for each in dataclasses.fields(ConsumerOptions))
-    return ConsumerOptions(**{name: parameters[name].default for name in names} | named)
-
-
 def test_options_that_cannot_be() -> None:
     for wrong in (
         {"offsets_storage": "file"},
@@ -307,12 +297,12 @@ def test_options_that_cannot_be() -> None:
         {"dual_commit": True},
     ):
         with pytest.raises(ValueError, match="zookeeper"):
-            options_of(**wrong)
+            ConsumerOptions(**wrong)
     with pytest.raises(TypeError, match="dual_commit"):
-        options_of(dual_commit="yes")
-    assert not options_of(offsets_storage="ads").uses_zookeeper
-    there = options_of(offsets_storage="zookeeper", zookeeper="127.0.0.1:1")
+        ConsumerOptions(dual_commit="yes")
+    assert not ConsumerOptions(offsets_storage="ads").uses_zookeeper
+    there = ConsumerOptions(offsets_storage="zookeeper", zookeeper="127.0.0.1:1")
     for group in (None, "a/b"):
         with pytest.raises(ValueError, match="group"):
             there.check_group(group)
-    options_of(zookeeper="127.0.0.1:1").check_group("a/b")  # it is not used
+    ConsumerOptions(zookeeper="127.0.0.1:1").check_group("a/b")  # it is not used

@@ -6,17 +6,26 @@ may mix clients. Pure functions of the members' subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from drumlin.client.consumer.assignors import ranges, round_robin, sticky
 from drumlin.client.consumer.assignors.members import Assignment, Member
+from drumlin.client.consumer.assignors.own_assignor import OwnAssignor
 
-__all__ = ["ASSIGNORS", "Assignment", "Assignor", "Member", "is_cooperative"]
+__all__ = [
+    "ASSIGNORS",
+    "Assignment",
+    "Assignor",
+    "Member",
+    "OwnAssignor",
+    "is_cooperative",
+    "own_assignor",
+]
 
 
 class Assignor(NamedTuple):
-    """One rule. With `is_cooperative`, members keep what they have during a rebalance."""
+    """One rule. With `is_cooperative`, members keep their partitions during a rebalance."""
 
     assign: Callable[[Mapping[str, int], list[Member]], Assignment]
     is_cooperative: bool = False
@@ -30,6 +39,14 @@ ASSIGNORS: Final[dict[str, Assignor]] = {
 }
 
 
-def is_cooperative(names: tuple[str, ...]) -> bool:
+def is_cooperative(assignors: Iterable[str | OwnAssignor]) -> bool:
     """Whether a member may keep partitions while it joins: all its assignors must allow it."""
-    return all(ASSIGNORS[each].is_cooperative for each in names)
+    return all(
+        isinstance(each, OwnAssignor) or ASSIGNORS[each].is_cooperative for each in assignors
+    )
+
+
+def own_assignor(assignors: Iterable[str | OwnAssignor], name: str) -> OwnAssignor | None:
+    """The program's own assignor of this name, if it is one of these."""
+    own = (each for each in assignors if isinstance(each, OwnAssignor) and each.name == name)
+    return next(own, None)

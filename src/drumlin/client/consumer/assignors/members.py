@@ -1,4 +1,4 @@
-"""The members of a group, as the group's leader gets them."""
+"""The members of a group, as the group's leader receives them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Member(NamedTuple):
 
 
 def in_order(members: Iterable[Member]) -> list[Member]:
-    """Static members first, by instance id, so that a restart does not change the order."""
+    """Sort members: static ones first, by instance id, so a restart does not change the order."""
     return sorted(
         members,
         key=lambda each: (
@@ -31,7 +31,7 @@ def in_order(members: Iterable[Member]) -> list[Member]:
 
 
 def subscribers(members: Iterable[Member]) -> dict[str, list[Member]]:
-    """By topic, its subscribers in order."""
+    """The subscribers of each topic, in order."""
     found: dict[str, list[Member]] = {}
     for member in in_order(members):
         for topic in dict.fromkeys(member.subscription.topics):

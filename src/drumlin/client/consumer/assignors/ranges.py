@@ -1,4 +1,4 @@
-"""Kafka's `range`: each topic by itself, in ranges of consecutive partitions.
+"""Kafka's `range`: divides each topic by itself into ranges of consecutive partitions.
 
 Topics with the same subscribers and partition count are assigned alike.
 """

@@ -1,8 +1,8 @@
 """Kafka's `sticky` and `cooperative-sticky`: balanced, with as few moves as possible.
 
 Members report their previous partitions: in their user data (`sticky`, whose members have revoked
-all when they join) or as owned partitions (`cooperative-sticky`). If two claim a partition, the
-later generation wins; in the same generation, neither does.
+all partitions when they join) or as owned partitions (`cooperative-sticky`). If two members claim a
+partition, the one of the later generation wins; in the same generation, neither does.
 
 `cooperative-sticky` moves a partition in two rebalances: the first revokes it from its owner, the
 second assigns it to the next member.
@@ -11,8 +11,8 @@ second assigns it to the next member.
 from __future__ import annotations
 
 import struct
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, NamedTuple
 
 from drumlin.client.consumer.assignors.members import (
@@ -48,6 +48,10 @@ class _UserData:
     generation_id: Annotated[Int32, Versions(1)] = NO_GENERATION
 
 
+#: By partition: the ids of members that should rather have it than others, the most suited first.
+Suited = Mapping[TopicPartition, Sequence[str]]
+
+
 class Claim(NamedTuple):
     """The partitions that a member had, and in which generation."""
 
@@ -65,19 +69,28 @@ def sticky_user_data(claim: Claim) -> bytes | None:
 
 
 def cooperative_user_data(generation_id: int) -> bytes:
-    """The user data of a member of a `cooperative-sticky` group, besides what it owns."""
+    """The user data of a member of a `cooperative-sticky` group, without its owned partitions."""
     return _INT32.pack(generation_id)
 
 
 def assign(partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
     """The `sticky` assignment, by the claims in the members' user data."""
-    return _assign(partition_counts, members, {m.member_id: _claim_in_data(m) for m in members})
+    claims = {each.member_id: _claim_in_data(each) for each in members}
+    return _assign(partition_counts, members, claims, {})
 
 
-def assign_cooperatively(partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
-    """The `cooperative-sticky` assignment: without partitions that another member still owns."""
+def assign_cooperatively(
+    partition_counts: Mapping[str, int],
+    members: list[Member],
+    suited: Suited | None = None,
+) -> Assignment:
+    """The `cooperative-sticky` assignment: without partitions that another member still owns.
+
+    `suited`: if several members may get a partition, the first of these that may gets it. It is
+    heeded where all members subscribe to the same topics.
+    """
     claims = {each.member_id: _owned(each) for each in members}
-    assignment = _assign(partition_counts, members, claims)
+    assignment = _assign(partition_counts, members, claims, suited or {})
     owners: dict[TopicPartition, tuple[int, str | None]] = {}
     for member_id, (owned, generation_id) in claims.items():
         for partition in owned:
@@ -97,7 +110,7 @@ def _claim_in_data(member: Member) -> Claim:
     data = member.subscription.user_data
     if not data:
         return Claim(frozenset(), NO_GENERATION)
-    for version in (1, 0):  # the data does not carry it
+    for version in (1, 0):  # the data does not contain its version
         try:
             read = decode(_UserData, version, data, flexible=False)
         except MalformedMessage:
@@ -115,7 +128,10 @@ def _owned(member: Member) -> Claim:
 
 
 def _assign(
-    partition_counts: Mapping[str, int], members: list[Member], claims: Mapping[str, Claim]
+    partition_counts: Mapping[str, int],
+    members: list[Member],
+    claims: Mapping[str, Claim],
+    suited: Suited,
 ) -> Assignment:
     wanting = subscribers(members)
     partitions = all_partitions(partition_counts, wanting)
@@ -123,7 +139,7 @@ def _assign(
     taken = set().union(*assignment.values())
     free = [each for each in partitions if each not in taken]
     if all(set(each.subscription.topics) == set(wanting) for each in members):
-        _level(assignment, free, members, len(partitions))
+        _level(assignment, free, members, len(partitions), suited)
     else:
         _deal(assignment, free, wanting)
         _balance(assignment, wanting)
@@ -149,18 +165,37 @@ def _kept(
 
 
 def _level(
-    assignment: Assignment, free: list[TopicPartition], members: list[Member], total: int
+    assignment: Assignment,
+    free: list[TopicPartition],
+    members: list[Member],
+    total: int,
+    suited: Suited,
 ) -> None:
     """Balance members that all subscribe to the same topics: counts differ by one at most."""
     share, rest = divmod(total, len(members))
-    # The members with most partitions get the remainder, so that the fewest partitions move.
-    order = sorted(in_order(members), key=lambda each: -len(assignment[each.member_id]))
+    wished = Counter(suited[each][0] for each in free if suited.get(each))
+    # The members with most partitions get the remainder, so that the fewest partitions move; among
+    # equals those that are suited for free ones.
+    order = sorted(
+        in_order(members),
+        key=lambda each: (-len(assignment[each.member_id]), -wished[each.member_id]),
+    )
     quotas = {each.member_id: share + (index < rest) for index, each in enumerate(order)}
     for member_id, partitions in assignment.items():
-        surplus = sorted(partitions)[quotas[member_id] :]
+        # Those move first for which another member is suited.
+        kept = sorted(
+            partitions, key=lambda each: (not {*suited.get(each, ())} <= {member_id}, each)
+        )
+        surplus = kept[quotas[member_id] :]
         partitions.difference_update(surplus)
         free += surplus
     free.sort(reverse=True)
+    for partition in list(free):
+        for member_id in suited.get(partition, ()):
+            if len(assignment[member_id]) < quotas[member_id]:
+                assignment[member_id].add(partition)
+                free.remove(partition)
+                break
     for member in in_order(members):
         partitions = assignment[member.member_id]
         while len(partitions) < quotas[member.member_id]:
@@ -170,7 +205,7 @@ def _level(
 def _deal(
     assignment: Assignment, free: list[TopicPartition], wanting: Mapping[str, list[Member]]
 ) -> None:
-    """Assign each free partition to its subscriber with fewest; fewest subscribers first."""
+    """Assign free partitions, fewest subscribers first, each to the subscriber that has fewest."""
     for topic, partition in sorted(free, key=lambda each: (len(wanting[each[0]]), each)):
         least = min(wanting[topic], key=lambda each: len(assignment[each.member_id]))
         assignment[least.member_id].add(TopicPartition(topic, partition))
@@ -179,7 +214,7 @@ def _deal(
 def _balance(assignment: Assignment, wanting: Mapping[str, list[Member]]) -> None:
     """Move partitions to members with at least two fewer, until no move is left.
 
-    Each move makes the sum of the squared counts smaller, so this ends.
+    Each move makes the sum of the squared counts smaller, so the loop ends.
     """
     moved = True
     while moved:

@@ -13,6 +13,7 @@ from drumlin.wire.embedded_protocol import (
     ConsumerSubscription,
     NamedPartitions,
     read_assigned,
+    read_assignment,
     read_subscription,
     write_assignment,
     write_subscription,
@@ -47,7 +48,7 @@ def encode_subscription(subscription: MemberSubscription) -> bytes:
 def decode_subscription(data: bytes) -> MemberSubscription:
     """
     Raises:
-        ValueError: the bytes are no subscription.
+        ValueError: the bytes are not a subscription.
     """
     sent = read_subscription(data)
     return MemberSubscription(
@@ -55,17 +56,28 @@ def decode_subscription(data: bytes) -> MemberSubscription:
     )
 
 
-def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    return write_assignment(_ASSIGNMENT_VERSION, by_topic(partitions))
+def encode_assignment(
+    partitions: Iterable[TopicPartition], user_data: bytes | None = None
+) -> bytes:
+    return write_assignment(_ASSIGNMENT_VERSION, by_topic(partitions), user_data)
 
 
 def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """The partitions; none for empty bytes, which a member that the leader left out gets.
+    """The partitions. Empty bytes mean none, as for a member that the leader left out.
+
+    Raises:
+        ValueError: the bytes are not an assignment.
+    """
+    return one_by_one(read_assigned(data))
+
+
+def assigned_user_data(data: bytes) -> bytes:
+    """What the leader tells the member besides; empty if it tells nothing.
 
     Raises:
         ValueError: the bytes are no assignment.
     """
-    return one_by_one(read_assigned(data))
+    return read_assignment(data).user_data
 
 
 def one_by_one(partitions: NamedPartitions) -> frozenset[TopicPartition]:

@@ -1,4 +1,4 @@
-"""Decodes a fetched piece into Arrow batches, in the thread of the user."""
+"""Decodes a fetched piece into Arrow batches, in the user's thread."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The buffer of fetched records that wait for the user, and its memory limit.
 
 A piece is the records of one partition in one fetch response. The pieces of a response share its
-frame, whose memory is freed when the last of them is done.
+frame, whose memory is freed when the last piece is done.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from drumlin.peer.frame_memory import FrameMemory
 
 @dataclass(slots=True)
 class Frame:
-    """One response. `pieces` counts those that are not done."""
+    """The frame of one response. `pieces` counts the pieces that are not done."""
 
     size_bytes: int
     pieces: int
-    is_reusable: bool = True  # not if a piece was dropped: a thread may be reading it
+    is_reusable: bool = True  # False once a piece was dropped: a thread may be reading it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +29,7 @@ class Piece:
     """Whole record batches of one partition; records before `start_offset` are skipped."""
 
     place: TopicPartition
-    version: int  # of the partition's state; a piece with a different one is stale
+    version: int  # of the partition's state; a piece with another version is stale
     start_offset: int
     end_offset: int
     leader_epoch: int  # of the last batch
@@ -41,7 +41,7 @@ class Piece:
 
 
 class FetchBuffer:
-    """Used in the loop; the user's thread reads the records of the piece that it was given."""
+    """The buffer, used in the loop. The user's thread only reads the records of its piece."""
 
     def __init__(self, limit_bytes: int, memory: FrameMemory) -> None:
         self._limit_bytes = limit_bytes
@@ -51,7 +51,7 @@ class FetchBuffer:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that may be fetched: the limit minus what is buffered or in flight."""
+        """Bytes that may be fetched: the limit minus the bytes buffered or in flight."""
         return self._limit_bytes - self._used_bytes
 
     def reserve(self, size_bytes: int) -> None:
@@ -69,7 +69,7 @@ class FetchBuffer:
             self._pieces.extend(pieces)
 
     def first(self, positions: Positions) -> Piece | None:
-        """The oldest piece that is still wanted; it stays until it is `done`."""
+        """The oldest piece that is still wanted. It stays in the buffer until it is `done`."""
         while self._pieces:
             piece = self._pieces[0]
             if positions.get(piece.place, piece.version) is not None:

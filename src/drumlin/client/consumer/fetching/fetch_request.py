@@ -23,7 +23,7 @@ _CONSUMER: Final = -1
 
 
 class Wanted(NamedTuple):
-    """An offset to fetch from in one partition, from the leader in this epoch."""
+    """The offset to fetch from in one partition, and the epoch of its leader."""
 
     place: TopicPartition
     offset: int

@@ -31,7 +31,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 _PIECES_AHEAD: Final = 2  # per partition: the piece being read, and the next
 _PROMPT_WAIT_MS: Final = 50  # a lagging partition has records, unless its leader just changed
 _FREE_MIN_BYTES: Final = 64 << 10
-_WAITING_SHARE: Final = 4  # all waiting fetches together may take this part of the buffer: 1/4
+_WAITING_SHARE: Final = 4  # waiting fetches may take 1/4 of the buffer
 
 #: The versions of partitions when a request for them was sent.
 Versions = Mapping[TopicPartition, int]
@@ -45,7 +45,7 @@ class Route(NamedTuple):
 
 
 class Fetcher:
-    """Used in the loop. `on_change` is called when there are records or an error for the user."""
+    """The fetcher, used in the loop. `on_change` is called if the user gets records or an error."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Fetcher:
         self._is_stopped = True
 
     def _is_checked(self, state: PartitionState) -> bool:
-        """Whether the current leader is known to have the log up to the position."""
+        """Whether the current leader's log is known to reach the position."""
         topic, partition = state.place
         epoch = self._prompt.view.topics[topic].partitions[partition].leader_epoch
         if state.position_epoch == NO_EPOCH or epoch == NO_EPOCH:
@@ -264,7 +264,7 @@ class Fetcher:
     # -- errors --------------------------------------------------------------------------
 
     async def _check(self, versions: Versions) -> None:
-        """Ask the leaders whether their logs still have the positions (KIP-320)."""
+        """Ask the leaders whether their logs still contain the positions (KIP-320)."""
         try:
             await self._starter.check(self._unchanged(versions))
         except (KafkaError, PeerError) as error:
@@ -276,7 +276,7 @@ class Fetcher:
         self.pump()
 
     def _recover(self, states: list[PartitionState]) -> None:
-        """Fetch these again after a back-off and a metadata refresh."""
+        """Fetch these partitions again after a back-off and a metadata refresh."""
         self._failures += 1
         options = self._prompt.options
         pause_ms = options.retry_backoff_ms * 2 ** min(self._failures - 1, 10)
@@ -290,7 +290,7 @@ class Fetcher:
         except (KafkaError, PeerError) as error:
             if not is_retriable(error):
                 self._fail(self._unchanged(versions), error)
-        # A new leader is first asked whether its log still has the position.
+        # A new leader is first asked whether its log still contains the position.
         for state in self._unchanged(versions):
             state.stage = Stage.CHECKING
         self.pump()
@@ -311,7 +311,7 @@ def _is_fetchable(state: PartitionState) -> bool:
 
 
 def _hold(states: list[PartitionState]) -> Versions:
-    """Stop fetching these until their stage changes; returns their versions."""
+    """Stop fetching these partitions until their stage changes; returns their versions."""
     for state in states:
         state.stage = Stage.WAITING
     return {each.place: each.version for each in states}

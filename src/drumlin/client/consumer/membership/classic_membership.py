@@ -1,9 +1,9 @@
-"""A member of a classic group: when it joins, syncs, heartbeats and leaves, and its partitions.
+"""A member of a classic group: its joins, syncs, heartbeats and leave, and its partitions.
 
     UNJOINED -> PREPARING -> JOINING -> SYNCING -> STABLE -> PREPARING ...
 
 In PREPARING the user's thread gives up partitions before a join: all in an eager group, in a
-cooperative one only those of topics no longer subscribed to. That waits for the user to poll;
+cooperative one only those of topics no longer subscribed to. The join waits for the user to poll;
 heartbeats continue meanwhile. In STABLE the user's thread takes over the assignment.
 """
 
@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from drumlin.client.admin.committed_offsets import GroupMetadata
-from drumlin.client.consumer.assignors import is_cooperative
+from drumlin.client.consumer.assignors import OwnAssignor, is_cooperative
 from drumlin.client.consumer.assignors.sticky import (
     Claim,
     cooperative_user_data,
@@ -48,7 +48,7 @@ class Phase(Enum):
     JOINING = auto()
     SYNCING = auto()
     STABLE = auto()
-    LEAVING = auto()  # max_poll_interval_ms is exceeded; LeaveGroup is to be sent
+    LEAVING = auto()  # max_poll_interval_ms is exceeded; LeaveGroup is sent next
     AWAY = auto()  # left after that; the next poll joins again
     CLOSED = auto()
     FAILED = auto()
@@ -62,7 +62,7 @@ class Join(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """SyncGroup; the leader's carries the assignment."""
+    """SyncGroup; the leader's request carries the assignment."""
 
     generation_id: int
     member_id: str
@@ -93,7 +93,7 @@ Step = Join | Sync | Beat | Leave | Wait
 class ClassicOptions:
     group_id: str
     group_instance_id: str | None
-    assignors: tuple[str, ...]
+    assignors: tuple[str | OwnAssignor, ...]
     heartbeat_interval_s: float
     max_poll_interval_s: float
     rack: str | None = None
@@ -109,7 +109,7 @@ class ClassicMembership(UsersSide):
         self._topics: frozenset[str] | None = None
         self._joined_topics: frozenset[str] = frozenset()
         self._led_counts: Mapping[str, int] | None = (
-            None  # the partition counts with which this member assigned as the leader
+            None  # the partition counts on which this leader's assignment is based
         )
         self.phase = Phase.UNJOINED
         self.failure: ErrorCode | None = None
@@ -153,17 +153,23 @@ class ClassicMembership(UsersSide):
         topics = tuple(sorted(self._topics))
         return Join(
             self._member_id,
-            tuple((name, self._subscription(name, topics)) for name in self._options.assignors),
+            tuple(self._subscription(each, topics) for each in self._options.assignors),
         )
 
-    def _subscription(self, assignor: str, topics: tuple[str, ...]) -> MemberSubscription:
-        data = None
-        if assignor == "sticky":
+    def _subscription(
+        self, assignor: str | OwnAssignor, topics: tuple[str, ...]
+    ) -> tuple[str, MemberSubscription]:
+        """The assignor's name, and the subscription for it."""
+        data, name = None, assignor if isinstance(assignor, str) else assignor.name
+        if isinstance(assignor, OwnAssignor):
+            data = assignor.user_data()
+        elif assignor == "sticky":
             data = sticky_user_data(self._claim)
         elif assignor == "cooperative-sticky":
             data = cooperative_user_data(self._generation_id)
         rack = self._options.rack
-        return MemberSubscription(topics, data, self._owned, self._generation_id, rack)
+        said = MemberSubscription(topics, data, self._owned, self._generation_id, rack)
+        return name, said
 
     def _sync(self) -> Sync:
         joined = self._joined

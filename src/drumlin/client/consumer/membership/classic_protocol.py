@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from drumlin.client.consumer.assignors import ASSIGNORS, Member
+from drumlin.client.consumer.assignors import ASSIGNORS, Assignment, Member, own_assignor
 from drumlin.client.consumer.assignors.subscription import (
+    assigned_user_data,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -33,7 +34,7 @@ from drumlin.wire.protocol.sync_group import SyncGroupRequest, SyncGroupRequestA
 _PROTOCOL_TYPE: Final = "consumer"
 _JOIN_EXTRA_MS: Final = 5_000  # how much longer to wait than the rebalance timeout
 
-#: Given topics, the partition counts of those that exist.
+#: Returns the partition counts of those topics that exist.
 PartitionCounts = Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
 
 
@@ -58,8 +59,8 @@ class ClassicProtocol:
         """Send the request, and report the response to the membership.
 
         Raises:
-            KafkaError: refused.
-            PeerError: not answered.
+            KafkaError: the request was refused.
+            PeerError: no answer.
         """
         match step:
             case Join():
@@ -123,8 +124,11 @@ class ClassicProtocol:
         timeout_ms = self._options.max_poll_interval_s * 1000 + _JOIN_EXTRA_MS
         response = await self._link.membership_request("sync_group", request, timeout_ms=timeout_ms)
         self._link.check(response.error_code, "sync_group")
+        own = own_assignor(self._options.assignors, step.protocol)
         try:
             partitions = decode_assignment(bytes(response.assignment))
+            if own is not None:
+                own.told(assigned_user_data(bytes(response.assignment)))
         except ValueError as error:
             raise KafkaError(
                 ErrorCode.inconsistent_group_protocol, f"sync_group: {error}"
@@ -133,7 +137,8 @@ class ClassicProtocol:
 
     async def _assign(self, step: Sync) -> dict[str, bytes]:
         assert step.members is not None
-        if step.protocol not in ASSIGNORS:
+        own = own_assignor(self._options.assignors, step.protocol)
+        if own is None and step.protocol not in ASSIGNORS:
             raise KafkaError(ErrorCode.inconsistent_group_protocol, f"assignor {step.protocol!r}")
         try:
             members = [
@@ -146,8 +151,16 @@ class ClassicProtocol:
         topics = {topic for each in members for topic in each.subscription.topics}
         counts = await self._partition_counts(topics)
         self.membership.led({each: counts.get(each, 0) for each in topics})
-        assigned = ASSIGNORS[step.protocol].assign(counts, members)
-        return {each: encode_assignment(partitions) for each, partitions in assigned.items()}
+        assigned: Assignment
+        tells: Mapping[str, bytes] = {}
+        if own is None:
+            assigned = ASSIGNORS[step.protocol].assign(counts, members)
+        else:
+            assigned, tells = own.assign(counts, members)
+        return {
+            each: encode_assignment(partitions, tells.get(each))
+            for each, partitions in assigned.items()
+        }
 
     async def _beat(self, step: Beat) -> None:
         request = HeartbeatRequest(

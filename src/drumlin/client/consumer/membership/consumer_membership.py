@@ -39,7 +39,7 @@ class Phase(Enum):
     JOINING = auto()
     STABLE = auto()
     LOST = auto()  # fenced: joins again once the user has given up all partitions
-    LEAVING = auto()  # max_poll_interval_ms is exceeded; a leaving heartbeat is to be sent
+    LEAVING = auto()  # max_poll_interval_ms is exceeded; a leaving heartbeat is sent next
     AWAY = auto()  # left after that; the next poll joins again
     CLOSED = auto()
     FAILED = auto()
@@ -224,7 +224,7 @@ class ConsumerMembership(UsersSide):
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """None: the broker watches the topics."""
+        """No topics: the broker watches them."""
         return frozenset()
 
     def topics_changed(self, wanted: frozenset[str], partition_counts: Mapping[str, int]) -> None:

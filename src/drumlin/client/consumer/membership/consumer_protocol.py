@@ -27,7 +27,7 @@ from drumlin.wire.protocol.consumer_group_heartbeat import (
 from drumlin.wire.schema.declaration import Message
 
 IdPartition = tuple[UUID, int]
-#: Given ids of topics, the names of those that exist.
+#: Returns the names of those topic ids that exist.
 TopicNames = Callable[[Iterable[UUID]], Awaitable[Mapping[UUID, str]]]
 
 
@@ -60,8 +60,8 @@ class ConsumerProtocol:
         """Send the heartbeat, and report the response to the membership.
 
         Raises:
-            KafkaError: refused.
-            PeerError: not answered.
+            KafkaError: the request was refused.
+            PeerError: no answer.
         """
 
         def request(version: int) -> Message:
@@ -140,7 +140,7 @@ class ConsumerProtocol:
 
 #: The first version with subscription by pattern.
 _PATTERNS_FROM: Final = 1
-#: `rebalance_timeout` keeps its default, which means the same.
+#: A heartbeat that changes nothing. The default of `rebalance_timeout` also means "unchanged".
 _NOTHING_NEW: Mapping[str, Any] = {
     "rack_id": None,
     "subscribed_topic_names": None,

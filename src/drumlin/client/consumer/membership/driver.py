@@ -1,6 +1,6 @@
 """Drives a membership: sends the requests that it decides on, and waits when none is due.
 
-One request is in flight at a time. The only part of the membership that awaits.
+One request is in flight at a time. This is the only part of the membership that awaits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class GroupProtocolDriver(Protocol):
 
 
 class Driver:
-    """Used in the loop. `on_change` is called whenever the user's thread may have to act."""
+    """The driver, used in the loop. `on_change` is called if the user's thread may have to act."""
 
     def __init__(self, protocol: GroupProtocolDriver, on_change: Callable[[], None]) -> None:
         self._protocol = protocol

@@ -57,7 +57,7 @@ class Leave(NamedTuple):
 class Membership(Protocol):
     """The interface of both protocols to `driver` and `ConsumerEngine`. Times are in seconds."""
 
-    #: Why this member has failed for good.
+    #: The reason why this member has failed for good.
     failure: ErrorCode | None
 
     def polled(self, now: float) -> None:

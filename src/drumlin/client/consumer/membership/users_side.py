@@ -28,7 +28,7 @@ class UsersSide(ABC):
         return self._owned
 
     def polled(self, now: float) -> None:
-        """The user's thread has entered `poll`, and so no duty: an interrupt may have ended it."""
+        """The user's thread has entered `poll`: if it still ran a duty, an interrupt ended that."""
         self._last_poll = now
         self._is_polling = True
         self._is_on_duty = False
@@ -49,7 +49,7 @@ class UsersSide(ABC):
         """The callback that the user's thread must run before the membership continues."""
 
     def begin_duty(self) -> Duty | None:
-        """The user's thread begins `duty`: what it owns is not certain until `duty_done`."""
+        """The user's thread begins `duty`: its partitions are uncertain until `duty_done`."""
         duty = self.duty
         self._is_on_duty = duty is not None
         return duty

@@ -1,6 +1,6 @@
 """Commits offsets: on request, and periodically those of processed records.
 
-One commit is in flight at a time, so that none overtakes an older one that is being retried.
+One commit is in flight at a time, so that it never overtakes an older one that is being retried.
 Progress never moves back: an auto-committed offset is greater than this consumer's last committed
 one, unless the user or `out_of_range` has moved the position since.
 """
@@ -74,7 +74,7 @@ class Committer:
             tasks.spawn(self._commit_periodically(interval_ms / 1000))
 
     def forget(self, places: Iterable[TopicPartition]) -> None:
-        """Note that these partitions are lost: nothing may be committed for them from now on.
+        """Note that these partitions are lost: their offsets may no longer be committed.
 
         A commit that is still being retried fails: it would undo the progress of other members.
         """

@@ -29,7 +29,7 @@ async def commit_offsets(
 
     Raises:
         KafkaError: one of the partitions was refused.
-        PeerError: not answered; it may have been committed.
+        PeerError: not answered; the offsets may be committed or not.
     """
     request = commit_request(who, offsets)
     response = await link.request("offset_commit", request, version_max=NAMES_UP_TO)
@@ -42,11 +42,11 @@ async def fetch_offsets(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Committed offsets of `places`; partitions without one are left out.
 
-    While a transaction with offsets of these partitions is open, it fails with a retriable error.
+    While a transaction with offsets of these partitions is open, this fails with a retriable error.
 
     Raises:
-        KafkaError: refused.
-        PeerError: not answered.
+        KafkaError: the request was refused.
+        PeerError: no answer.
     """
     request = fetch_request(who, places, require_stable=True)
     response = await link.request("offset_fetch", request, version_max=NAMES_UP_TO)
@@ -61,14 +61,14 @@ async def confirm_membership(
 ) -> None:
     """Check that the coordinator would accept a commit of this member.
 
-    A rebalance in progress is no failure: it revokes nothing before the member has rejoined.
+    A rebalance in progress is not a failure: it revokes nothing before the member has rejoined.
 
     Raises:
         KafkaError: the group has moved on.
-        PeerError: not answered.
+        PeerError: no answer.
     """
     if protocol == "consumer":
-        # Since version 9 the member epoch of an OffsetFetch is checked as that of a commit is.
+        # Since version 9 brokers check the member epoch of an OffsetFetch as they do in a commit.
         response = await link.request(
             "offset_fetch", fetch_request(who, places), version_max=NAMES_UP_TO
         )

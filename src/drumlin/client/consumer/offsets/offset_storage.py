@@ -17,7 +17,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class StartOffsets(NamedTuple):
-    """The start offsets of partitions, and those offsets that need not be committed again."""
+    """The start offsets of partitions, and those of them that need not be committed again."""
 
     offsets: Offsets
     settled: Offsets
@@ -37,7 +37,7 @@ class OffsetStorage(Protocol):
     async def commit(
         self, who: GroupMetadata, offsets: Offsets, check_owned: Callable[[], None], /
     ) -> None:
-        """Commit; `check_owned` raises where a partition is no longer this consumer's."""
+        """Commit; `check_owned` raises if a partition is no longer this consumer's."""
 
     async def close(self) -> None:
         """Close the store's connections."""

@@ -1,7 +1,7 @@
-"""Start offsets: committed, by the option `start`, or new ones after a truncation.
+"""Start offsets: the committed ones, those by the option `start`, or new ones after a truncation.
 
-Looks positions up and sets them; does not fetch. Never moves a position silently: an invalid one
-becomes an error that poll raises, or a reset that is logged and reported to `on_reset`.
+Looks positions up and sets them; does not fetch. Never moves a position silently: an invalid
+position becomes an error that poll raises, or a reset that is logged and reported to `on_reset`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Reset(NamedTuple):
 
 
 class Starter:
-    """Used in the loop. `on_change` is called when partitions can be fetched, or have failed."""
+    """The starter, used in the loop. `on_change` is called if partitions are ready or failed."""
 
     def __init__(
         self,
@@ -85,13 +85,13 @@ class Starter:
         self.resets: deque[Reset] = deque()
 
     def start(self, places: Iterable[TopicPartition]) -> None:
-        """Look up the start offsets of these, and have them fetched."""
+        """Look up the start offsets of these partitions, and have them fetched."""
         states = [self._positions.of(each) for each in places]
         if states:
             self._tasks.spawn(self._insist(_noted(states), self._start))
 
     def out_of_range(self, state: PartitionState) -> None:
-        """Apply the option `out_of_range`: the log does not have the position."""
+        """Apply the option `out_of_range`, as the log does not have the position."""
         state.drop_buffered()
         state.stage = Stage.STARTING
         self._tasks.spawn(self._insist(_noted([state]), self._reset))
@@ -225,7 +225,7 @@ class Starter:
     async def _ask_ends(
         self, leader: int, states: list[PartitionState]
     ) -> dict[TopicPartition, tuple[int, int, int]]:
-        """For each partition the end offset of our epoch, its epoch, and the leader's epoch."""
+        """For each partition the end offset of our epoch, that epoch, and the leader's epoch."""
         topics = self._connections.view.topics
         epochs = {}
         for topic, partition in (each.place for each in states):
@@ -253,7 +253,7 @@ class Starter:
             for each in topic.partitions:
                 place = TopicPartition(topic.topic, each.partition)
                 if place not in epochs:
-                    continue  # not asked for
+                    continue  # not requested
                 if each.error_code is not ErrorCode.none:
                     where = f"offset_for_leader_epoch of topic {topic.topic!r}"
                     raise KafkaError(each.error_code, where)

@@ -1,6 +1,6 @@
-"""A group's offsets in ZooKeeper, for the event loop: a thread of its own makes the blocking calls.
+"""A group's offsets in ZooKeeper, for the event loop: a separate thread makes the blocking calls.
 
-Connects at the first call. Values come back to the loop; nothing else is shared.
+Connects at the first call. Only the results of calls pass from that thread to the loop.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CLOSING_S: Final = 5.0
 
 
 class ZooKeeperNodes:
-    """Used in the loop. Calls raise OffsetStoreFailed; OffsetStoreUnreachable without an answer."""
+    """The nodes. Calls raise OffsetStoreFailed, or OffsetStoreUnreachable if unanswered."""
 
     def __init__(
         self, hosts: str, properties: Mapping[str, str], group: str, timeout_ms: int
@@ -50,7 +50,7 @@ class ZooKeeperNodes:
         self._group = group
         self._timeout_ms = min(timeout_ms, _SESSION_TIMEOUT_MS)
         self._thread = ThreadPoolExecutor(1, "drumlin-offsets")
-        self._offsets: ConsumerOffsets | None = None  # used by the thread only
+        self._offsets: ConsumerOffsets | None = None  # used by that thread only
 
     async def read(
         self, places: Collection[TopicPartition], *, is_exact: bool
@@ -69,7 +69,7 @@ class ZooKeeperNodes:
         return await self._run(read)
 
     async def write(self, offsets: Versioned) -> None:
-        """Write those whose nodes have the given version; the error names one that was refused."""
+        """Write offsets to nodes that have the given versions; the error names a refused one."""
         refused = await self._run(lambda nodes: nodes.write_nodes(self._group, offsets))
         # Permanent failures are raised first: they must not be retried.
         for place, why in sorted(refused.items(), key=lambda each: each[1] in (CHANGED, REMOVED)):
@@ -78,7 +78,7 @@ class ZooKeeperNodes:
             raise OffsetStoreFailed(message, may_pass=why in (CHANGED, REMOVED))
 
     async def close(self) -> None:
-        """End the session, or leave that to its timeout."""
+        """End the session, or let it expire."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_CLOSING_S):

@@ -1,14 +1,15 @@
-"""Offsets in ZooKeeper, alone or besides the brokers, as in Kafka's old high-level consumer.
+"""Offsets in ZooKeeper, alone or also in the brokers, as in Kafka's old high-level consumer.
 
-ZooKeeper knows nothing of the group's members, so a commit goes in three steps:
+ZooKeeper does not know the group's members, so a commit takes three steps:
 
 1. read the nodes' versions;
-2. have the coordinator confirm that we are still a member: by a commit there, or by a heartbeat;
+2. have the coordinator confirm the consumer's membership: by a commit there, or by a heartbeat;
 3. write those nodes that still have these versions.
 
-A new owner first rewrites each node unchanged, which gives it a new version. So a fenced member
-fails in step 2 if it reads after that, and in step 3 if it had read before: it can never overwrite
-its successor's progress. Without membership (`assign`) there is no step 2: the last write wins.
+A new owner first rewrites each node unchanged, which gives the node a new version. So a fenced
+member that reads after that fails in step 2, and one that has read before fails in step 3: it can
+never overwrite its successor's progress. Without membership (`assign`) there is no step 2: the last
+write wins.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Nodes = Mapping[TopicPartition, ZooKeeperOffset]
 def greater_of_both(brokers: Offsets, nodes: Offsets) -> StartOffsets:
     """The greater offset of each partition; equal offsets in both stores are settled.
 
-    Of two equal ones the broker's is taken, as it has metadata and a leader epoch.
+    If both are equal, the broker's is taken, as it has metadata and a leader epoch.
     """
     ahead = {
         place: each
@@ -60,7 +61,7 @@ def _plain(found: Nodes) -> Offsets:
 
 
 class ZooKeeperStorage:
-    """ZooKeeper alone. `confirm` is None for a consumer that is no member."""
+    """ZooKeeper alone. `confirm` is None for a consumer that is not a member."""
 
     def __init__(self, nodes: ZooKeeperNodes, confirm: Confirm | None) -> None:
         self._nodes = nodes
@@ -92,7 +93,7 @@ class ZooKeeperStorage:
 
 
 class DualStorage:
-    """Both stores. If a commit fails in ZooKeeper alone, the broker's greater offset counts."""
+    """Both stores. If a commit fails only in ZooKeeper, the broker's greater offset counts."""
 
     def __init__(
         self, brokers: OffsetStorage, in_zookeeper: ZooKeeperStorage, nodes: ZooKeeperNodes
@@ -125,7 +126,7 @@ class DualStorage:
             found = await self._nodes.read(offsets.keys(), is_exact=False)
         except OffsetStoreFailed as error:
             failure = error
-        # Even without ZooKeeper: records committed in one store need not be read again.
+        # Even if ZooKeeper fails: records committed in one store need not be read again.
         await self._brokers.commit(who, offsets, check_owned)
         if failure is not None:
             raise failure

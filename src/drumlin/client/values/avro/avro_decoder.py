@@ -1,7 +1,7 @@
 """Decodes Avro values in the bytes of records into Arrow columns of a reader's schema.
 
 Runs the program of each writer's schema in the kernel. There is no fallback: without a compiler
-(see `records/kernels`) Avro cannot be decoded, which is an error.
+(see `records/kernels`) decoding Avro is an error.
 """
 
 from __future__ import annotations

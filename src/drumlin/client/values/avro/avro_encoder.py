@@ -1,7 +1,7 @@
 """Encodes Arrow columns as Avro values: their schema, and the bytes of each row.
 
-fastavro encodes row by row. Times are passed as integers, so that dates outside of Python's range
-are possible.
+fastavro encodes row by row. It gets times as integers, so dates outside of Python's range are
+possible.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AvroEncoder:
     Raises:
         SchemaError: a part of the type has no counterpart in Avro, or the schema is invalid.
         RegistryError: the registry refuses the schema, or cannot be reached.
-        ValueError: a registry without a subject, or the other way round.
+        ValueError: a registry is given without a subject, or a subject without a registry.
     """
 
     def __init__(

@@ -82,13 +82,13 @@ class _Making:
         self._writer = writer
         self._reader = reader
         self._steps: list[int] = []
-        self._made = 0  # including those that were undone
+        self._made = 0  # steps, including those that were undone
         self._tables: list[tuple[int, Sequence[int]]] = []
         self._literals = bytearray()
-        #: The argument of each call, and the record that it skips.
+        #: The position of each call's argument, and the record that the call skips.
         self._calls: list[tuple[int, Mapping[str, Any]]] = []
         self._open_names: list[str] = []
-        #: The number of open records outside the innermost union, array or map, which takes bytes.
+        #: The number of open records outside the innermost union, array or map (these take bytes).
         self._bounded = 0
         self._loops = self._loops_max = 0
 
@@ -106,7 +106,7 @@ class _Making:
         return Program(steps, bytes(self._literals), null_place, self._loops_max)
 
     def _finish_calls(self) -> None:
-        """Add the called steps once for each record; they may call others."""
+        """Add the steps of each called record once; these steps may call further records."""
         places: dict[str, int] = {}
         done = 0
         while done < len(self._calls):
@@ -203,7 +203,7 @@ class _Making:
             self._steps[argument] = len(self._steps)
 
     def _member(self, written: Any, part: Part, path: str) -> None:
-        """Read a value that is no union into a branch of the reader's union."""
+        """Read a value that is not a union into a branch of the reader's union."""
         if kind_of(written) == "null":
             if not part.may_be_null:
                 raise Unreadable(f"{path}: null cannot be read")
@@ -237,7 +237,7 @@ class _Making:
         fields = part.form["fields"] if isinstance(part.form, Mapping) else []
         targets = [(each["name"], child) for each, child in zip(fields, part.children, strict=True)]
         names = {each["name"] for each in written["fields"]}
-        # Aliases count only for a field whose own name was not written.
+        # Aliases count only for a field that the writer does not have under its own name.
         wanted = {
             alias: target
             for field, target in zip(fields, targets, strict=True)
@@ -274,7 +274,7 @@ class _Making:
         self._step(at.OP_RESUME)
 
     def _within(self, body: Callable[[], None]) -> None:
-        """Compile the inside of a union, an array or a map, which takes at least a byte itself."""
+        """Compile the inside of a union, array or map, which itself takes at least one byte."""
         bounded, self._bounded = self._bounded, len(self._open_names)
         body()
         self._bounded = bounded
@@ -336,7 +336,7 @@ class _Making:
         argument = self._step(at.OP_DECIMAL, part.node, size) + 1
         self._tables.append((argument, limits))
 
-    # Skipping: a value need not be valid, as long as its end can be found.
+    # Skipping: a skipped value need not be valid, if only its end can be found.
 
     def _skip(self, form: Form, path: str) -> None:
         if takes_no_bytes(self._writer, form):
@@ -361,10 +361,10 @@ class _Making:
             self._step(at.OP_BYTES, at.NO_NODE)
 
     def _skip_record(self, written: Any, path: str) -> None:
-        """Skip a record. Within itself it is skipped by a call, as deep as the value is nested.
+        """Skip a record. A record nested in itself is skipped by a call, to any depth.
 
         Raises:
-            SchemaError: it contains itself in every value, which would never end.
+            SchemaError: the record always contains itself, so that no value would end.
         """
         name = written["name"]
         if name in self._open_names[self._bounded :]:

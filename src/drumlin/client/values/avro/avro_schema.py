@@ -75,7 +75,7 @@ class AvroSchema:
             raise DecoderUnavailable(NO_PACKAGE) from None
         self.text = text
         self._names: dict[str, Any] = {}
-        #: Cached by record name: whether all its values are encoded as nothing.
+        #: Cached by record name: whether all values of the record are encoded as no bytes.
         self.takes_no_bytes: dict[str, bool] = {}
         try:
             # Defaults are checked only when needed: a registry may hold invalid ones.
@@ -86,12 +86,12 @@ class AvroSchema:
         except RecursionError:
             raise SchemaError("not an Avro schema: it is nested too deeply") from None
         except MemoryError:
-            raise  # not a fault of the schema
+            raise  # the schema is not at fault
         except Exception as error:
             raise SchemaError(f"not an Avro schema: {error!r}") from error
 
     def whole(self, form: Form) -> Mapping[str, Any] | list[Any]:
-        """A form as an object, or as the list of a union's branches."""
+        """A schema form in full: an object, or the list of a union's branches."""
         if isinstance(form, list):
             return form
         if isinstance(form, str):
@@ -328,7 +328,7 @@ def _check_size(schema: AvroSchema, form: Form, path: str) -> None:
 
 
 def takes_no_bytes(schema: AvroSchema, form: Form, within: frozenset[str] = frozenset()) -> bool:
-    """Whether all values of a form, which is within these records, are encoded as nothing."""
+    """Whether all values of a form, which is within these records, are encoded as no bytes."""
     whole = schema.whole(form)
     kind = kind_of(whole)
     if kind == "record" and isinstance(whole, Mapping):

@@ -1,7 +1,7 @@
 """Describes the fault in a JSON value that Arrow's parser has refused, and its place.
 
-This check does not decide: Arrow's parser accepts values that it refuses (numbers of any length,
-any depth in ignored fields), and refuses values that it accepts (some texts as times).
+This check does not decide: Arrow's parser accepts values that this check refuses (numbers of any
+length, any depth in ignored fields), and refuses values that it accepts (some texts as times).
 """
 
 from __future__ import annotations

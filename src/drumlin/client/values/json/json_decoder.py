@@ -38,7 +38,7 @@ class JsonDecoder:
     def __init__(self, wanted: pa.DataType) -> None:
         """
         Raises:
-            SchemaError: the type is no struct, or has a part that Arrow's parser cannot read.
+            SchemaError: the type is not a struct, or has a part that Arrow's parser cannot read.
         """
         if not pa.types.is_struct(wanted):
             raise SchemaError(f"JSON values are decoded into a struct, not {wanted}")
@@ -56,7 +56,7 @@ class JsonDecoder:
 
     @property
     def kind(self) -> None:
-        """No schema of a registry is needed."""
+        """None: decoding needs no schema of a registry."""
 
     def check(self, writer: RegisteredSchema | None) -> None:
         """Does nothing: JSON values need no writer's schema."""
@@ -165,7 +165,7 @@ class JsonDecoder:
             self._decode_lines(lines[half:], rows[half:], parts, reasons)
 
     def _only_wanted(self, line: bytes) -> pa.Array | None:
-        """A refused value with only the fields of the type; None if that is refused, too."""
+        """A refused value, parsed with only the type's fields; None if that is refused, too."""
         try:
             return self._parse([only_wanted(line, self._read)])
         except (ValueError, ArithmeticError, RecursionError):

@@ -28,7 +28,7 @@ def with_times(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """The array with times in place of text, where `wanted` has times.
 
     Raises:
-        ArrowInvalid: a text is no time.
+        ArrowInvalid: a text is not a time.
     """
     if pa.types.is_timestamp(wanted):
         return _times(array).cast(wanted)

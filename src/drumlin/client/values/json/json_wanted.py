@@ -1,7 +1,7 @@
 """Reduces a JSON value to the fields of a type.
 
 Arrow's parser checks all fields of a value, and refuses some valid JSON: numbers too large for a
-double, and single surrogates. In fields that are not read that must not matter.
+double, and single surrogates. Such values in fields that are not read must not matter.
 """
 
 from __future__ import annotations

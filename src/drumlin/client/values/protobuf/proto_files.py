@@ -36,8 +36,9 @@ _NOT_FOUND: Final = ": File not found."
 def _compiled(schema: RegisteredSchema) -> bytes | str:
     """A serialized `FileDescriptorSet`: the schema's file is the last one, after its imports.
 
-    If the compiler refuses the schema, its message, so that it is not run for each block of values.
-    Only verdicts are cached: a failure of the compiler may be temporary.
+    If the compiler refuses the schema, returns its message, which is cached as well: the compiler
+    must not run for each block of values. Failures of the compiler, which may be temporary, are not
+    cached.
 
     Raises:
         SchemaError: the schema cannot be handed to the compiler.
@@ -110,7 +111,7 @@ def _run(folder: Path, target: Path) -> subprocess.CompletedProcess[str]:
 def _is_verdict(output: str, names: Collection[str]) -> bool:
     """Whether the compiler found a fault in the text of a file, which is permanent.
 
-    If it reports an existing file as missing, it could not open it: that is no verdict.
+    If it reports an existing file as missing, it could not open the file: that is not a verdict.
     """
     lines = output.splitlines()
     missing = [line.removesuffix(_NOT_FOUND) for line in lines if line.endswith(_NOT_FOUND)]

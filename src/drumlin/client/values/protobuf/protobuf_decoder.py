@@ -75,7 +75,7 @@ class ProtobufDecoder:
     def _messages(
         self, values: Payloads, writer: RegisteredSchema, reasons: dict[int, str]
     ) -> Payloads:
-        """The values of the right message, without their message indexes."""
+        """The values of the wanted message, without their message indexes."""
         # A single zero stands for the first message, which most values have.
         good = with_zero(values, 1)
         starts = values.starts + good

@@ -1,4 +1,4 @@
-"""Checks of the requests to a group. They never change anything.
+"""Checks of the requests to a group, without side effects.
 
 `group.py` carries out accepted requests.
 """
@@ -42,7 +42,7 @@ class Admission:
         """
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, also for a member over the limit that rejoins; or
-                another.
+                another error.
         """
         if self._generation.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.coordinator_not_available)
@@ -61,11 +61,11 @@ class Admission:
         if state is GroupState.EMPTY:
             return True
         if member_id == NO_MEMBER_ID and group_instance_id is not None:
-            # It replaces its former self (KAFKA-20601).
+            # A static member replaces its former self (KAFKA-20601).
             member_id = self._membership.static_member_id(group_instance_id) or NO_MEMBER_ID
         member = self._membership.members.get(member_id)
         if state is GroupState.PREPARING_REBALANCE:
-            # Members that rejoin first stay: the group may be larger than a lowered maximum.
+            # The first members that rejoin stay: the group may be larger than a lowered maximum.
             is_joined = member is not None and member.join_waiter is not None
             return is_joined or self._membership.awaiting_join < size_max
         return member is not None or len(self._membership.members) < size_max
@@ -74,7 +74,7 @@ class Admission:
         """The member that asks for its assignment.
 
         Raises:
-            KafkaError: the member may not sync, or not now.
+            KafkaError: the member may not sync, or not in this state.
         """
         generation = self._generation
         member = self.check_member(
@@ -101,7 +101,7 @@ class Admission:
             return  # a consumer that assigns partitions to itself, or an administrator
         if generation_id < 0 and not member_id and group_instance_id is None:
             if committer.is_transactional:
-                return  # its first versions do not name the member
+                return  # the first versions of the request do not name the member
             raise KafkaError(ErrorCode.unknown_member_id)
         self.check_member(member_id, group_instance_id, generation_id)
         if state is GroupState.COMPLETING_REBALANCE and not committer.is_transactional:
@@ -109,5 +109,7 @@ class Admission:
 
 
 def _differs(asked: str | None, actual: str | None) -> bool:
-    """Whether the protocols differ; older clients name none, and before a vote there is none."""
+    """Whether the protocols differ; older clients do not name one, and before the election the
+    group has none.
+    """
     return asked is not None and actual is not None and asked != actual

@@ -1,7 +1,7 @@
 """The effects of a group's decisions, in order: answers to its members, and records to write.
 
-Answers to very many members are decided at once and made one by one, between other requests.
-Nothing is decided here. A member whose request waits sends no heartbeats, so its session restarts
+Answers to very many members are decided together, but made one by one, between other requests. No
+decision is made here. A member with a waiting request sends no heartbeats, so its session restarts
 with the answer.
 """
 
@@ -58,11 +58,11 @@ class Effects:
             self._effects.append(Answers(1, self._leader_answer(waiter, answer)))
 
     def answer_join(self, member: Member, answer: JoinAnswer) -> None:
-        """Answer the join of the member that waits, if there is one."""
+        """Answer the member's waiting join, if any."""
         self.answer(self._membership.set_join_waiter(member, None), answer)
 
     def answer_sync(self, member: Member, answer: SyncAnswer) -> None:
-        """Answer the sync of the member that waits, if there is one."""
+        """Answer the member's waiting sync, if any."""
         if member.sync_waiter is not None:
             self.answer(member.sync_waiter, answer)
             member.sync_waiter = None
@@ -70,14 +70,14 @@ class Effects:
             self._timers.extend_session(member)
 
     def let_join_wait(self, member: Member, waiter: Any) -> None:
-        """Let the member's join wait for an answer, in place of an earlier one."""
+        """Let the member's join wait for an answer; an earlier join is refused."""
         previous = self._membership.set_join_waiter(member, waiter)
         if previous is not None:
             refusal = JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id)
             self.answer(previous, refusal)
 
     def let_sync_wait(self, member: Member, waiter: Any) -> None:
-        """Let the member's sync wait for an answer, in place of an earlier one."""
+        """Let the member's sync wait for an answer; an earlier sync is refused."""
         if member.sync_waiter is not None:
             self.answer_sync(member, SyncAnswer(ErrorCode.rebalance_in_progress))
         member.sync_waiter = waiter
@@ -97,7 +97,7 @@ class Effects:
             self._effects.append(Answers(len(waiting), self._answers(waiting, answer_of)))
 
     def refuse_all(self, error: ErrorCode) -> None:
-        """Answer all waiting requests with an error: the group has moved or was removed."""
+        """Answer all waiting requests with an error, as the group has moved or was removed."""
         if self._membership.awaiting_join:
             joined = self._membership.take_join_waiters()
             refusing = self._answers(joined, lambda member_id: JoinAnswer(error, member_id))
@@ -160,7 +160,7 @@ class Effects:
 
 
 def _taken(waiting: list[Waiting]) -> Iterator[Waiting]:
-    """Each waiter, released after its turn: freeing all at once would take long."""
+    """Each waiter in turn, freed after use, as freeing all at once would take long."""
     waiting.reverse()
     while waiting:
         yield waiting.pop()

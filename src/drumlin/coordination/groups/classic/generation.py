@@ -1,7 +1,7 @@
 """A group's current generation: its state, its protocol, and the topics that members read.
 
-Enforces the allowed state transitions, and never decides when they happen. It answers no request,
-and sets no deadline.
+Enforces the allowed state transitions, but does not decide when they happen. It answers no requests
+and sets no deadlines.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Generation:
         return self._group_id, self.id
 
     def is_current(self, generation_id: int) -> bool:
-        """Whether the generation has begun, and no rebalance has."""
+        """Whether the generation has begun, and no rebalance since."""
         has_begun = self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
         return has_begun and self.id == generation_id
 
@@ -94,7 +94,7 @@ class Generation:
     def join_answer(
         self, member_id: str, *, leader_id: str | None = None, skip_assignment: bool = False
     ) -> JoinAnswer:
-        """The answer to a join, without the members: only the leader gets these."""
+        """The answer to a join, without the list of members, which only the leader gets."""
         return JoinAnswer(
             ErrorCode.none,
             member_id,
@@ -132,7 +132,7 @@ class Generation:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def read_subscriptions(self, generation_id: int) -> Iterator[None]:
-        """Find the topics that a generation reads, unless it ends before."""
+        """Find the topics that a generation reads, unless the generation ends first."""
         topics, read = set[str](), set[bytes]()
         if not self._are_consumers:
             return

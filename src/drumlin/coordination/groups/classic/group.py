@@ -1,8 +1,8 @@
-"""One group of the classic protocol: a state machine that awaits nothing.
+"""One group of the classic protocol: a state machine that never awaits.
 
 Requests, expired deadlines and the outcomes of writes are its input; answers and metadata to write
 are its output, as a list of effects that the caller must carry out in order. Clock and deadline
-queue are handed in; a deadline that has passed comes back through `expire`.
+queue are handed in; a passed deadline is handled by `expire`.
 
     Empty --join--> PreparingRebalance --all joined, or time--> CompletingRebalance
       ^               |      ^     ^                              |         |
@@ -11,10 +11,9 @@ queue are handed in; a deadline that has passed comes back through `expire`.
                              '------------- Stable <--leader's assignment---'
 
 This file handles each request with the group's parts, which do not know the group: `membership.py`
-(its members), `generation.py` (its generation), `rebalance.py` (the way to the next generation),
-`static_members.py` (those that come back), `admission.py` (checks of requests), `effects.py`
-(answers and writes), `stored_group.py` (its record). Rules that are easy to miss are marked with
-their KIP.
+(its members), `generation.py` (its generation), `rebalance.py` (the steps to the next generation),
+`static_members.py` (static members that return), `admission.py` (checks of requests), `effects.py`
+(answers and writes), `stored_group.py` (its record). Rules that are easy to miss name their KIP.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ _OWNER_BYTES_MAX: Final = STRING_BYTES_MAX - len("-") - 36
 
 
 class Group:
-    """A group, its generation, and the requests that wait for it."""
+    """A group, its generation, and its waiting requests."""
 
     def __init__(
         self,
@@ -86,9 +85,9 @@ class Group:
         self.records_in_log = 0
         """The number of records written since the group was created or loaded here."""
         self.stores_under_way = 0
-        """The number of records that are being made in turns."""
+        """The number of records that are being made over several turns."""
         self.replacements: list[Store] = []
-        """Static members that came back, for the next record, which is not begun yet."""
+        """Static members that have come back, for the next record, which is not begun yet."""
         self.stays_classic_from: float = math.inf
         """From this many members on, the records of an upgrade do not fit into one batch."""
         self._rules = rules
@@ -106,7 +105,7 @@ class Group:
     # -- life ------------------------------------------------------------------------------
 
     async def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
-        """Restore the group from its only record."""
+        """Restore the group from its single record."""
         for _, metadata in records:
             await self.restore_metadata(metadata)
 
@@ -150,14 +149,15 @@ class Group:
         return self._effects.take()
 
     async def dissolve(self) -> list[Any]:
-        await give_way()  # deadlines are left to expire: see `_die`
+        await give_way()  # deadlines stay until they expire: see `_die`
         return self.membership.take_all()  # the waiting members are answered later
 
     def _die(self, error: ErrorCode) -> None:
         if self.state is not GroupState.DEAD:
             self._generation.transition_to(GroupState.DEAD)
             self._rebalance.cancel()
-            # Sessions are left to expire: then there is no such group, or it has set new deadlines.
+            # Deadlines of sessions stay until they expire: the group no longer exists then, or a
+            # new one has set its own.
             self._effects.refuse_all(error)
 
     # -- requests --------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Group:
             if refusal.code is ErrorCode.group_max_size_reached:
                 self.membership.remove(request.member_id)
                 self._effects.answer(waiter, JoinAnswer(refusal.code, NO_MEMBER_ID))
-                self._rebalance.complete_join_if_all_joined()  # the others may have waited for it
+                self._rebalance.complete_join_if_all_joined()  # others may have waited for this one
             else:
                 self._effects.answer(waiter, JoinAnswer(refusal.code, request.member_id))
         return self._effects.take()
@@ -201,7 +201,7 @@ class Group:
         """Handle a heartbeat of a member.
 
         Raises:
-            KafkaError: it must rejoin, or is not a member.
+            KafkaError: the client must rejoin, or is not a member.
         """
         member = self._admission.check_member(member_id, group_instance_id, generation_id)
         self._timers.extend_session(member)
@@ -249,13 +249,13 @@ class Group:
         is_leader = member.member_id == self.membership.leader_id
         state = self._generation.state
         if state is GroupState.COMPLETING_REBALANCE and is_unchanged:
-            # Its answer was lost: it gets the same one again.
+            # The member has lost its answer, and gets the same one again.
             answer = self._effects.answer_leader if is_leader else self._effects.answer
             answer(waiter, self._generation.join_answer(member.member_id))
         elif state is GroupState.STABLE and is_unchanged and not is_leader:
             self._effects.answer(waiter, self._generation.join_answer(member.member_id))
         else:
-            # A leader rejoins a stable group because it has noticed a change.
+            # A leader that rejoins a stable group has noticed a change.
             self.membership.update(member, request)
             self._effects.let_join_wait(member, waiter)
             self._rebalance.joined(f"{member.member_id} rejoins: {request.reason}")
@@ -287,7 +287,7 @@ class Group:
             self._timers.cancel(DeadlineKind.SESSION, member_id)
             return ErrorCode.none
         if member_id == NO_MEMBER_ID and instance_id is not None:
-            # An administrator removes a static member by its name alone.
+            # An administrator removes a static member by its instance id alone.
             member_id = self.membership.static_member_id(instance_id) or NO_MEMBER_ID
         try:
             self._rebalance.remove(self.membership.validate(member_id, instance_id))
@@ -311,7 +311,8 @@ class Group:
         self._timers.extend_session(member)
         reason = f"static member {new_id} joins: {request.reason}"
         if self.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may assign to the former id, and that assignment would be lost.
+            # The leader may be assigning partitions to the former id: that assignment would be
+            # lost.
             self._rebalance.prepare(reason)
         elif self.state is GroupState.STABLE and (
             self.protocol_name == self.membership.elect_protocol()
@@ -334,7 +335,7 @@ class Group:
         is_leader = member.member_id == self.membership.leader_id
         self._timers.extend_session(member)  # it may have expired while this was stored
         if not purpose.can_skip_assignment:
-            # Older clients get the former id as leader's: so they only fetch their assignment.
+            # Older clients get the former id as the leader's, so they only fetch their assignment.
             leader_id = purpose.former_id if is_leader else None
             answer = self._generation.join_answer(member.member_id, leader_id=leader_id)
             self._effects.answer_join(member, answer)
@@ -349,7 +350,7 @@ class Group:
     # -- records, and their outcomes ---------------------------------------------------------
 
     def awaits(self, purpose: Purpose) -> bool:
-        """Whether the record must still be written; if not, no request waits for it any more."""
+        """Whether the record must still be written: if not, no request waits for it any more."""
         return self._stored_group.awaits(purpose)
 
     def to_store(self, purpose: Purpose) -> Coroutine[Any, Any, GroupMetadata | None]:
@@ -362,7 +363,7 @@ class Group:
         self._static_members.in_log(metadata)
 
     def stored(self, store: Store, error: ErrorCode | None) -> list[Effect]:
-        """Handle the outcome of a `Store`; `error` is the one for clients, None is success.
+        """Handle the outcome of a `Store`: `error` is the code for clients, or None for success.
 
         Despite an error the record may be in the log, if it was not confirmed in time.
         """
@@ -441,7 +442,7 @@ class Group:
             raise KafkaError(ErrorCode.non_empty_group)
 
     def check_offset_delete(self) -> None:
-        """Check that offsets may be deleted: in a live group, only if its topics are known.
+        """Check that offsets may be deleted: in a group with members, its topics must be known.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP.

@@ -1,8 +1,7 @@
-"""The members of a group: their votes, static ids, the leader, and the requests that wait.
+"""The members of a group: their votes, static ids, leader, and waiting requests.
 
 Bookkeeping only; decisions are in `group.py` and `rebalance.py`. Members are kept in the order in
-which they joined (a static member, in which it came back), so that choices among equals are
-deterministic.
+which they joined or, if static, returned, so that choices among equals are deterministic.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ MEMBERS_PER_STEP: Final = 16
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One member, and its requests that wait for an answer."""
+    """One member, and its waiting requests."""
 
     member_id: str
     group_instance_id: str | None
@@ -34,9 +33,9 @@ class Member:
     join_waiter: Any = None
     sync_waiter: Any = None
     is_new: bool = False
-    """True until its first join is answered: without its id, it cannot send heartbeats."""
+    """True until the member's first join is answered: without its id, it cannot send heartbeats."""
     answers_under_way: int = 0
-    """The number of answers that are decided, but not given yet."""
+    """The number of answers that are decided but not given yet."""
 
     @property
     def is_waiting(self) -> bool:
@@ -65,7 +64,7 @@ class Membership:
         self.pending_sync: set[str] = set()
         """Members of the current generation that have not asked for their assignment."""
         self.awaiting_join = 0
-        """The number of members whose join waits: counted, as groups can be large."""
+        """The number of members whose join waits, kept because groups can be large."""
         self._static_ids: dict[str, str] = {}
         self._preferences = Preferences()
 
@@ -105,11 +104,11 @@ class Membership:
         if old_id in self.pending_sync:
             self.pending_sync.remove(old_id)
             self.pending_sync.add(new_id)
-        self.members[new_id] = renamed  # at the end: keeping its place would take long
+        self.members[new_id] = renamed  # moves to the end, as keeping the place would take long
         return renamed
 
     def update(self, member: Member, request: JoinRequest) -> None:
-        """Update a member that joins again."""
+        """Update a member that rejoins."""
         self.set_protocols(member, request.protocols)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
@@ -120,7 +119,7 @@ class Membership:
         member.protocols = protocols
 
     def take_all(self) -> list[Member]:
-        """Remove and return all members: freeing very many at once takes long."""
+        """Remove and return all members, for callers to free a few at a time."""
         taken = list(self.members.values())
         self.members, self._static_ids, self.leader_id = {}, {}, None
         self.pending_join, self.pending_sync, self.awaiting_join = set(), set(), 0
@@ -134,7 +133,8 @@ class Membership:
         """The member that a request names.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another has its instance id.
+            KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has its instance
+                id.
         """
         if group_instance_id is not None:
             current_id = self._static_ids.get(group_instance_id)
@@ -150,7 +150,7 @@ class Membership:
     # -- waiting ---------------------------------------------------------------------------
 
     def set_join_waiter(self, member: Member, waiter: Any) -> Any:
-        """Replace the waiter of the member's join (None: no waiter); returns the former one."""
+        """Replace the waiter of the member's join (None: no waiter); returns the former waiter."""
         previous = member.join_waiter
         self.awaiting_join += (waiter is not None) - (previous is not None)
         member.join_waiter = waiter
@@ -181,7 +181,9 @@ class Membership:
         return self.awaiting_join == len(self.members) and not self.pending_join
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is a member that has joined; False if no member has."""
+        """Make sure that the leader has joined, or elect a member that has; False if no member has
+        joined.
+        """
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_waiter is not None:
@@ -199,11 +201,15 @@ class Membership:
         return bool(self._preferences.common((name for name, _ in protocols), len(self.members)))
 
     def may_name(self, protocols: Protocols) -> bool:
-        """Whether a member may name these protocols: the number of different lists is limited."""
+        """Whether a member may name these protocols, as the number of different lists is
+        limited.
+        """
         return self._preferences.have_room_for(protocols)
 
     def elect_protocol(self) -> str:
-        """The protocol with most votes: each member votes for its favourite that all support."""
+        """The protocol with most votes: each member votes for its first protocol that all members
+        support.
+        """
         return self._preferences.elect(len(self.members))
 
     def _count(self, protocols: Protocols, difference: int) -> None:
@@ -216,7 +222,7 @@ class Membership:
 
 
 def in_steps(members: Iterable[Member]) -> Iterator[Sequence[Member]]:
-    """The current members, some at a time; the caller may give way in between."""
+    """The current members, a few at a time; the caller may give way in between."""
     known = list(members)
     for start in range(0, len(known), MEMBERS_PER_STEP):
         yield known[start : start + MEMBERS_PER_STEP]

@@ -1,7 +1,7 @@
-"""The protocols that the members of a group name, those that all support, and their election.
+"""The protocols that the members of a group name and all support, and the election among these.
 
-Members name one of a few lists, as they are configured alike. So only the lists are examined, not
-all members; their number is limited, so that a turn of the loop is enough.
+As members are configured alike, they name only a few different lists. So the lists are examined
+instead of the members; their number is limited, so that one turn of the loop is enough.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final
 from drumlin.coordination.counts import add
 from drumlin.coordination.groups.every_kind.messages import Protocols
 
-#: The limit of names in all different lists together, which take a millisecond.
+#: The limit of names in all different lists together; that many take a millisecond.
 NAMES_MAX: Final = 20_000
 
 
 class Preferences:
-    """The lists that members name, each with its number of members."""
+    """The lists that members name, with the number of members for each."""
 
     def __init__(self) -> None:
         self._lists: dict[tuple[str, ...], int] = {}
@@ -35,7 +35,7 @@ class Preferences:
             add(self._supporters, name, difference)
 
     def have_room_for(self, protocols: Protocols) -> bool:
-        """Whether a member may name these: a known list, or a new one within the limit."""
+        """Whether a member may name this list: a known one, or a new one within the limit."""
         names = _names(protocols)
         return names in self._lists or self._names + len(names) <= NAMES_MAX
 
@@ -44,7 +44,9 @@ class Preferences:
         return {name for name in names if self._supporters.get(name, 0) == members}
 
     def elect(self, members: int) -> str:
-        """The protocol with most votes: each member votes for its favourite that all support."""
+        """The protocol with most votes: each member votes for its first protocol that all members
+        support.
+        """
         common = self.common(next(iter(self._lists)), members)
         if len(common) == 1:
             return common.pop()

@@ -1,8 +1,8 @@
 """A rebalance: waits for members with a timeout, removes late ones, begins the next generation.
 
-A rebalance is prepared (members join), then completed (they sync, and the leader's assignment is
-stored). `group.py` reads the requests. Nothing here awaits or writes: answers and records go into
-the group's effects.
+First the rebalance is prepared (members join), then completed (they sync, and the leader's
+assignment is stored). `group.py` handles the requests. Nothing here awaits or writes: answers and
+records go into the group's effects.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ from drumlin.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 
-#: The logged length of a reason, which contains text of clients.
+#: The logged length of a reason, which contains text from clients.
 _REASON_LENGTH_MAX: Final = 300
 
-#: Members that are removed in one turn, as they have not joined or synced; takes a millisecond.
+#: Members that are removed in one turn because they have not joined or synced; that many take a
+#: millisecond.
 _REMOVED_AT_ONCE: Final = 200
 
 
 class Rebalance:
-    """The phases between two generations of one group."""
+    """The phases between two generations of a group."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Rebalance:
         self._assigned_id: int | None = None
         """The generation whose assignment is being written."""
         self._late: set[str] = set()
-        """Members that have not synced, and are removed unless they join."""
+        """Members that have not synced, and will be removed unless they join."""
 
     # -- members join ------------------------------------------------------------------------
 
@@ -96,7 +97,9 @@ class Rebalance:
         self._membership.add(member)
 
     def joined(self, reason: str) -> None:
-        """Rebalance after a member has joined, or complete the join if it was the last one."""
+        """Rebalance after a member has joined, or complete the join if that was the last missing
+        member.
+        """
         if self._generation.state is GroupState.PREPARING_REBALANCE:
             self.complete_join_if_all_joined()
         else:
@@ -116,11 +119,11 @@ class Rebalance:
             self._complete_join()
 
     def _complete_join(self) -> None:
-        """Begin the next generation, with the joined members and the static ones."""
+        """Begin the next generation, with joined and static members."""
         generation, membership = self._generation, self._membership
         self._timers.cancel(DeadlineKind.JOIN)
         if not membership.elect_joined_leader() and membership.members:
-            # Only absent static members: their sessions decide.
+            # Only absent static members are left: wait for their sessions to expire.
             self._timers.schedule(DeadlineKind.JOIN, membership.rebalance_timeout_ms)
             return
         self._initial_delay_ms = None
@@ -190,14 +193,14 @@ class Rebalance:
         self._timers.schedule(DeadlineKind.JOIN, EMPTIED_AGAIN_MS)
 
     def cancel(self) -> None:
-        """Stop waiting for members: the group was removed."""
+        """Stop waiting for members, as the group was removed."""
         self._timers.cancel(DeadlineKind.JOIN)
         self._timers.cancel(DeadlineKind.SYNC)
 
     def _join_phase_ended(self) -> None:
         delay_ms, remaining_ms = self._initial_delay_ms, self._initial_remaining_ms
         if self._generation.state is GroupState.EMPTY:
-            self._effects.store(Emptied())  # the log does not say so yet
+            self._effects.store(Emptied())  # the log does not have this yet
         elif delay_ms is not None and self._joined_during_delay and remaining_ms:
             self._joined_during_delay = False
             self._initial_delay_ms = min(self._rules.group_initial_rebalance_delay_ms, remaining_ms)
@@ -206,11 +209,11 @@ class Rebalance:
         elif self._remove_absent():
             self._complete_join()
         else:
-            # Others have their turn; some may join in it.
+            # Other requests get a turn, in which members may join.
             self._timers.schedule(DeadlineKind.JOIN, 0)
 
     def _sync_phase_ended(self) -> None:
-        """Remove members that have not sent SyncGroup; if very many, some at a time."""
+        """Remove members that have not sent SyncGroup; if there are very many, a few at a time."""
         if self._generation.state is GroupState.PREPARING_REBALANCE:
             self._remove_late()
         else:
@@ -221,7 +224,7 @@ class Rebalance:
             self._remove_late()
             self.prepare(f"{late} of {count} members did not sync")
         if self._late:
-            # Others have their turn; some may join in it.
+            # Other requests get a turn, in which members may join.
             self._timers.schedule(DeadlineKind.SYNC, 0)
         else:
             self.complete_join_if_all_joined()
@@ -246,14 +249,16 @@ class Rebalance:
 
     def remove(self, member: Member) -> None:
         """Remove a member. Then call `left`, unless a rebalance begins anyway."""
-        # If its client still waits, it must join as a new member.
+        # If the client still waits, it must join as a new member.
         self._effects.answer_join(member, JoinAnswer(ErrorCode.unknown_member_id, NO_MEMBER_ID))
         self._effects.answer_sync(member, SyncAnswer(ErrorCode.unknown_member_id))
         self._timers.cancel(DeadlineKind.SESSION, member.member_id)
         self._membership.remove(member.member_id)
 
     def _remove_absent(self) -> bool:
-        """Remove members that have not joined, except static ones; False if some are left."""
+        """Remove members that have not joined, except static ones; False if there are more to
+        remove.
+        """
         absent = (
             member
             for member in self._membership.members.values()

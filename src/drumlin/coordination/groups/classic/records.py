@@ -1,4 +1,4 @@
-"""The record of a classic group: its state after the last completed rebalance.
+"""The record of a classic group: the group's state after the last completed rebalance.
 
     key type 2      the metadata of a group     group
 
@@ -78,7 +78,7 @@ def _read(fields: _GroupFields) -> GroupMetadata:
 def _read_member(member: MemberMetadata) -> MemberMetadata:
     if member.rebalance_timeout_ms != _NONE:
         return member
-    # Before version 1 there was one timeout for both.
+    # Before version 1 the session timeout was the rebalance timeout, too.
     return member._replace(rebalance_timeout_ms=member.session_timeout_ms)
 
 

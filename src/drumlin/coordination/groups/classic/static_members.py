@@ -1,8 +1,8 @@
 """Static members that come back under a new id, and their former state in the log (KIP-345).
 
-A member that comes back has its new id at once; the record is written later, perhaps for another
-member's change. If it cannot be written, the member returns to its state in the log. Only the list
-of members changes here: this never answers a member, and never begins a rebalance.
+A member that comes back has its new id at once; the record with this id is written later, perhaps
+for another member's change. If writing fails, the member returns to its state in the log. Only the
+list of members changes here: no member is answered, and no rebalance begins.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class StaticMembers:
         """Instance id -> the member's state in the log, and its later states, oldest first."""
 
     def come_back(self, member: Member, request: JoinRequest, new_id: str) -> Former:
-        """Give a member that comes back a new id; returns its former state."""
+        """Give a returning member a new id; returns its former state."""
         former = Former(
             member.member_id,
             member.protocols,
@@ -52,7 +52,9 @@ class StaticMembers:
         self._ahead_of_log.setdefault(member.group_instance_id, []).append(former)
 
     def in_log(self, metadata: GroupMetadata) -> None:
-        """Drop states that are older than a record, which has the ids at the time it was made."""
+        """Drop states that are older than this record, which has the ids that were current when it
+        was made.
+        """
         if not self._ahead_of_log:
             return
         logged = {each.member_id for each in metadata.members}

@@ -1,6 +1,6 @@
-"""The record of a group: its content, whether it must still be written, and its members.
+"""The record of a group: its content, its members, and whether it must still be written.
 
-Only reads the group, and never changes it.
+Reads the group, and never changes it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class StoredGroup:
         self._membership = membership
 
     def awaits(self, purpose: Purpose) -> bool:
-        """Whether the record must still be written; if not, no request waits for it any more."""
+        """Whether the record must still be written: if not, no request waits for it any more."""
         state = self._generation.state
         if isinstance(purpose, Assigned):
-            # Members may have joined and left meanwhile; then this generation has ended.
+            # If members have joined or left meanwhile, this generation has ended.
             is_current = purpose.generation_id == self._generation.id
             return is_current and state is GroupState.COMPLETING_REBALANCE
         if isinstance(purpose, StaticMemberReplaced):
-            # A rebalance answers the member, too.
+            # If a rebalance has begun, it answers the member, too.
             member = self._membership.members.get(purpose.new_member_id)
             is_waiting = member is not None and member.join_waiter is not None
             return is_waiting and state is GroupState.STABLE
@@ -88,7 +88,7 @@ class StoredGroup:
 
 
 def members_of(metadata: GroupMetadata) -> Iterator[Member]:
-    """The members in a record, with one protocol each: a record has only the one in use."""
+    """The members in a record, each with the protocol in use: a record has no others."""
     for each in metadata.members:
         yield Member(
             each.member_id,

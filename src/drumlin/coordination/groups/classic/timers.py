@@ -1,6 +1,7 @@
-"""The deadlines of one group, set by their time from now; they come back through `Group.expire`.
+"""The deadlines of one group, set by their time from now.
 
-It never decides on a deadline's time, and never reads the queue.
+When one has passed, `Group.expire` is called. Decides on no deadline's time, and never reads the
+queue.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from drumlin.coordination.groups.every_kind.states import Deadline, DeadlineKind
 
 
 class Timers:
-    """One group's deadlines, in the queue that all groups share."""
+    """One group's deadlines, in a queue shared by all groups."""
 
     __slots__ = ("_clock", "_deadlines", "_group_id")
 

@@ -1,9 +1,9 @@
 """The next target assignment of a group, computed from a copy of the group.
 
-With very many members it takes many turns of the loop, in which requests change the group. Such
-changes count as if they had come afterwards: a member that has left gets nothing, a new member
-waits for the next assignment, and a static member that returns under another id gets the assignment
-of its former id. Nothing here changes the group.
+With very many members the computation takes many turns of the loop, in which requests change the
+group. Such changes count as if they had come afterwards: a member that has left gets no partitions,
+a new member waits for the next assignment, and a static member that returns under another id gets
+the assignment of its former id. Nothing here changes the group.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from drumlin.turns import give_way
 
 _log = logging.getLogger(__name__)
 
-#: Assigning to a member takes as long as assigning this many partitions.
+#: The work for a member, in partitions: assigning that many takes as long.
 _MEMBER_SIZE: Final = 10
 
 _NOTHING: Final[Partitions] = {}
@@ -35,21 +35,21 @@ class NextTarget(NamedTuple):
 
     epoch: TargetEpoch
     partitions: dict[str, Partitions]
-    """By member id."""
+    """The target of each member, by member id."""
     instance_ids: dict[str, str]
     """Instance ids of static members, by member id."""
     records: list[GroupRecord]
-    """The records of its changes; those of `complete` follow."""
+    """The records of the target's changes; those of `complete` follow."""
 
     def epoch_record(self, group_id: str) -> GroupRecord:
         return TargetEpochKey(group_id), self.epoch
 
 
 class Assigning:
-    """Computes an assignment for the current members, one of which joins or changes."""
+    """The computation of an assignment for the current members, one of which joins or changes."""
 
     def __init__(self, group: ConsumerGroup, epoch: int, former_id: str, joining: Member) -> None:
-        """`former_id`: the id under which the group knows `joining`; usually its own."""
+        """`former_id`: the id under which the group knows `joining`; usually its present id."""
         self._group, self._topics = group, _Topics(group)
         self._epoch = TargetEpoch(epoch, group.context.clock.wall_ms())
         self._known = dict(group.targets)
@@ -87,7 +87,7 @@ class Assigning:
             await give_way()
         name = preferred_assignor(group, votes)
         partitions = await ASSIGNORS[name](assignees, topics.counts)
-        # Not logged for a single member.
+        # For a single member, only logged at level DEBUG.
         _log.log(
             logging.INFO if len(members) > 1 else logging.DEBUG,
             "group %r: epoch %d is assigned by %s to %d members",
@@ -106,7 +106,7 @@ class Assigning:
 
 
 class _Topics:
-    """The topics of a group, each looked up once: topics may be created or deleted meanwhile."""
+    """The topics of a group, each looked up once, as topics may be created or deleted meanwhile."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._find = group.context.topics.by_name
@@ -115,10 +115,10 @@ class _Topics:
         self._found: dict[str, Topic | None] = {}
         self._ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
         self.counts: dict[UUID, int] = {}
-        """Partitions of each subscribed topic that exists."""
+        """The partition count of each existing subscribed topic."""
 
     def of(self, subscription: Subscription) -> frozenset[UUID]:
-        """The topics that a member reads: one object for all members with equal subscriptions."""
+        """The topics that a member reads. Members with equal subscriptions share one object."""
         key = subscription.topics, subscription.regex or ""
         known = self._ids.get(key)
         if known is None:
@@ -140,7 +140,7 @@ class _Topics:
 
 
 def preferred_assignor(group: ConsumerGroup, votes: Counter[str]) -> str:
-    """The assignor that most members ask for; else the first that is configured."""
+    """The assignor that most members ask for, or else the first configured one."""
     known = {name: count for name, count in votes.items() if name in ASSIGNORS}
     if known:
         return max(known, key=lambda name: known[name])
@@ -151,12 +151,12 @@ def preferred_assignor(group: ConsumerGroup, votes: Counter[str]) -> str:
 def complete(
     group: ConsumerGroup, target: NextTarget
 ) -> tuple[list[GroupRecord], dict[str, Partitions]]:
-    """The last records of `target`, which correct it, and the targets of the current members."""
+    """The last records of `target`, with corrections, and the targets of the current members."""
     group_id, members = group.group_id, group.members
     partitions = target.partitions
     gone = [member_id for member_id in partitions if member_id not in members]
     records: list[GroupRecord] = []
-    # A static member that joined and returned meanwhile has a target, though an empty one.
+    # A static member that joined and returned meanwhile has an empty target.
     left = {**group.targets, **partitions}
     for member_id in gone:
         assigned = left.pop(member_id)

@@ -1,8 +1,8 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Such a member is reconciled like any other, but in its own protocol. Its generation is its epoch. It
-gets the epoch from JoinGroup, and its assignment from SyncGroup; the answer REBALANCE_IN_PROGRESS
-to a heartbeat makes it join again, and so revoke partitions. There is no leader.
+Such a member is reconciled like any other, but by requests of its own protocol. Its generation is
+its epoch. It gets the epoch from JoinGroup, and its assignment from SyncGroup; the answer
+REBALANCE_IN_PROGRESS to a heartbeat makes it revoke partitions and join again. There is no leader.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Decision:
 
 
 def _stay(group: ConsumerGroup, request: JoinRequest) -> Decision:
-    """The join of a member if the group is too large to become a classic one."""
+    """Handle a member's join if the group is too large to become a classic one."""
     stays_consumer(group, len(group.members))
     return join(group, request)
 
@@ -108,7 +108,7 @@ def _follow(
     """
     member = group.members.get(answer.member_id)
     if member is None or member.epoch != answer.generation_id:
-        return Decision((), answer)  # later requests have been answered meanwhile
+        return Decision((), answer)  # a later request of the member has been answered meanwhile
     change = MemberChange(group)
     progress = change.follow(member, owned, answer.generation_id)
     return Decision(change.records, _answer(request, member.member_id, progress.epoch))
@@ -162,7 +162,7 @@ def _updated(member: Member, request: JoinRequest, sent: ConsumerSubscription) -
 def _find(
     change: MemberChange, request: JoinRequest, member_id: str
 ) -> tuple[Member | None, Member]:
-    """The member as the group has it, or None, and as it is after this request.
+    """The member before this request (None if it is new) and after it.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -186,7 +186,9 @@ def _becomes_classic(group: ConsumerGroup, replaced: Member) -> bool:
 
 
 def _downgrade(change: MemberChange, replaced: Member, joining: Member) -> Decision | None:
-    """Make the group classic if its last consumer member, a static one, comes back as classic."""
+    """Make the group classic if its last consumer member, a static one, comes back with the classic
+    protocol.
+    """
     group = change.group
     staying = [each for each in group.members.values() if each is not replaced]
     staying.append(joining)
@@ -236,7 +238,7 @@ def heartbeat(
 ) -> None:
     """
     Raises:
-        KafkaError: it must join again, or is not a member.
+        KafkaError: the client must join again, or is not a member.
     """
     member, _ = _check(group, member_id, group_instance_id, generation_id)
     group.extend_session(member)
@@ -252,7 +254,7 @@ def heartbeat(
 
 
 def _must_wait(group: ConsumerGroup, member: Member) -> bool:
-    """Whether other members still have partitions that this one is assigned."""
+    """Whether other members still have partitions that are assigned to this one."""
     assigned = member.progress.assigned
     return any(
         group.is_owned(topic_id, partition)
@@ -262,7 +264,7 @@ def _must_wait(group: ConsumerGroup, member: Member) -> bool:
 
 
 def _expect_join(group: ConsumerGroup, member: Member) -> None:
-    """Set the deadline for a member's new join, with the first answer that asks for it."""
+    """Set the deadline for a member to join again, with the first answer that asks for this."""
     if not group.is_scheduled(DeadlineKind.JOIN, member.member_id):
         timeout_ms = member.subscription.rebalance_timeout_ms
         group.schedule(DeadlineKind.JOIN, member.member_id, timeout_ms)
@@ -285,7 +287,7 @@ def _check(
 
 
 def leave(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> Decision:
-    """Let members of either protocol leave; the answer is a code for each of them."""
+    """Let members of either protocol leave; the answer has a code for each."""
     codes: list[ErrorCode] = []
     gone: dict[str, Member] = {}
     for member_id, instance_id, _ in leaving:

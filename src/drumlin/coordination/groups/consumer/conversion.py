@@ -52,8 +52,8 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: A group that was too large is tried again once it has fewer than this fraction of its members:
-#: an attempt takes long.
+#: Converting a group that was too large is tried again once it has fewer than this fraction of its
+#: members, as an attempt takes long.
 _TRIED_AGAIN: Final = 0.9
 
 _UPGRADE: Final = frozenset({"upgrade", "bidirectional"})
@@ -67,8 +67,8 @@ def check_upgrade(group: Group, policy: str, size_max: int) -> None:
     """Check that a classic group with members may become a consumer group.
 
     Raises:
-        KafkaError: GROUP_ID_NOT_FOUND as in Apache Kafka: there is no consumer group of that name.
-        TooLarge: the records of so many members did not fit into a batch.
+        KafkaError: GROUP_ID_NOT_FOUND, as in Apache Kafka: there is no consumer group of that name.
+        TooLarge: the records of the members did not fit into a batch.
     """
     reason = None
     if policy.lower() not in _UPGRADE:
@@ -89,7 +89,8 @@ def _not_upgraded(group: Group, reason: str) -> KafkaError:
 
 
 def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
-    """The records that make a consumer group of a classic one, which must not change meanwhile.
+    """The records that turn a classic group, which must not change meanwhile, into a consumer
+    group.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND, the metadata of a member cannot be decoded.
@@ -97,7 +98,7 @@ def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
     epoch = group.generation_id
     group_id = group.group_id
     membership = group.membership
-    # During a rebalance, members with votes for another protocol may have joined.
+    # During a rebalance, members without the current protocol may have joined.
     name = group.protocol_name
     if name is None or not membership.supported_by_all(((name, b""),)):
         name = membership.elect_protocol()
@@ -127,7 +128,7 @@ def _upgraded(
     assignment = read_assignment(member.assignment)
     if assignment.user_data:
         raise ValueError("it has user data of a custom assignor, which would be lost")
-    # The protocol in use comes first: the member's next answer names it again.
+    # The protocol in use comes first, as the next answer to the member names it again.
     protocols = sorted(member.protocols, key=lambda each: each[0] != protocol_name)
     subscription = Subscription(
         member.group_instance_id,
@@ -164,9 +165,9 @@ def stays_classic(group: Group) -> None:
 
 
 def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int = 0) -> bool:
-    """Whether the members that stay, and `coming` classic ones, can be a classic group.
+    """Whether the members that stay, with `coming` new classic ones, can be a classic group.
 
-    Only counts are compared: a group can be large, and can lose its members one by one.
+    Only counts are compared, as a large group may lose its members one by one.
     """
     size = len(group.members) - len(gone) + coming
     classic = group.classic_count - sum(member.is_classic for member in gone) + coming
@@ -185,7 +186,7 @@ class _Classic(NamedTuple):
 
     metadata: GroupMetadata
     protocols: dict[str, Protocols]
-    """Member id -> all protocols that it supports; the metadata has only the one in use."""
+    """Member id -> all protocols that the member supports; the metadata has only the one in use."""
 
 
 def to_classic(
@@ -194,9 +195,9 @@ def to_classic(
     reason: str | None,
     targets: dict[str, Partitions] | None = None,
 ) -> Decision | None:
-    """The records that make a classic group of a consumer group; None if that is impossible.
+    """The records that turn a consumer group into a classic one; None if that is impossible.
 
-    reason: the reason for an immediate rebalance; None: there is none.
+    reason: the reason for an immediate rebalance; None if there is no rebalance.
     targets: member id -> its target assignment, if it differs from the group's.
     """
     made = _as_classic(group, staying, group.targets if targets is None else targets)
@@ -221,7 +222,7 @@ def stays_consumer(group: ConsumerGroup, size: int) -> None:
 def _as_classic(
     group: ConsumerGroup, staying: Sequence[Member], targets: Mapping[str, Partitions]
 ) -> _Classic | None:
-    """The members that stay as a classic group; None if that is impossible."""
+    """The classic group of the members that stay; None if that is impossible."""
     protocols: dict[str, Protocols] = {}
     supporters: Counter[str] = Counter()
     for each in staying:

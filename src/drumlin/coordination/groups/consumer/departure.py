@@ -1,4 +1,4 @@
-"""Members that leave, and members that are fenced."""
+"""Decisions about members that leave or are fenced."""
 
 from __future__ import annotations
 
@@ -49,9 +49,8 @@ def leave(group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
 
 
 def _away(member: Member) -> Progress:
-    """The progress of a static member that leaves temporarily: it keeps its assignment.
-
-    The member that replaces it may commit for it.
+    """The progress of a static member that leaves temporarily: the assignment stays, and the member
+    that returns may commit offsets for it.
     """
     assigned = {
         topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.progress.assigned.items()
@@ -111,7 +110,7 @@ def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:
         member.member_id,
         _REASONS[deadline.kind],
     )
-    # It stays a member until the records are written; a failed write is tried again.
+    # The member stays until the records are written; a failed write is tried again.
     group.schedule(deadline.kind, member.member_id, _RETRY_MS)
     return [fence(group, [member])]
 

@@ -1,10 +1,10 @@
-"""A consumer group as its records describe it. It decides nothing.
+"""The state of a consumer group, as its records describe it. Makes no decisions.
 
-State that is in the log changes only by `replay`, and by `follow` when a whole target assignment is
-in the log: the records of an assignment take effect together. State that is not in the log, such as
+State that is in the log is changed by `replay` only, and by `follow` when a whole target assignment
+is in the log, as its records take effect together. State that is not in the log, such as
 `is_resolving` and `knows_metadata`, is set by other files.
 
-Counts (subscribers of topics, owners of partitions) follow from the members; they are kept because
+Counts (subscribers of topics, owners of partitions) are derived from the members, but kept because
 groups can be large.
 """
 
@@ -52,7 +52,7 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _FIRST_EPOCH: Final = 1
-#: Older OffsetCommits have no field for a member's epoch.
+#: Older versions of OffsetCommit have no field for a member's epoch.
 _COMMIT_WITH_EPOCH: Final = 9
 
 
@@ -72,7 +72,9 @@ class ConsumerGroup:
         self.targets: dict[str, Partitions] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.subscribers: dict[str, int] = {}
-        """Topic name -> the number of members that name it, not counting regular expressions."""
+        """Topic name -> the number of members that name the topic, not counting regular
+        expressions.
+        """
         self.regex_subscribers: dict[str, int] = {}
         self.assignors: dict[str, int] = {}
         self.classic_protocols = Preferences()
@@ -80,7 +82,7 @@ class ConsumerGroup:
         self.has_partition_metadata = False
         self.stays_consumer_from: float = math.inf
         """From this many members on, the records of a downgrade do not fit into one batch."""
-        # Not in the log: whether the metadata has been checked since it changed.
+        # Not in the log: whether the metadata has been checked since its last change.
         self.knows_metadata = False
         self.knows_new_topics = False
         self.is_resolving = False
@@ -90,7 +92,7 @@ class ConsumerGroup:
         """The time at which all regular expressions were resolved."""
         self._static_ids: dict[str, str] = {}
         self.owners: dict[UUID, dict[int, int]] = {}
-        """Topic id -> partition that a member has, or must still revoke -> that member's epoch."""
+        """Topic id -> partition that a member has or must still revoke -> that member's epoch."""
 
     # -- the interface of every group --------------------------------------------------------
 
@@ -126,7 +128,7 @@ class ConsumerGroup:
             raise KafkaError(ErrorCode.non_empty_group)
 
     def check_offset_commit(self, committer: Committer) -> OffsetCheck | None:
-        """Check a commit; with an old epoch, the result is a check for each partition.
+        """Check a commit; with an old epoch, returns a check for each partition.
 
         Raises:
             KafkaError: the committer may not commit.
@@ -162,7 +164,7 @@ class ConsumerGroup:
             raise KafkaError(_wrong_epoch(member))
 
     def check_offset_delete(self) -> None:
-        """Allow it: offsets of topics without a subscriber may always be deleted."""
+        """Allow the deletion: offsets of topics without a subscriber may always be deleted."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         if topic in self.subscribers:
@@ -187,7 +189,7 @@ class ConsumerGroup:
         yield EpochKey(group_id)
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
-        """Do nothing: no request waits in a consumer group."""
+        """Do nothing: a consumer group has no waiting requests."""
         return ()
 
     async def dissolve(self) -> list[Any]:
@@ -249,14 +251,14 @@ class ConsumerGroup:
         replay(self, key, value)
 
     def follow(self, epoch: TargetEpoch, targets: dict[str, Partitions]) -> None:
-        """Apply a target assignment, all of which is in the log, member by member."""
+        """Apply a target assignment that is completely in the log, member by member."""
         self.revision += 1
         self.target_epoch, self.targets = epoch, targets
 
     def _replay_epoch(self, _: EpochKey, value: Epoch | None) -> None:
         if value is not None:
             self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
-            self.knows_metadata = True  # its writer has just checked the metadata
+            self.knows_metadata = True  # the metadata was checked for this assignment
 
     def _replay_partition_metadata(self, _: PartitionMetadataKey, value: Any | None) -> None:
         self.has_partition_metadata = value is not None
@@ -316,9 +318,10 @@ class ConsumerGroup:
             self._limit_revocation(former, member)
 
     def _limit_revocation(self, former: Member | None, member: Member) -> None:
-        """Set or cancel the deadline of a revocation, except for classic members.
+        """Set or cancel the deadline of a revocation.
 
-        These have a deadline for their next join instead, set when they must join again.
+        Classic members have a deadline for their next join instead, which is set when they must
+        join again.
         """
         is_late = member.progress.state is MemberState.UNREVOKED_PARTITIONS
         if is_late and not member.is_classic:
@@ -421,7 +424,7 @@ def _wrong_epoch(member: Member) -> ErrorCode:
 
 
 def _check_of_assignment(member: Member, epoch: int) -> OffsetCheck:
-    """A check that allows an earlier epoch for partitions owned then and still (KIP-1251)."""
+    """A check that allows an earlier epoch for partitions owned since that epoch (KIP-1251)."""
     refusal = _wrong_epoch(member)
     assigned, revoking = member.progress.assigned, member.progress.revoking
 

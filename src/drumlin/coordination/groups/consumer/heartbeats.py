@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: the check of a request, and the decision on it."""
+"""ConsumerGroupHeartbeat: the checks of a request, and the decision on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 def check_request(group_id: str, request: HeartbeatRequest, configured: tuple[str, ...]) -> None:
-    """Check a request independently of the group; `configured` are the names of assignors.
+    """Check a request without looking at the group; `configured` are the names of assignors.
 
     Raises:
         KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.
@@ -127,7 +127,7 @@ def _follow(
     """
     member = group.members.get(answer.member_id)
     if member is None or member.epoch != answer.epoch:
-        return Decision((), answer)  # later requests have been answered meanwhile
+        return Decision((), answer)  # a later request of the member has been answered meanwhile
     change = MemberChange(group)
     progress = change.follow(member, request.owned, request.epoch)
     assignment = answer.assignment
@@ -137,7 +137,7 @@ def _follow(
 
 
 def _with_nothing_new(group: ConsumerGroup, request: HeartbeatRequest) -> Member | None:
-    """The member if the heartbeat changes nothing, as most do; else None."""
+    """The member, if the heartbeat changes nothing, as usual; else None."""
     member = group.members.get(request.member_id)
     if (
         member is not None
@@ -213,10 +213,10 @@ def _updated(member: Member, request: HeartbeatRequest) -> Subscription:
 def _find(
     change: MemberChange, request: HeartbeatRequest, member_id: str
 ) -> tuple[Member | None, Member]:
-    """The member as the group has it, or None, and as it is after this request.
+    """The member before this request (None if it is new) and after it.
 
     Raises:
-        KafkaError: it is not a member, or not any more.
+        KafkaError: the client is not a member, or no longer.
     """
     group = change.group
     instance_id = request.group_instance_id
@@ -245,7 +245,7 @@ def _find(
 
 
 def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
-    """Check that a request has the member's epoch, or the previous one if an answer was lost."""
+    """Check that a request has the member's epoch, or, after a lost answer, its previous epoch."""
     known, epoch = request.epoch, member.epoch
     if known in (JOINING, epoch):
         return

@@ -1,8 +1,8 @@
-"""A member of a consumer group: its subscription, and its progress. Values.
+"""A member of a consumer group: its subscription and its progress. Plain values.
 
-A member moves from one target assignment to the next by itself: first it revokes partitions that it
-must give up (unrevoked partitions), then it waits for partitions of others (unreleased partitions),
-then it is stable. Its epoch is that of the target assignment that it follows.
+A member moves from one target assignment to the next by itself: first it revokes partitions
+(unrevoked partitions), then it waits for others to release theirs (unreleased partitions), then it
+is stable. Its epoch is that of the target assignment that it follows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import UUID
 JOINING: Final = 0
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2
-#: The previous epoch of a member that had none.
+#: The previous epoch of a member that never had another.
 NO_EPOCH: Final = -1
 
 #: Topic id -> partitions.
@@ -58,7 +58,7 @@ class Subscription:
     client_host: str = ""
     topics: frozenset[str] = frozenset()
     regex: str | None = ""
-    """A pattern of topic names, beside `topics`; empty or None: it has none."""
+    """A pattern of topic names, in addition to `topics`; empty or None if there is none."""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicProtocols | None = None
@@ -73,7 +73,7 @@ class Progress:
     state: MemberState = MemberState.STABLE
     assigned: PartitionEpochs = field(default_factory=dict)
     revoking: PartitionEpochs = field(default_factory=dict)
-    """Partitions that it must still revoke."""
+    """Partitions that the member must still revoke."""
 
     def has_reached(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch

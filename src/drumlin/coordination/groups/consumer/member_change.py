@@ -1,7 +1,7 @@
 """The records of a change of one member, collected step by step.
 
-The group's state does not change here, except for the notes that its metadata and its regular
-expressions have been checked.
+Changes no state of the group except for the flags that its metadata and its regular expressions
+have been checked.
 
 The order of the steps is Apache Kafka's: the member's subscription, the regular expressions, the
 group's epoch, the target assignment, the member's own progress.
@@ -45,14 +45,15 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 #: The minimum time between two resolutions of known regular expressions.
 _REFRESH_INTERVAL_MIN_MS: Final = 10_000
 
-#: The size of an assignment that is made in the turn in which it is due; it takes a millisecond.
+#: The maximum size of an assignment that is made in the turn in which it is due; that takes a
+#: millisecond.
 _ASSIGNED_AT_ONCE: Final = 2_000
 
 
 class RegexChange(Enum):
     NONE = "none"
-    UPDATED = "updated"  # its topics are not known yet
-    RESOLVED = "resolved"  # its topics are known, even if there are none
+    UPDATED = "updated"  # the topics of its regular expression are not known yet
+    RESOLVED = "resolved"  # the topics are known, even if there are none
 
 
 class MemberChange:
@@ -91,7 +92,7 @@ class MemberChange:
         return member
 
     def subscribe(self, member: Member, subscription: Subscription, *, is_new: bool) -> bool:
-        """Write a new subscription; returns whether it names other topics than before."""
+        """Write a new subscription; returns whether its topics have changed."""
         if is_new or subscription != member.subscription:
             self.write(SubscriptionKey(self.group.group_id, member.member_id), subscription)
         return subscription.topics != member.subscription.topics
@@ -121,7 +122,9 @@ class MemberChange:
         return change
 
     def _resolve_if_due(self, former: str | None, regex: str | None, *, is_unknown: bool) -> None:
-        """Request the resolution of a new expression, or of all if their results are old."""
+        """Request the resolution of a new expression, or of all expressions if their results are
+        old.
+        """
         group = self.group
         if group.is_resolving or not (group.regex_subscribers or is_unknown):
             return
@@ -140,7 +143,7 @@ class MemberChange:
     def look_at_metadata(
         self, former: Member | None, subscription: Subscription, *, has_changed: bool
     ) -> None:
-        """Begin a new epoch if the subscriptions, or the topics that they name, have changed."""
+        """Begin a new epoch if the subscriptions, or the metadata of their topics, have changed."""
         group = self.group
         if not has_changed and group.knows_metadata:
             return
@@ -173,7 +176,8 @@ class MemberChange:
     # -- the target assignment -----------------------------------------------------------------
 
     def assign(self, member: Member) -> tuple[int, Partitions]:
-        """The epoch of the target assignment, and the member's part; a new one if it is due.
+        """The epoch of the target assignment and the member's part in it; computes a new assignment
+        if one is due.
 
         An assignment that takes more than a turn is left to `assigning`; until it is complete, no
         other is due.
@@ -192,7 +196,7 @@ class MemberChange:
         return self.epoch, target.partitions[member.member_id]
 
     def assign_later(self, follow: Callable[[ConsumerGroup, Any], Decision]) -> Assign | None:
-        """The assignment that takes more than a turn, if there is one; see `Assign`."""
+        """The assignment that takes more than a turn, if any; see `Assign`."""
         return None if self.assigning is None else Assign(self.assigning, complete, follow)
 
     def resolve(self, _: AnyGroup) -> Sequence[Effect]:
@@ -234,8 +238,8 @@ class MemberChange:
     def follow(self, member: Member, owned: Partitions | None, known_epoch: int) -> Progress:
         """Like `reconcile`, for a member whose subscription does not change.
 
-        `known_epoch`: the epoch in the member's last request, in which it asks again if the answer
-        is lost.
+        `known_epoch`: the epoch in the member's last request, which the member repeats if the
+        answer is lost.
 
         Raises:
             KafkaError: FENCED_MEMBER_EPOCH.
@@ -252,7 +256,7 @@ class MemberChange:
 def is_assignment_due(group: ConsumerGroup, epoch: int) -> bool:
     """Whether the target assignment is older than the epoch, and may be computed now.
 
-    Members that join at about the same time share one assignment.
+    So members that join at about the same time share one assignment.
     """
     target_epoch, timestamp_ms = group.target_epoch.epoch, group.target_epoch.timestamp_ms
     if target_epoch >= epoch or group.is_assigning:
@@ -263,7 +267,7 @@ def is_assignment_due(group: ConsumerGroup, epoch: int) -> bool:
 
 
 def are_regexes_due(group: ConsumerGroup) -> bool:
-    """Whether regular expressions must be resolved even if no member has changed."""
+    """Whether regular expressions must be resolved again, although no member has changed."""
     if group.is_resolving or not group.regex_subscribers:
         return False
     return not group.regex_subscribers.keys() <= group.regexes.keys() or _are_regexes_old(group)
@@ -280,7 +284,7 @@ def _are_regexes_old(group: ConsumerGroup) -> bool:
 def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[GroupRecord]:
     """The records after a resolution of regular expressions: changes, and a new epoch if necessary.
 
-    `found`: the topics of each; patterns that no member uses any more are skipped.
+    `found`: the topics of each expression; those that no member uses any more are skipped.
     """
     change = MemberChange(group)
     now_ms = group.context.clock.wall_ms()
@@ -303,7 +307,7 @@ def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[
 
 
 def _former_id(group: ConsumerGroup, member: Member) -> str:
-    """The id that the member has in the group: a static member may return under another id."""
+    """The member's id in the group, from which a returning static member's new id may differ."""
     former = group.static_member(member.group_instance_id)
     return member.member_id if former is None else former.member_id
 

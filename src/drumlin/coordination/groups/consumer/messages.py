@@ -1,4 +1,4 @@
-"""Requests of members of the consumer protocol, and answers. Plain values."""
+"""Requests of members of the consumer protocol, and their answers. Plain values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drumlin.coordination.groups.consumer.member import (
 
 
 class HeartbeatRequest(NamedTuple):
-    """ConsumerGroupHeartbeat. Fields that are None have not changed since the last one."""
+    """ConsumerGroupHeartbeat. A field that is None has not changed since the last heartbeat."""
 
     member_id: str
     epoch: int
@@ -39,7 +39,7 @@ class HeartbeatRequest(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether all fields are set: then the answer has the whole assignment."""
+        """Whether all fields are set. In this case the answer has the whole assignment."""
         has_subscription = self.topics is not None or self.regex is not None
         return self.rebalance_timeout_ms is not None and has_subscription and self.owned is not None
 
@@ -49,4 +49,4 @@ class HeartbeatAnswer(NamedTuple):
     epoch: int
     heartbeat_interval_ms: int = 0
     assignment: Partitions | None = None
-    """None: unchanged."""
+    """None if unchanged."""

@@ -1,7 +1,7 @@
 """A hash of the topics that a group reads, kept in the log to notice changes.
 
-Apache Kafka uses another hash. A group that moves between the two gets one more epoch, and nothing
-else depends on it.
+Apache Kafka uses another hash. A group that moves between the two gets one more epoch; nothing else
+depends on the hash.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _order_of: Final = attrgetter("topic_id.int")
 
 
 def hash_of(topics: Iterable[Topic]) -> int:
-    """64 bits, signed; 0 without topics. The order of the topics makes no difference."""
+    """A signed hash of 64 bits, 0 if there are no topics. The order of topics makes no
+    difference.
+    """
     digest = blake2b(digest_size=_INT64.size)
     is_empty = True
     for topic in sorted(topics, key=_order_of):

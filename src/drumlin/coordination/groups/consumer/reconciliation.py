@@ -36,9 +36,9 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 class Goal(NamedTuple):
     """The state that a member must reach.
 
-    topics: its subscribed topics; it must not keep partitions of others.
+    topics: the subscribed topics; the member must not keep partitions of other topics.
     owners: topic id -> the partitions that any member has now.
-    owned: the partitions that the member reports to have; None: it reported none.
+    owned: the partitions that the member reports; None if the request does not report any.
     """
 
     epoch: int
@@ -52,7 +52,7 @@ def next_progress(member: Member, goal: Goal, *, has_new_subscription: bool) -> 
     """The member's next progress, or its current one if it cannot advance.
 
     Raises:
-        KafkaError: FENCED_MEMBER_EPOCH, its state is unknown.
+        KafkaError: FENCED_MEMBER_EPOCH, the member's state is unknown.
     """
     progress = member.progress
     if progress.state is MemberState.STABLE and progress.epoch == goal.epoch:
@@ -100,9 +100,9 @@ def _without_unsubscribed(progress: Progress, goal: Goal) -> Progress:
 def _towards(progress: Progress, goal: Goal) -> Progress:
     kept: dict[UUID, Mapping[int, int]] = {}
     revoking: dict[UUID, Mapping[int, int]] = {}
-    coming: dict[UUID, Mapping[int, int]] = {}  # including partitions that it keeps
+    coming: dict[UUID, Mapping[int, int]] = {}  # including partitions that the member keeps
     must_wait = False
-    # Merging dicts looks up no ids, which is slow, and there may be thousands of them.
+    # Merging dicts avoids looking up thousands of ids, which is slow.
     for topic_id, target in {**dict.fromkeys(progress.assigned, _NOTHING), **goal.target}.items():
         had = progress.assigned.get(topic_id, _NOBODY) if progress.assigned else _NOBODY
         wanted = target if topic_id in goal.topics else _NOTHING

@@ -75,7 +75,7 @@ class RegexKey:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """A group's epoch. `metadata_hash`: of the subscribed topics, by the writer's own hash."""
+    """A group's epoch. `metadata_hash`: the writer's own hash of the subscribed topics."""
 
     epoch: Int32
     metadata_hash: Annotated[Int64, Tag(0)] = 0
@@ -126,7 +126,7 @@ class _SubscriptionFields:
     regex: str | None
     rebalance_timeout_ms: Int32
     assignor: str | None
-    # Null is written, too: without the tag, Kafka would treat the member as a classic one.
+    # Null is written, too: without the tag, Kafka would take the member for a classic one.
     classic: Annotated[_ClassicMember | None, Tag(0, is_always_written=True)] = None
 
 
@@ -227,7 +227,9 @@ def _read_progress(fields: _ProgressFields) -> Progress:
 
 
 def _partition_epochs(topics: tuple[_TopicEpochs, ...], epoch: int) -> PartitionEpochs:
-    """Partitions with their epochs; before 4.3 they had none: then `epoch`, the member's."""
+    """Partitions with their epochs. Records from before 4.3 have none: `epoch`, the member's, is
+    used.
+    """
     result: dict[UUID, Mapping[int, int]] = {}
     for topic in topics:
         epochs = topic.epochs

@@ -19,10 +19,10 @@ def check_regex(pattern: str) -> None:
 def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
     """The names that match as a whole.
 
-    Takes long with very many topics: meant for a thread.
+    Takes long with very many topics, so call it in a thread.
     """
     try:
         compiled = compile_regex(pattern)
     except KafkaError:
-        return frozenset()  # it was written by a broker that accepts more patterns than this one
+        return frozenset()  # written by a broker that accepts more patterns than this one
     return frozenset(name for name in names if compiled.fullmatch(name) is not None)

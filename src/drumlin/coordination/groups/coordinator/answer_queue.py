@@ -1,4 +1,4 @@
-"""Answers requests that wait in a group: many answers take several turns of the loop.
+"""Answers the waiting requests of groups: many answers take several turns of the loop.
 
 Answers given in one turn are encoded and sent in the next: for a thousand members whose rebalance
 has ended, that turn would take tens of milliseconds. Making an answer takes time, too, so answers
@@ -21,12 +21,12 @@ _log = logging.getLogger(__name__)
 
 #: Up to this many answers are given in the turn in which they are decided.
 ANSWERS_PER_TURN: Final = 32
-#: Fewer are given in each later turn: clients that are answered may send more requests by then.
+#: Fewer are given in each later turn, as answered clients may send new requests by then.
 _ANSWERS_PER_LATER_TURN: Final = 16
 
 
 class AnswerQueue:
-    """Gives answers; their order across requests is not defined."""
+    """A queue of answers; the order of answers to different requests is not defined."""
 
     def __init__(self) -> None:
         self._left: deque[Iterator[Answer | None]] = deque()
@@ -36,7 +36,7 @@ class AnswerQueue:
         self._has_none_left.set()
 
     def give(self, effect: Answer | Answers) -> None:
-        """Give a single answer or a few at once; many, or slow ones, in later turns."""
+        """Give one or a few answers at once, and many or slow answers in later turns."""
         if isinstance(effect, Answer):
             _give(effect)
             return
@@ -48,7 +48,7 @@ class AnswerQueue:
         self._go_on_later()
 
     async def finish(self) -> None:
-        """Wait until no answer is due any more."""
+        """Wait until all answers are given."""
         await self._has_none_left.wait()
 
     def _go_on_later(self) -> None:
@@ -72,7 +72,7 @@ class AnswerQueue:
 
     @staticmethod
     def _give_some(answers: Iterator[Answer | None], at_most: int, turn_s: float) -> bool:
-        """Give a turn's worth of answers; returns whether these were all."""
+        """Give as many answers as fit into a turn; returns whether all are given."""
         given, ends_at = 0, time.monotonic() + turn_s
         for each in answers:
             if each is not None:

@@ -1,7 +1,8 @@
 """Requests of the classic protocol to a group of any kind: join, sync, heartbeat, leave.
 
 A consumer group may have classic members; an empty one becomes a classic group again when a classic
-member joins. This file chooses the kind that handles a request; the group decides on the answer.
+member joins. This file chooses the kind of group that handles a request; the group decides on the
+answer.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Bytes of metadata that a member may send, for all of its protocols. They stay in memory until its
-#: session ends, even without a connection; all members of a group must fit into a record of 1 MiB.
+#: Bytes of metadata that a member may send for all of its protocols. They stay in memory until the
+#: member's session ends, even without a connection; all members of a group must fit into a record
+#: of 1 MiB.
 _PROTOCOLS_BYTES_MAX: Final = 4 << 20
 
 
@@ -56,7 +58,7 @@ class ClassicProtocol:
         self._alarm = alarm
 
     def join(self, shard: GroupShard, group_id: str, request: JoinRequest) -> Pending[JoinAnswer]:
-        """JoinGroup. The answer comes when the next generation begins.
+        """Handle JoinGroup. The answer comes when the next generation begins.
 
         Raises:
             KafkaError: the group is not available here.
@@ -77,7 +79,7 @@ class ClassicProtocol:
         if consumer_group is not None:
             self._writer.write(
                 shard, consumer_group.tombstones()
-            )  # it starts again, as a classic group
+            )  # the group starts anew, as a classic group
         group = shard.classic_group(group_id)
         is_new = group is None
         if group is None:
@@ -108,10 +110,10 @@ class ClassicProtocol:
         return answer
 
     def sync(self, shard: GroupShard, group_id: str, request: SyncRequest) -> Pending[SyncAnswer]:
-        """SyncGroup. The answer comes when the leader's assignment is in the log.
+        """Handle SyncGroup. The answer comes when the leader's assignment is in the log.
 
         Raises:
-            KafkaError: the group is not available here, or refuses.
+            KafkaError: the group is not available here, or refuses the request.
         """
         consumer_group = shard.consumer_group(group_id)
         group = shard.groups.get(group_id)
@@ -133,7 +135,7 @@ class ClassicProtocol:
         group_instance_id: str | None,
         generation_id: int,
     ) -> None:
-        """Heartbeat.
+        """Handle Heartbeat.
 
         Raises:
             KafkaError: the error for the member.
@@ -155,7 +157,7 @@ class ClassicProtocol:
     def leave(
         self, shard: GroupShard, group_id: str, leaving: Sequence[LeavingMember]
     ) -> Pending[list[ErrorCode]]:
-        """LeaveGroup: a code for each member.
+        """Handle LeaveGroup: returns a code for each member.
 
         Raises:
             KafkaError: the group is not available here.

@@ -1,9 +1,9 @@
 """Writes the records of classic groups: at once, or, with very many members, in turns.
 
-One record has all members of a group. Its content is gathered in turns of the loop, then encoded in
-a thread. Other requests run meanwhile, so the last check is that the group still awaits the record;
-if it does not, or was removed or moved, nothing is written. The group decides what follows from a
-success or failure.
+One record has all members of a group. Its content is gathered in several turns of the loop, then
+encoded in a thread. Other requests run meanwhile, so the group must still await the record at the
+end; if it does not, or was removed or moved, nothing is written. The group decides on the
+consequences of success and failure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
 
-#: Limits of a record that is encoded in one turn: many or large members take a millisecond.
+#: Limits of a record that is encoded in one turn; at these limits that takes a millisecond.
 _MEMBERS_AT_ONCE: Final = 200
 _BYTES_AT_ONCE: Final = 64 * 1024
 
@@ -43,7 +43,7 @@ class ClassicStore:
     Handed in:
         writer, log, effects, background: the coordinator's.
         clock: wall time, for records.
-        codec(): the compression of batches, a number of `CODECS`.
+        codec(): the compression of batches, as a number of `CODECS`.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class ClassicStore:
         self._storing = asyncio.Lock()
 
     def store(self, shard: GroupShard, group: Group, store: Store) -> None:
-        """Write the group's decision, and pass it the outcome."""
+        """Write the group's decision, and report the outcome to the group."""
         is_replacement = isinstance(store.purpose, StaticMemberReplaced)
         if is_replacement and group.replacements:
             group.replacements.append(store)  # one record is enough for all
             return
         stores, count = [store], len(group.membership.members)
-        # A group's records are written in their order, which matters only if there are members.
+        # A group's records are written in order, which matters only if there are members.
         if group.stores_under_way and count:
             if is_replacement:
                 group.replacements = stores
@@ -104,7 +104,7 @@ class ClassicStore:
         """Write one record for all of `stores`."""
         confirmation = None
         try:
-            async with self._storing:  # one at a time, which also keeps their order
+            async with self._storing:  # one at a time, which also keeps the order
                 if group.replacements is stores:
                     group.replacements = []  # later members are in the next record
                 try:
@@ -114,10 +114,11 @@ class ClassicStore:
                     confirmation = self._writer.append(shard, made[0])
                     group.in_log(made[1])
                 except Exception as failure:  # noqa: BLE001  or members would wait for ever
-                    # Before the next record, which must not include the changes undone here.
+                    # Before the next record is made, which must not include the changes undone
+                    # here.
                     await self._tell_stored(shard, group, stores, _code_of(group, failure))
                     return
-            await asyncio.sleep(0)  # what follows takes a turn of its own
+            await asyncio.sleep(0)  # the rest takes a turn of its own
         finally:
             group.stores_under_way -= 1
         if confirmation is None:
@@ -131,7 +132,7 @@ class ClassicStore:
         group: Group,
         stores: Sequence[Store],
     ) -> tuple[bytearray, GroupMetadata] | None:
-        """The record in a batch, while the group awaits any of `stores`; else None."""
+        """A batch with the record; None if the group no longer awaits any of `stores`."""
         while True:
             purpose = next((each.purpose for each in stores if group.awaits(each.purpose)), None)
             if purpose is None:
@@ -139,7 +140,8 @@ class ClassicStore:
             metadata = await group.to_store(purpose)
             if metadata is not None:
                 batch = await self._encoded(shard, group, metadata)
-                # A member that waits now has always waited: a rebalance would have answered it.
+                # A member that waits now has waited all the time: a rebalance would have answered
+                # it.
                 if any(group.awaits(each.purpose) for each in stores):
                     return batch, metadata
 

@@ -1,6 +1,6 @@
 """The group coordinator: passes a request to its group, and to the part that carries it out.
 
-Owns these parts and connects them. It never decides for a group, and appends nothing itself.
+Owns and connects the parts. Makes no decision for a group, and appends no records itself.
 All state changes run on the event loop without awaiting; only answers wait, for other members
 or for the log. So requests take effect in the order in which they arrive.
 """
@@ -58,9 +58,10 @@ from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _LARGE_AT_A_TIME: Final = 2
-#: Deadlines that pass while a group is loading are put off: its members need time for a heartbeat.
+#: Deadlines that pass while a group is loading are put off by this time, as its members need time
+#: for a heartbeat.
 _LOADING_RETRY_S: Final = 5.0
-#: Offsets that are deleted in one batch with their group: they take about two milliseconds.
+#: Offsets that are deleted in one batch with their group; that many take about two milliseconds.
 _DELETED_WITH_GROUP: Final = 200
 
 
@@ -146,7 +147,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
 
     def _on_loaded(self, partition: int) -> None:
         self._alarm.set()
-        if self._context.topics.was_any_deleted():  # else there is no need to look at every group
+        if self._context.topics.was_any_deleted():  # otherwise no group needs to be checked
             self._background.spawn(self._removals.remove_orphans(partition))
 
     def _unload(self, shard: GroupShard) -> Coroutine[Any, Any, None]:
@@ -162,7 +163,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         group_id = deadline.group_id
         partition = self._partition_for(group_id)
         shard = self._partitions.find(partition)
-        if self._partitions.is_loading(partition):  # members cannot be heard or answered yet
+        if self._partitions.is_loading(partition):  # members cannot send heartbeats yet
             self._deadlines.schedule(deadline, self._clock.monotonic() + _LOADING_RETRY_S)
             return
         group = None if shard is None else shard.groups.get(group_id)
@@ -170,7 +171,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             self._effects.carry_out(shard, group, expire(group, deadline))
 
     async def expire_offsets(self) -> None:
-        """Delete offsets whose retention is over, and groups that are empty by then."""
+        """Delete expired offsets, and empty groups without offsets."""
         await self._removals.expire()
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
@@ -189,7 +190,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     # -- the classic protocol ------------------------------------------------------------------
 
     def join(self, group_id: str, request: JoinRequest) -> Pending[JoinAnswer]:
-        """JoinGroup. The answer comes when the next generation begins.
+        """Handle JoinGroup. The answer comes when the next generation begins.
 
         Raises:
             KafkaError: the group is not available here.
@@ -197,7 +198,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         return self._classic.join(self._shard_with_members(group_id), group_id, request)
 
     def sync(self, group_id: str, request: SyncRequest) -> Pending[SyncAnswer]:
-        """SyncGroup. The answer comes when the leader's assignment is in the log.
+        """Handle SyncGroup. The answer comes when the leader's assignment is in the log.
 
         Raises:
             KafkaError: the group is not available here, or refuses.
@@ -207,7 +208,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> None:
-        """Heartbeat.
+        """Handle Heartbeat.
 
         Raises:
             KafkaError: the error for the member.
@@ -216,12 +217,12 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             shard = self._shard_with_members(group_id)
         except KafkaError as refusal:
             if refusal.code is ErrorCode.coordinator_load_in_progress:
-                return  # it cannot be verified yet, and counts as a member
+                return  # the client cannot be checked yet, and counts as a member
             raise
         self._classic.heartbeat(shard, group_id, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Pending[list[ErrorCode]]:
-        """LeaveGroup: a code for each member.
+        """Handle LeaveGroup: returns a code for each member.
 
         Raises:
             KafkaError: the group is not available here.
@@ -233,7 +234,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     def consumer_heartbeat(
         self, group_id: str, request: HeartbeatRequest
     ) -> Pending[HeartbeatAnswer]:
-        """ConsumerGroupHeartbeat. The answer comes when its records are in the log.
+        """Handle ConsumerGroupHeartbeat. The answer comes when the records are in the log.
 
         Raises:
             KafkaError: the error for the member.
@@ -253,7 +254,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         raise KafkaError(ErrorCode.group_id_not_found, f"there is no consumer group {group_id}")
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
-        """ConsumerGroupDescribe.
+        """The group, for ConsumerGroupDescribe.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, or the group is not available here.
@@ -261,7 +262,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         return self._consumer_group(self._shard_of(group_id), group_id)
 
     def topic_changed(self, topic: str, *, is_new: bool) -> None:
-        """A topic was created, deleted, or has more partitions: groups must check it again."""
+        """Have groups check a topic again that was created, deleted, or got more partitions."""
         for partition in self._partitions.partitions():
             shard = self._partitions.find(partition)
             for group in [] if shard is None else list(shard.groups.values()):
@@ -276,10 +277,10 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     # -- offsets -------------------------------------------------------------------------------
 
     def commit(self, commit: Commit) -> Coroutine[Any, Any, Written[list[ErrorCode]]]:
-        """OffsetCommit: a code for each offset. The answer comes when all are in the log.
+        """OffsetCommit: returns a code for each offset, when all are in the log.
 
         Offsets that fit into one batch are committed together or not at all. Of several batches,
-        the first ones may be committed and the others not; the codes tell them apart.
+        only the first may be committed; the codes show which.
 
         Raises:
             KafkaError: no offset was committed.
@@ -295,10 +296,10 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         member_id: str | None = None,
         member_epoch: int = NO_EPOCH,
     ) -> Iterator[FetchedOffsets]:
-        """OffsetFetch of one group: its committed offsets, piece by piece; see `all_confirmed`.
+        """OffsetFetch of one group: returns its committed offsets in pieces; see `all_confirmed`.
 
-        With `requires_stable`, UNSTABLE_OFFSET_COMMIT where a transaction may change an offset. A
-        fetch in the name of a member of a consumer group needs its current epoch.
+        With `requires_stable`, the code is UNSTABLE_OFFSET_COMMIT if a transaction may change an
+        offset. A member of a consumer group must give its current epoch.
 
         Raises:
             KafkaError: the group is not available here, or refuses.
@@ -312,7 +313,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     def commit_in_transaction(
         self, commit: Commit, verification: Verification | None
     ) -> Coroutine[Any, Any, Written[list[ErrorCode]]]:
-        """TxnOffsetCommit: like `commit`; takes effect when the producer's transaction commits.
+        """TxnOffsetCommit: like `commit`, but takes effect when the producer's transaction commits.
 
         `verification`: the transaction coordinator's verification of the group's partition.
 
@@ -345,7 +346,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     async def delete_offsets(
         self, group_id: str, requested: Sequence[tuple[str, int]]
     ) -> Written[list[ErrorCode]]:
-        """OffsetDelete: a code for each partition.
+        """OffsetDelete: returns a code for each partition.
 
         Offsets that fit into one batch are deleted together or not at all.
 
@@ -364,14 +365,14 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """Wait until all in-sync replicas have the records appended so far.
 
         Raises:
-            KafkaError: NOT_COORDINATOR, this takes too long.
+            KafkaError: NOT_COORDINATOR, the wait takes too long.
         """
         await self._log.all_confirmed()
 
     # -- groups --------------------------------------------------------------------------------
 
     def groups(self) -> list[AnyGroup]:
-        """ListGroups: all groups that are coordinated here.
+        """ListGroups: all groups that this broker coordinates.
 
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
@@ -402,11 +403,11 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     async def delete(self, group_id: str) -> Written[ErrorCode]:
         """DeleteGroups, one group.
 
-        If the group has very many offsets, these are deleted first; then the group is deleted, with
-        offsets that were committed meanwhile.
+        Very many offsets are deleted first; then the group is deleted, with offsets that were
+        committed meanwhile.
 
         Raises:
-            KafkaError: the group was not deleted; some of very many offsets may be.
+            KafkaError: the group was not deleted; if it has very many offsets, some may have been.
         """
         shard = self._shard_of(group_id)
         while True:

@@ -1,6 +1,6 @@
-"""A timer for the deadlines of groups; many that have passed take several turns of the loop.
+"""A timer for the deadlines of groups; many passed deadlines take several turns of the loop.
 
-Owns the time of the next check. It does not know the meaning of a deadline.
+Owns the time of the next check, and does not know the meaning of a deadline.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from drumlin.turns import end_of_new_turn
 
 
 class DeadlineAlarm:
-    """Goes off when the next deadline passes, from `start` to `stop`.
+    """An alarm that goes off when the next deadline passes, from `start` to `stop`.
 
     Handed in:
         deadlines: the deadlines of all groups.
         clock: monotonic time.
-        tell(deadline): called once the deadline has passed.
+        tell(deadline): called when the deadline has passed.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class DeadlineAlarm:
             self._handle.cancel()
 
     def set(self) -> None:
-        """Schedule `wake` for the next deadline; called after a deadline was set."""
+        """Schedule `wake` for the next deadline; called after deadlines have been set."""
         deadline = self._deadlines.next_deadline()
         if deadline is None or not self._is_on:
             return
@@ -65,10 +65,12 @@ class DeadlineAlarm:
         try:
             return not self._tell_due()
         finally:  # a fault in one group does not affect the others
-            self.set()  # for the next turn, if more of them are due
+            self.set()  # for the next turn, if more deadlines are due
 
     def _tell_due(self) -> bool:
-        """Expire as many as fit into a turn; returns whether these were all. Others stay due."""
+        """Expire as many deadlines as fit into a turn; returns whether none is left. The others
+        stay due.
+        """
         ends_at = end_of_new_turn()
         for deadline in self._deadlines.look(self._clock.monotonic()):
             if deadline is not None:

@@ -1,7 +1,7 @@
-"""Carries out the decisions of groups of all kinds, and their effects in order.
+"""Carries out the decisions of groups of all kinds, with their effects in order.
 
 Records are appended and applied; answers are given, at once or in turns; long work is started as a
-task. Nothing here decides, and nothing waits.
+task. This code makes no decisions, and never waits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Effects:
-    """The effects in the groups of the partitions that are led here.
+    """Carries out effects for the groups of the partitions that are led here.
 
     Handed in:
         writer, log, work, answers: the coordinator's.
@@ -100,8 +100,9 @@ class Effects:
         decision: Decision,
         confirmation: Confirmation | None,
     ) -> Pending[Any]:
-        """Carry out the rest of a decision whose records are written; its answer awaits
-        `confirmation`."""
+        """Carry out the rest of a decision whose records are written; the answer awaits
+        `confirmation`.
+        """
         answer: Pending[Any] = self._log.written(decision.answer, confirmation)
         group = shard.groups.get(group_id)
         if decision.then is not None and group is not None:

@@ -1,8 +1,8 @@
 """Work of groups that takes longer than a turn of the loop.
 
 Regular expressions are resolved in a thread. A target assignment of very many members is computed
-and encoded in turns of the loop: meanwhile the group keeps its present one. Nothing is decided
-here; the results are passed to the group.
+and encoded over several turns of the loop; meanwhile the group keeps its present one. No decision
+is made here; the group gets the results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class LongWork:
-    """Work that groups of the partitions led here have begun.
+    """Long work begun by groups of the partitions that are led here.
 
     Handed in:
         writer, log, alarm, background: the coordinator's.
@@ -87,7 +87,7 @@ class LongWork:
     ) -> asyncio.Future[Any]:
         """Begin an assignment; returns the answer to its request, which need not be awaited.
 
-        If the assignment fails, that answer is `first`, which is `answer` once it is confirmed.
+        If the assignment fails, the answer is `first`: that is `answer`, once confirmed.
         """
         group.is_assigning = True
         work = self._go_on_assigning(shard, group, assign, answer, first)
@@ -133,10 +133,10 @@ class LongWork:
 
         confirmation = await self._writer.write_in_turns(shard, target.records, last, take_over)
         await give_way()
-        # The member's own assignment may have thousands of partitions, so it gets its own turn.
+        # The member's own assignment may have thousands of partitions, so it gets a separate turn.
         self._writer.check_leads(shard)
         check_group()
         followed = assign.follow(group, answer)
         if followed.records:
             confirmation = self._writer.write(shard, followed.records)
-        return self._log.written(followed.answer, confirmation)  # the last of its records
+        return self._log.written(followed.answer, confirmation)  # its last records

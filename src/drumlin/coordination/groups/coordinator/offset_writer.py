@@ -1,7 +1,7 @@
-"""Writes and deletes committed offsets: a few at once, very many in turns of the loop.
+"""Writes and deletes committed offsets: a few at once, very many over several turns of the loop.
 
-Owns the conversion of a request to batches, and the check before each batch. Whether the group
-allows the change is decided by the shard, never here.
+Owns the conversion of a request to batches, and the timing of a check before each batch. The shard
+decides whether the group allows the change.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from drumlin.storage.producers.verification import Verification
 from drumlin.turns import emptied, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Tombstones that are packed in one turn.
+#: The number of tombstones packed in one turn.
 _REMOVED_AT_ONCE: Final = 1000
 
 
 class OffsetWriter:
-    """The offsets in the partitions of `__consumer_offsets` that are led here.
+    """Writes the offsets in the partitions of `__consumer_offsets` that are led here.
 
     Handed in:
         writer, log: the coordinator's.
@@ -56,12 +56,13 @@ class OffsetWriter:
         commit: Commit,
         verification: Verification | None,
     ) -> Written[list[ErrorCode]]:
-        """Append and apply offsets; returns a code for each of them.
+        """Append and apply offsets; returns a code for each.
 
         `find`: returns the shard of a group, or raises if it is not available now.
 
         Raises:
-            KafkaError: no offset is committed, though some of a transaction's may be in the log.
+            KafkaError: no offset is committed, though some offsets of a transaction may be in the
+                log.
         """
         shard = find(commit.group_id)
         check = shard.admit_commit(commit.group_id, commit.committer)
@@ -86,7 +87,7 @@ class OffsetWriter:
         batches = await packer.batches()
         if (
             len(batches) == 1 and commit.is_one_piece and not codec
-        ):  # nothing else has run since the check
+        ):  # no other code has run since the check
             confirmation = self._writer.write_batches_at_once(
                 shard,
                 batches,
@@ -127,7 +128,7 @@ class OffsetWriter:
             refusal = error.code
             return counts_partly(commit, count, error)
 
-        left = emptied(batches)  # each is freed once it is written: they may be large
+        left = emptied(batches)  # each batch is freed once written, as it may be large
         confirmation = await self._writer.write_batches(
             shard, left, check_again, take_over, verification, is_part_enough
         )
@@ -136,7 +137,7 @@ class OffsetWriter:
         return self._log.written(codes, confirmation)
 
     def _check_again(self, shard: GroupShard, commit: Commit, topics: list[TopicValues]) -> None:
-        """Check again that the commit is allowed: other requests ran meanwhile.
+        """Check again that the commit is allowed, as other requests have run meanwhile.
 
         Raises:
             KafkaError: the next batch may not be committed any more.
@@ -154,7 +155,7 @@ class OffsetWriter:
     async def delete(
         self, shard: GroupShard, group_id: str, requested: Sequence[tuple[str, int]]
     ) -> Written[list[ErrorCode]]:
-        """Delete offsets for a client; returns a code for each of them.
+        """Delete offsets for a client; returns a code for each.
 
         Raises:
             KafkaError: no offset was deleted, or only the first ones of several batches.
@@ -187,7 +188,7 @@ class OffsetWriter:
         """Append and apply tombstones for offsets; `check` raises if that is not allowed.
 
         Raises:
-            KafkaError: as `ShardWriter.write`, and as `check`.
+            KafkaError: as `ShardWriter.write`, or as `check`.
         """
         limit, now_ms = self._writer.led(shard).batch_bytes_max, self._clock.wall_ms()
         codec = self._config.offsets_topic_compression_codec

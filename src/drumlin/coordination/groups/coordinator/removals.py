@@ -1,7 +1,8 @@
 """Removes offsets that have expired, or whose topic was deleted.
 
 A group without members is removed with its last offset. The shard chooses the records, some at a
-time; offsets whose tombstones cannot be written are tried again later. It never answers a request.
+time; offsets whose tombstones cannot be written are tried again later. No requests are answered
+here.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class WriteFound(Protocol):
 
 
 class Removals:
-    """Chores in the partitions of `__consumer_offsets` that are led here.
+    """Removes offsets in the partitions of `__consumer_offsets` that are led here.
 
     Handed in:
         writer, partitions, write_found: the coordinator's.
@@ -77,13 +78,13 @@ class Removals:
                 return False
             count += len(records)
             if await give_way() and await self._partitions.when_ready(partition) is not shard:
-                return False  # it was led elsewhere meanwhile: begin again
+                return False  # another broker has led the partition meanwhile: begin again
         if count:
             _log.info("partition %d: %d records removed: %s", partition, count, what)
         return True
 
     async def expire(self) -> None:
-        """Delete offsets whose retention is over, and groups that are empty by then."""
+        """Delete expired offsets, and empty groups without offsets."""
         retention_ms = self._config.offsets_retention_minutes * 60_000
         for partition in self._partitions.partitions():
             await self._remove(
@@ -93,7 +94,7 @@ class Removals:
             )
 
     async def remove_orphans(self, partition: int) -> None:
-        """Delete offsets of deleted topics whose tombstones could not be written at the time."""
+        """Delete offsets of deleted topics whose tombstones could not be written before."""
         what = "what is known of deleted topics"
         await self._remove(partition, GroupShard.orphans, what)
 

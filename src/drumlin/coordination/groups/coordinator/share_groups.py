@@ -1,4 +1,4 @@
-"""The asynchronous part of share groups: passes requests to the group, and keeps its share state.
+"""The asynchronous part of share groups: passes requests to the group, and manages its share state.
 
 The records of share groups are in `__consumer_offsets` beside those of other groups; the group
 coordinator owns these partitions and writes to them. The share coordinator keeps the share state of
@@ -59,7 +59,7 @@ _INITIALIZED_WITHIN_S: Final = 2.0
 
 
 class ShareGroupConfig(Protocol):
-    """The part of the broker's configuration that is used here; the names are Kafka's keys."""
+    """The part of the broker's configuration that share groups use; the names are Kafka's keys."""
 
     @property
     def group_share_initialize_retry_interval_ms(self) -> int: ...
@@ -84,7 +84,7 @@ class ShareGroupMembership:
         self._background = Background()
 
     async def close(self) -> None:
-        """End the tasks for which no member waits."""
+        """End the tasks that no member waits for."""
         await self._background.end()
 
     # -- finding -----------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class ShareGroupMembership:
     def group(self, group_id: str) -> ShareGroup:
         """
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, also for a group of another kind; or the group is not
+            KafkaError: GROUP_ID_NOT_FOUND, also for another kind of group; or the group is not
                 available here.
         """
         return self._found(self._groups.shard_of(group_id), group_id)
@@ -115,7 +115,7 @@ class ShareGroupMembership:
         return group
 
     def is_share_group(self, group_id: str) -> bool:
-        """Whether a share group of this name is coordinated here now."""
+        """Whether this broker coordinates a share group of this name now."""
         try:
             self.group(group_id)
         except KafkaError:
@@ -132,7 +132,7 @@ class ShareGroupMembership:
     # -- membership --------------------------------------------------------------------------
 
     async def heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
-        """ShareGroupHeartbeat.
+        """Handle ShareGroupHeartbeat.
 
         Raises:
             KafkaError: the error for the member.
@@ -142,11 +142,11 @@ class ShareGroupMembership:
         response, initializing = await self._beat(group_id, request)
         if initializing is None:
             return response
-        # A share coordinator that is not available for long must not make the members leave.
+        # If a share coordinator is not available for long, members must not have to leave.
         done, _ = await asyncio.wait([initializing], timeout=_INITIALIZED_WITHIN_S)
         if not done or not initializing.result():
             return response
-        # A member that waited for this has its partitions now, not with its next heartbeat.
+        # A member that has waited gets its partitions now, not with its next heartbeat.
         again = request._replace(member_epoch=response.member_epoch)
         response, _ = await self._beat(group_id, again, at_once=True)
         return response
@@ -154,7 +154,7 @@ class ShareGroupMembership:
     async def _beat(
         self, group_id: str, request: ShareHeartbeat, *, at_once: bool = False
     ) -> tuple[ShareHeartbeatAnswer, asyncio.Task[bool] | None]:
-        """The answer, and the task that initializes partitions, if there are new ones."""
+        """The answer, and the task that initializes new partitions, if any."""
         shard = self._groups.shard_of(group_id)
         joins = request.member_epoch == JOIN_EPOCH
         group = self._found_or_new(shard, group_id) if joins else self._found(shard, group_id)
@@ -179,10 +179,10 @@ class ShareGroupMembership:
     # -- share state -------------------------------------------------------------------------
 
     async def _initialize(self, group_id: str, topics: Topics, state_epoch: int) -> bool:
-        """Initialize the share state of partitions; returns whether all have it.
+        """Initialize the share state of partitions; returns whether all of them have state.
 
-        The state has no start offset yet. Initialized partitions can be assigned; the others are
-        tried again with a later heartbeat. A partition of a deleted topic needs no state.
+        The state has no start offset yet. Initialized partitions can be assigned; a later heartbeat
+        tries the others again. A partition of a deleted topic needs no state.
         """
         starts = {
             topic_id: dict.fromkeys(topic.partitions, UNINITIALIZED_OFFSET)
@@ -227,12 +227,12 @@ class ShareGroupMembership:
     async def alter_offsets(
         self, group_id: str, wanted: Sequence[tuple[str, Mapping[int, int]]]
     ) -> list[TopicOutcome]:
-        """AlterShareGroupOffsets: partitions restart at an offset; their state is dropped.
+        """AlterShareGroupOffsets: restart partitions at an offset, and drop their state.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP, or the group is not available here.
         """
-        self._groups.shard_of(group_id)  # refused before anything is looked up
+        self._groups.shard_of(group_id)  # refuse before looking anything up
         found, starts = await self._sorted(wanted)
         topics = {
             topic.topic_id: TopicPartitions(topic.name, frozenset(starts[topic.topic_id]))
@@ -292,7 +292,7 @@ class ShareGroupMembership:
     async def _sorted_out(
         self, group: ShareGroup, names: Iterable[str]
     ) -> tuple[Deleted, dict[UUID, TopicPartitions]]:
-        """The outcome by name as far as it is known, and the partitions whose state to delete."""
+        """The known outcomes by topic name, and the partitions whose state must be deleted."""
         unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
         no_offsets = KafkaError(unknown.code, "the group has no offsets in this topic")
         results: Deleted = {}
@@ -320,7 +320,7 @@ class ShareGroupMembership:
     async def _delete_states(
         self, group_id: str, names: Mapping[UUID, str], chosen: Mapping[UUID, frozenset[int]]
     ) -> dict[UUID, KafkaError]:
-        """Delete share state topic by topic; returns the first error of each topic that has one."""
+        """Delete share state topic by topic; returns the first error of each topic with errors."""
         if not chosen:
             return {}
 
@@ -339,14 +339,14 @@ class ShareGroupMembership:
         return errors
 
     async def _note_partitions(self, group_id: str, change: _Change) -> None:
-        """Write a change of the group's partitions, applied to the group as it is now."""
+        """Apply a change to the group's current partitions, and write the result."""
         shard = self._groups.shard_of(group_id)
         group = self._found(shard, group_id)
         decision = Decision([group.partitions_record(change(group.partitions))])
         await self._groups.bring_about(shard, group_id, decision)
 
     async def delete(self, group_id: str) -> ErrorCode:
-        """DeleteGroups, one share group, including its share state.
+        """DeleteGroups for one share group, including its share state.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or the group is not available here.
@@ -379,7 +379,7 @@ class ShareGroupMembership:
     # -- describing ----------------------------------------------------------------------------
 
     def initialized(self, group_id: str) -> dict[str, tuple[int, ...]]:
-        """Topics and partitions in which the group has share state; none if there is no group.
+        """Topics and partitions for which the group has share state; none if there is no group.
 
         Raises:
             KafkaError: the group is not available here.

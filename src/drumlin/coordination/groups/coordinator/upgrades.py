@@ -57,7 +57,7 @@ class Upgrades:
     def heartbeat(
         self, shard: GroupShard, group_id: str, request: HeartbeatRequest
     ) -> Pending[Any]:
-        """Handle a heartbeat; a joining member creates a group, or converts a classic one.
+        """Handle a heartbeat; a joining member may create a group, or convert a classic one.
 
         Raises:
             KafkaError: the error for the member.
@@ -69,7 +69,7 @@ class Upgrades:
             raise KafkaError(ErrorCode.group_id_not_found, f"there is no consumer group {group_id}")
         if group is not None and group.membership.members:
             return self._upgrade(shard, group, request)
-        # An empty classic group may have deadlines, too, which the new one must not touch.
+        # An empty classic group may have deadlines, which the new group must not touch.
         upgraded = ConsumerGroup(group_id, self._apart if group else self._context)
         decision = heartbeats.heartbeat(upgraded, request)
         if group is not None:
@@ -88,7 +88,7 @@ class Upgrades:
         def records() -> Iterator[GroupRecord]:
             nonlocal decision
             for key, value in to_consumer(group, self._context.topics):
-                if type_of(key).kind is GroupKind.CONSUMER:  # else it ends the classic group
+                if type_of(key).kind is GroupKind.CONSUMER:  # other records end the classic group
                     upgraded.replay(key, value)
                 yield key, value
             decision = heartbeats.heartbeat(upgraded, request)

@@ -1,1 +1,1 @@
-"""Code that groups of all kinds share. No kind of group is imported here."""
+"""Code shared by groups of all kinds. It imports no kind of group."""

@@ -1,7 +1,7 @@
 """The interface of groups of every kind to the coordinator, and the effects that they return.
 
-Methods that only one kind has (joining, heartbeats) are in its own class. Effects are plain values,
-and are carried out in order.
+Methods of a single kind (joining, heartbeats) are in the class of that kind. Effects are plain
+values, and are carried out in order.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class AnyGroup(Protocol):
     # -- offsets ---------------------------------------------------------------------------
 
     def check_offset_commit(self, committer: Committer) -> OffsetCheck | None:
-        """Check a commit; returns a further check for each partition if that is necessary.
+        """Check a commit; returns a check for each partition if one is necessary.
 
         Raises:
             KafkaError: the committer may not commit.
         """
 
     def note_commit(self, committer: Committer) -> None:
-        """Note a commit that passed the check: in some kinds of group it counts as a heartbeat."""
+        """Note a commit that passed the check: in some kinds of groups it counts as a heartbeat."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """
         Raises:
-            KafkaError: there is no such member, or not in this epoch.
+            KafkaError: there is no such member, or it has another epoch.
         """
 
     def check_offset_delete(self) -> None:
@@ -80,8 +80,8 @@ class AnyGroup(Protocol):
     async def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
         """Restore the group's state from its records, in the order in which they were written.
 
-        Yields to other tasks of the loop; the group gets no request before the end. Any action that
-        the state calls for is left to a deadline, which may be due at once.
+        Gives way in between; the group gets no request before the end. Actions that the state
+        requires are left to a deadline, which may be due at once.
         """
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
@@ -91,7 +91,7 @@ class AnyGroup(Protocol):
         """Answer all waiting requests: the group has moved to another broker, or was deleted."""
 
     async def dissolve(self) -> list[Any]:
-        """Remove deadlines after `unload`: they would be applied to a new group of the same name.
+        """Remove deadlines after `unload`: otherwise a new group of the same name would get them.
 
         Returns the group's large collections, to be freed one by one. The group gets no more
         requests.
@@ -99,14 +99,14 @@ class AnyGroup(Protocol):
 
 
 class Decision(NamedTuple):
-    """A group's decision, which has not been carried out yet.
+    """A group's decision that has not been carried out yet.
 
     The records are written as one batch and applied; the answer is given once all in-sync replicas
-    have them. If they cannot be written, nothing changes.
+    have the batch. If writing fails, nothing changes.
 
     answer: the answer to the request that led to the decision, if there was one.
-    then: makes the effects that follow, given the group after the change; its kind may differ.
-    otherwise: makes the decision to take instead if the records do not fit into one batch.
+    then: returns further effects for the changed group, which may be of another kind.
+    otherwise: returns another decision, for records that do not fit into one batch.
     assign: a long computation, to be completed before the answer is given.
     """
 
@@ -118,13 +118,14 @@ class Decision(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """A target assignment of very many members, computed and written while the group continues.
+    """The computation of a target assignment of very many members, while the group continues.
 
-    make(): computes the target from copies: its `epoch`, and the `records` of its changes.
-    complete(group, target): the last records, which correct the target for the current members,
-        and the value that the group's own `follow` takes over for all records.
-    follow(group, answer): the decision on the same request once the assignment is complete, given
-        the request's first answer.
+    make(): computes the target from copies of the group's state: its `epoch`, and the `records` of
+        its changes.
+    complete(group, target): returns the last records, which correct the target for the current
+        members, and the value from which the group's own `follow` applies all records.
+    follow(group, answer): returns the decision on the same request when the assignment is complete,
+        given the request's first answer.
     """
 
     make: Callable[[], Coroutine[Any, Any, NextTarget]]
@@ -139,7 +140,7 @@ class NextTarget(Protocol):
     def epoch(self) -> TargetEpoch: ...
     @property
     def records(self) -> Sequence[GroupRecord]:
-        """The records of its changes, without those that complete it."""
+        """The records of the target's changes, without the last ones."""
 
 
 class Resolve(NamedTuple):

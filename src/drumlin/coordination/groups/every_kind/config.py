@@ -8,7 +8,7 @@ from drumlin.coordination.groups.every_kind.states import GroupRules
 
 
 class CoordinatorConfig(GroupRules, Protocol):
-    """The names are Kafka's keys."""
+    """The configuration that the group coordinator needs; the names are Kafka's keys."""
 
     @property
     def group_min_session_timeout_ms(self) -> int: ...

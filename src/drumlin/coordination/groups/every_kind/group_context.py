@@ -23,12 +23,12 @@ class Topic(NamedTuple):
 
 
 class Topics(Protocol):
-    """All topics that the cluster has now."""
+    """The current topics of the cluster."""
 
     def by_name(self, name: str) -> Topic | None: ...
     def by_id(self, topic_id: UUID) -> Topic | None: ...
     def names(self) -> Collection[str]:
-        """The names of all topics: there may be very many, so search them and make no copy."""
+        """The names of all topics, which may be very many: search them without making a copy."""
 
     def was_deleted(self, topic_id: UUID) -> bool:
         """Whether the topic is known to be deleted; it may be missing for other reasons."""
@@ -38,7 +38,7 @@ class Topics(Protocol):
 
 
 def existing_topics(topics: Topics, names: Iterable[str]) -> Iterator[Topic]:
-    """Those of the named topics that exist: a member may name thousands that do not."""
+    """The named topics that exist; a member may name thousands that do not."""
     there = topics.names()
     for name in names:
         if name in there and (topic := topics.by_name(name)) is not None:
@@ -52,7 +52,7 @@ class GroupContext:
     group_setting(group_id, key): a key of the group's own configuration, or else the broker's
         default for it; the keys are those of `config/group_keys.tsv`.
     clock: wall time for records, monotonic time for deadlines.
-    deadlines: come back through the group's `expire`.
+    deadlines: a passed deadline is handled by the group's `expire`.
     new_id: the random part of a member id.
     topics: the topics to which groups can subscribe.
     """

@@ -1,4 +1,4 @@
-"""Declarations of the records of `__consumer_offsets` that belong to a kind of group."""
+"""Declarations of records of `__consumer_offsets`, for every kind of group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drumlin.wire.schema.types import Int32
 
 
 class RecordKey(Protocol):
-    """A key of the topic. Each type of record has a hashable class of its own for its keys."""
+    """A key of the topic. Each type of record has its own hashable class of keys."""
 
     @property
     def group_id(self) -> str: ...
@@ -25,7 +25,7 @@ GroupRecord = tuple[RecordKey, Any | None]
 
 @message
 class TopicPartitions:
-    """A topic, and partitions of it, in the records of several kinds of group."""
+    """A topic and some of its partitions, in the records of several kinds of groups."""
 
     topic_id: UUID
     partitions: tuple[Int32, ...]

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class GroupKind(Enum):
-    """The values are Kafka's names, as clients see them."""
+    """A kind of group; the values are Kafka's names, which clients see."""
 
     CLASSIC = "Classic"
     CONSUMER = "Consumer"

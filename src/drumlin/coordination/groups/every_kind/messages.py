@@ -1,7 +1,7 @@
 """Inputs and outputs of the group state machine. Plain values.
 
-They have the content of Kafka's requests and responses, without versions: handlers translate.
-A `waiter` is an object of the caller that comes back with the answer: a future in the broker, a
+They have the content of Kafka's requests and responses, without versions: handlers translate. A
+`waiter` is an object of the caller that is returned with the answer: a future in the broker, a
 label in a test.
 """
 
@@ -23,7 +23,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """A member asks to join the next generation."""
+    """A member's request to join the next generation."""
 
     member_id: str
     group_instance_id: str | None
@@ -61,7 +61,7 @@ class JoinAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
-    """A member asks for its assignment; the leader's request has all assignments."""
+    """A member's request for its assignment; the leader's request has all assignments."""
 
     member_id: str
     group_instance_id: str | None
@@ -69,7 +69,7 @@ class SyncRequest:
     protocol_type: str | None
     protocol_name: str | None
     assignments: Iterable[tuple[str, bytes]]
-    """By member id. Read once, and only in the leader's request."""
+    """Assignments by member id. Read once, and only in the leader's request."""
 
 
 class SyncAnswer(NamedTuple):
@@ -95,10 +95,10 @@ class Answer(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """Answer many requests, in turns if there are very many.
+    """Answer many requests, giving way if there are very many.
 
-    The answers are final, and nothing else answers the requests, so all must be given. None among
-    the answers only marks a point at which to give way.
+    The answers are final, and nothing else answers the requests, so all answers must be given. None
+    among them only marks a point for giving way.
     """
 
     number: int
@@ -122,7 +122,7 @@ class Assigned:
     generation_id: int
     asked: Iterable[tuple[str, bytes]]
     assignments: dict[str, bytes] = field(default_factory=dict)
-    """Assignments for actual members, filled in while the record is made."""
+    """Assignments of the group's members, filled in while the record is made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from drumlin.coordination.groups.every_kind.messages import NO_MEMBER_ID
 
 
 class GroupState(Enum):
-    """The values are Kafka's names, as clients see them."""
+    """A state of a group; the values are Kafka's names, which clients see."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -18,7 +18,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-#: From each state, the states that may come next.
+#: State -> the states that may follow.
 LEGAL_TRANSITIONS: Final[dict[GroupState, frozenset[GroupState]]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
     GroupState.PREPARING_REBALANCE: frozenset(
@@ -36,9 +36,9 @@ class IllegalTransition(AssertionError):
     """A bug in the broker: the group's state does not allow this transition."""
 
 
-#: Not configurable, as in Kafka: a join must end even if its client is gone.
+#: Not configurable, as in Kafka: a join must end even if the client has disconnected.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-#: Pause before another attempt to write that a group has no members.
+#: Pause before another attempt to write the record of an empty group.
 EMPTIED_AGAIN_MS: Final = 5_000
 
 
@@ -48,12 +48,12 @@ class DeadlineKind(Enum):
     SYNC = "sync"  # members have not asked for their assignment
     REVOCATION = "revocation"  # a member of the consumer protocol has not given up partitions
 
-    # Every heartbeat looks a deadline up, and Enum's own hash is slow. Members are singletons.
+    # Every heartbeat looks up a deadline, and Enum's own hash is slow. Its members are singletons.
     __hash__ = object.__hash__
 
 
 class Deadline(NamedTuple):
-    """The key of a deadline; a member's session has the member's id."""
+    """The key of a deadline, with the member's id if it concerns one member."""
 
     group_id: str
     kind: DeadlineKind

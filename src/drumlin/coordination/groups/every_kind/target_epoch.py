@@ -1,4 +1,4 @@
-"""The epoch of a target assignment: a record that consumer groups and share groups both have."""
+"""The epoch of a target assignment: a record of consumer groups and share groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TargetEpoch:
 
     epoch: Int32
     timestamp_ms: Annotated[Int64, Tag(0)] = 0
-    """The time at which the assignment was computed; 0: it was not."""
+    """The time at which the assignment was computed; 0 if it was not."""
 
 
 TARGET_EPOCH: Final = ValueSchema[TargetEpoch]("target assignment", TargetEpoch)

@@ -20,17 +20,17 @@ class Commit(NamedTuple):
     group_instance_id: str | None
     generation_id: int
     retention_ms: int | None
-    """Sent by the oldest clients only; None: the broker's retention."""
+    """Sent by the oldest clients only; None means the broker's retention."""
     offsets: Sequence[TopicOffsets]
-    """In pieces of at most `PIECE_MAX`; a topic may occur several times."""
+    """The offsets, in pieces of at most `PIECE_MAX`; a topic may occur several times."""
     version: int = 10
     """The version of the request, on which the checks depend."""
     producer: Producer | None = None
-    """The producer of the transaction; None: the commit takes effect at once."""
+    """The producer of the transaction; if None, the commit takes effect at once."""
 
     @property
     def is_one_piece(self) -> bool:
-        """Whether the offsets are committed in one turn."""
+        """Whether the offsets can be committed in one turn."""
         return len(self.offsets) == 1 and len(self.offsets[0].partitions) <= PIECE_MAX
 
     @property
@@ -48,7 +48,7 @@ class Commit(NamedTuple):
 def is_longer(metadata: bytes, java_length_max: int) -> bool:
     """Whether a text is longer than the limit as Kafka counts it: in UTF-16 units."""
     if len(metadata) <= java_length_max:
-        return False  # each unit takes at least a byte
+        return False  # each unit has at least one byte
     return len(metadata.decode().encode("utf-16-le")) // 2 > java_length_max
 
 
@@ -79,8 +79,8 @@ async def sorted_out(
 def counts_partly(commit: Commit, count: int, error: KafkaError) -> bool:
     """Whether the first `count` offsets stay committed if the next ones are refused.
 
-    Offsets of a transaction take effect with its marker only, and a client that gets an error sends
-    all of them again before it ends the transaction. If the group is gone, so are its offsets.
+    Offsets of a transaction take effect only with its marker, and a client that gets an error sends
+    all offsets again before it ends the transaction. If the group was deleted, so were its offsets.
     """
     is_gone = error.code is ErrorCode.group_id_not_found
     return count > 0 and commit.producer is None and not is_gone

@@ -25,7 +25,7 @@ _AT_ONCE: Final = 1000
 
 
 class FetchedOffsets(NamedTuple):
-    """Offsets of one topic, or of some of its partitions: then the next piece continues the topic.
+    """Offsets of one topic, or of its next partitions if the topic has several pieces.
 
     `offsets`: offset and leader epoch, packed; `metadata` is None if no offset has any, `codes` if
     there is no error.
@@ -40,7 +40,9 @@ class FetchedOffsets(NamedTuple):
 
 
 class Fetching:
-    """The reading of one group. `is_unstable(key)`: whether a transaction may change the offset."""
+    """The offsets of one group, as they are read. `is_unstable(key)`: whether a transaction may
+    change the offset.
+    """
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class Fetching:
                 begins = False
 
     def _usual(self, topic: str, partitions: Sequence[int]) -> FetchedOffsets | None:
-        """Like `_any`, if all values are usual ones; else None."""
+        """Like `_any`, but None unless all values have the usual layout."""
         there = self._topics.by_name(topic)
         if there is None or self._is_unstable is not None:
             return None
@@ -95,7 +97,7 @@ class Fetching:
         return piece._replace(partitions=named)
 
     def _committed(self, key: OffsetKey) -> CommittedOffset | None:
-        """The committed offset; None if it was for a former topic of the same name."""
+        """The committed offset; None if it belongs to a former topic of the same name."""
         packed = self._offsets.packed(*key)
         if packed is None:
             return None

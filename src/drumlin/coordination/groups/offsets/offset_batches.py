@@ -47,11 +47,11 @@ _ENDS: Final = b"\0"
 _NO_VALUE: Final = varint(-1)
 #: Keys of names up to this length are cached: clients use the same ones again and again.
 _KEPT_LENGTH_MAX: Final = 200
-#: Topics in a batch: it is applied in one turn.
+#: Maximum number of topics in a batch, as it is applied in one turn.
 _TOPICS_MAX: Final = 2000
-#: Up to this many records are written in the turn in which they were checked: see `Commit`.
+#: Up to this many records are written in the turn in which they are checked: see `Commit`.
 _JOINED_AT_ONCE_MAX: Final = 1000
-#: The bytes of a record besides its key and its value, at most.
+#: The maximum bytes of a record besides its key and value.
 _OVERHEAD_BYTES: Final = 24
 _ONE_BYTE: Final = tuple(varint(delta) for delta in range(64))
 _TWO_BYTES_END: Final = 8192
@@ -150,7 +150,7 @@ class OffsetPacker:
                 self._end()
 
     async def batches(self) -> list[OffsetBatch]:
-        """All batches; nothing is added afterwards. Gives way, also while it compresses.
+        """All batches; nothing may be added afterwards. Gives way, also during compression.
 
         The records are freed batch by batch, as they may be large.
         """
@@ -241,7 +241,7 @@ def _records(
 
 
 def _tombstones(first: int, key_start: bytes, partitions: Sequence[int]) -> Iterator[bytes]:
-    """Like `_records`, without values."""
+    """Like `_records`, for records without values."""
     pack = _PARTITION.pack
     key_begins = varint(len(key_start) + _PARTITION.size) + key_start
     around = len(_BEGINS) + len(key_begins) + _PARTITION.size + len(_NO_VALUE) + len(_ENDS)

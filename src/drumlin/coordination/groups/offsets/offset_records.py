@@ -43,15 +43,16 @@ _TOPIC_ID_FOLLOWS: Final = b"\x01\x00\x10"
 _NO_TOPIC_ID: Final = bytes(16)
 #: A whole value of the last version without metadata, as nearly all values are.
 _USUAL: Final = struct.Struct(">hqiBq3s16s")
-#: Its parts: version, offset and leader epoch, length of metadata, topic id with its tag.
+#: The parts of such a value: version, offset and leader epoch, length of metadata, topic id with
+#: its tag.
 _USUAL_PARTS: Final = struct.Struct(">h12sB8x19s")
-#: A value is such a value, and readable, if these of its fields have these values.
+#: A value has this layout, and is readable, if these fields have these values.
 USUAL_VALUES: Final = struct.Struct(">h12xB8x3s16x"), (_LAST_VERSION, 1, _TOPIC_ID_FOLLOWS)
 _, _USUALLY = USUAL_VALUES
 
 
 class OffsetKey(NamedTuple):
-    """The group and the partition that an offset is for."""
+    """The group and the partition of an offset."""
 
     group_id: str
     topic: str
@@ -71,7 +72,7 @@ class CommittedOffset(NamedTuple):
 
 
 def pack_offset_and_epoch(value: CommittedOffset) -> bytes:
-    """Pack offset and leader epoch as in a record's value and in a response."""
+    """Pack offset and leader epoch, as they are in a record's value and in a response."""
     return _OFFSET_EPOCH.pack(value.offset, value.leader_epoch)
 
 
@@ -86,7 +87,7 @@ def encode_offset(value: CommittedOffset) -> bytes:
 
 
 class OffsetFacts(NamedTuple):
-    """The fields that offsets of one topic share if they are committed together."""
+    """The common fields of offsets that are committed together to one topic."""
 
     topic_id: UUID | None
     commit_timestamp_ms: int
@@ -162,7 +163,7 @@ def _checked(text: bytes) -> bytes:
 def decode_offset(data: bytes) -> CommittedOffset:
     """
     Raises:
-        UnreadableRecord: a version or bytes that are not known here.
+        UnreadableRecord: the version is unknown, or the bytes are invalid.
     """
     if len(data) == _USUAL.size:
         version, offset, leader_epoch, length, written_ms, tags, topic_id = _USUAL.unpack(data)
@@ -172,9 +173,9 @@ def decode_offset(data: bytes) -> CommittedOffset:
 
 
 def usual_offsets(values: Sequence[bytes | None], topic_id: UUID) -> Sequence[bytes] | None:
-    """Offset and leader epoch of each value, packed, if all are usual ones; else None.
+    """Offset and leader epoch of each value, packed; None unless all values are usual.
 
-    A usual value is readable, without metadata, and of this topic.
+    A usual value is readable, has no metadata, and belongs to this topic.
     """
     if None in values or set(map(len, values)) != {_USUAL.size}:  # type: ignore[arg-type]
         return None
@@ -194,7 +195,7 @@ def is_usual(data: bytes) -> bool:
 
 
 def facts_of(data: bytes) -> OffsetFacts:
-    """The fields of a readable value that offsets committed together share."""
+    """The common fields of offsets that were committed together, from a readable value."""
     value = decode_offset(data)
     return OffsetFacts(value.topic_id, value.commit_timestamp_ms, value.expire_timestamp_ms)
 
@@ -226,7 +227,7 @@ def _committed_offset(fields: _OffsetFields) -> CommittedOffset:
     )
 
 
-#: Used for decoding only: `pack_offsets` encodes many at a time, in the version that each needs.
+#: Used for decoding only: `pack_offsets` encodes many values at a time, each in its own version.
 _COMMITTED_OFFSET: Final = ValueSchema(
     "committed offset",
     _OffsetFields,
@@ -250,7 +251,7 @@ def offset_key_start(group_id: str, topic: str) -> bytes:
 
 
 _VALUE: Final = ByHand(encode_offset, decode_offset)
-#: The older type comes first: records are written with the last one.
+#: The older type comes first: records are written with the last type.
 RECORD_TYPES: Final = tuple(
     RecordType(None, OffsetKey, KeySchema(key_type, OffsetKey), _VALUE)
     for key_type in _OFFSET_KEY_TYPES

@@ -14,7 +14,7 @@ from drumlin.coordination.groups.offsets.offset_records import (
     decode_offset,
 )
 
-#: By partition: values as `decode_offset` reads them.
+#: Partition -> the value, as read by `decode_offset`.
 TopicOffsets = dict[int, bytes]
 
 
@@ -31,12 +31,12 @@ class CommittedOffsets:
     def put_all(
         self, group_id: str, topic: str, partitions: Iterable[int], values: Iterable[bytes]
     ) -> None:
-        """Like `put`, for many of one topic."""
+        """Like `put`, for many partitions of one topic."""
         topics = self._groups.setdefault(group_id, {})
         topics.setdefault(topic, {}).update(zip(partitions, values, strict=True))
 
     def take_group(self, group_id: str, topics: dict[str, TopicOffsets]) -> None:
-        """Take ownership of all offsets of a group, which has none here yet."""
+        """Take ownership of all offsets of a group that has none here yet."""
         assert group_id not in self._groups
         self._groups[group_id] = topics
 
@@ -51,7 +51,7 @@ class CommittedOffsets:
             del self._groups[key.group_id]
 
     def remove_all(self, group_id: str, topic: str, partitions: Sequence[int]) -> None:
-        """Like `remove`, for many of one topic."""
+        """Like `remove`, for many partitions of one topic."""
         topics = self._groups.get(group_id, {})
         known = topics.get(topic)
         if known is None:

@@ -1,10 +1,10 @@
-"""Offsets of one partition that were committed in transactions which are still open.
+"""Pending offsets of one partition: those committed in transactions that are still open.
 
 They are in the log, and take effect with the commit marker, unless a newer offset is committed by
-then: the order of the offsets in the log counts, not that of the markers. So a log that was
-compacted meanwhile is read with the same result.
+then: the order of offsets in the log counts, not that of markers. So reading the log gives the same
+result after compaction.
 
-A transaction may have very many offsets, and ends in one turn: so they are kept by topic.
+A transaction may have very many offsets, and ends in one turn, so its offsets are kept by topic.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from drumlin.coordination.groups.offsets.offset_records import OffsetKey
 
-#: Group and topic.
+#: A group and a topic.
 _Place = tuple[str, str]
 
 
@@ -46,7 +46,9 @@ class TransactionalOffsets:
         *,
         is_superseded: bool = False,
     ) -> None:
-        """Add an offset of the producer's transaction; it is newer than those added before."""
+        """Add an offset of the producer's transaction; it is newer than all offsets added
+        before.
+        """
         group_id, topic, partition = key
         self.put_all(producer_id, group_id, topic, (partition,), (value,))
         if is_superseded:
@@ -60,7 +62,7 @@ class TransactionalOffsets:
         partitions: Sequence[int],
         values: Sequence[bytes],
     ) -> None:
-        """Like `put`, for many of one topic."""
+        """Like `put`, for many partitions of one topic."""
         self._order += 1
         place = group_id, topic
         producers = self._by_place.setdefault(place, {})
@@ -147,7 +149,7 @@ class TransactionalOffsets:
         return topics
 
     def keys_of_topic(self, topic: str) -> list[OffsetKey]:
-        """Keys with pending offsets of a topic of that name; a key may occur several times."""
+        """Keys of pending offsets for topics of that name; a key may occur several times."""
         return [
             OffsetKey(*place, partition)
             for place, producers in self._by_place.items()

@@ -1,4 +1,4 @@
-"""Code that differs by kind of group: its construction, and the effect of its deadlines."""
+"""Code that differs between kinds of groups: construction, and the effects of deadlines."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ _EXPIRE: Final[dict[GroupKind, Callable[[Any, Deadline], Sequence[Effect]]]] = {
 
 
 def expire(group: AnyGroup, deadline: Deadline) -> Sequence[Effect]:
-    """The effects of a deadline of the group that has passed."""
+    """The effects of a passed deadline of the group."""
     return _EXPIRE[group.kind](group, deadline)

@@ -1,10 +1,10 @@
-"""Drops groups whose coordinator has moved, in turns: there may be very many.
+"""Drops groups whose coordinator has moved, over several turns, as there may be very many.
 
-Loading them again must wait until this is done: otherwise the deadlines of the old groups would be
-applied to the new ones.
+Loading the partition again must wait until this is done: otherwise deadlines of the old groups
+would be applied to the new ones.
 
-Freeing a whole shard at once would hold up the loop. So its contents are held here until the shard
-is gone, and then freed piece by piece. A task that still reads the shard finds it unchanged.
+Freeing a whole shard at once would stall the loop. So the contents are held here until the shard is
+freed, and then freed piece by piece. A task that still reads the shard finds it unchanged.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from drumlin.turns import give_way
 _log = logging.getLogger(__name__)
 
 
-#: Answers the requests that wait in a group of a shard: its coordinator has moved.
+#: Answers the waiting requests of a group in a shard, as its coordinator has moved.
 Tell = Callable[[GroupShard, AnyGroup], None]
 
 
 async def unloading(shard: GroupShard, tell: Tell) -> None:
-    """Unload all groups of a shard that is led elsewhere, and free it piece by piece."""
+    """Unload all groups of a shard that another broker leads now, and free the shard piece by
+    piece.
+    """
     containers, parts = await _told(shard, tell)
     del shard
     await forget(containers, parts)

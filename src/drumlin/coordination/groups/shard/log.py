@@ -1,7 +1,7 @@
 """Encodes records of one partition of `__consumer_offsets` as batches, and loads a partition.
 
-Loading decodes a whole partition: it is slow, blocks, and is meant for a thread. It returns the
-state at the partition's end, without overwritten records and those of aborted transactions.
+Loading decodes a whole partition. It is slow and blocks, so it runs in a thread. It returns the
+state at the partition's end, without overwritten records and records of aborted transactions.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from drumlin.records.batch.batch import BatchHeader, Buffer
 from drumlin.records.plain.record import decode_batch
 from drumlin.storage.producers.control_records import parse_marker
 
-#: At the end of a committed offset's key.
+#: The partition at the end of a committed offset's key.
 _PARTITION_BYTES: Final = 4
 
 
 @dataclass(slots=True)
 class LoadedGroup:
-    """A group's records in a partition; `kind` is that of the record written last."""
+    """A group's records in a partition; `kind` is the kind of the last written record."""
 
     kind: GroupKind
     records: list[tuple[RecordKey, Any]]
 
 
 class PendingOffset(NamedTuple):
-    """An offset that was committed in a transaction which is still open at the end of the log."""
+    """An offset that was committed in a transaction still open at the end of the log."""
 
     producer_id: int
     key: OffsetKey
@@ -65,9 +65,9 @@ class LoadedPartition:
 
     groups: dict[str, LoadedGroup] = field(default_factory=dict)
     offsets: dict[str, dict[str, dict[int, bytes]]] = field(default_factory=dict)
-    """By group, topic and partition: values as `decode_offset` reads them."""
+    """Group -> topic -> partition -> the value, as read by `decode_offset`."""
     pending: list[PendingOffset] = field(default_factory=list)
-    """In the order in which they were written."""
+    """Pending offsets, in the order in which they were written."""
     records: int = 0
 
 
@@ -98,8 +98,8 @@ def load(buffers: Iterable[Buffer]) -> LoadedPartition:
 class _Reading:
     """The records read so far: as in a compacted log, only the latest record of a key counts.
 
-    Once its transaction is committed, a pending record counts from its place in the log, not from
-    the marker's. A tombstone outside transactions removes pending records before it.
+    When its transaction is committed, a pending record counts from its own place in the log, not
+    from that of the marker. A tombstone outside transactions removes earlier pending records.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class _Reading:
         self._pending: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
 
     def special(self, buffer: Buffer, position: int, header: BatchHeader) -> None:
-        """A batch of a transaction, or a marker."""
+        """Handle a batch of a transaction, or a marker."""
         if header.is_control:
             batch = memoryview(buffer)[position : position + header.size]
             marker = parse_marker(batch, header)
@@ -141,7 +141,7 @@ class _Reading:
         for order, producer_id, raw_key, value in sorted(still, key=itemgetter(0)):
             last, decoded = known.get(raw_key, _NOTHING), decode_key(raw_key)
             if not isinstance(decoded, OffsetKey):
-                continue  # nothing else is written in transactions
+                continue  # transactions contain no other records
             if value is not None and last.tombstone_order < order:
                 decode_offset(value)
                 is_superseded = last.order > order
@@ -153,7 +153,7 @@ _NOTHING: Final = LastRecord(-1, None)
 
 
 class _Survivors:
-    """Decodes the latest record of each key; they may be added in any order."""
+    """Decodes the latest record of each key; records may be added in any order."""
 
     def __init__(self) -> None:
         self._offsets: dict[str, dict[str, dict[int, bytes]]] = {}
@@ -196,7 +196,7 @@ class _Survivors:
         place[key.partition] = value
 
     def result(self, latest: LatestRecords) -> LoadedPartition:
-        """All records that were added, which come from `latest`."""
+        """The result of all added records, which come from `latest`."""
         self._settle_odd(latest)
         loaded = LoadedPartition(offsets=self._offsets, records=latest.count)
         for group_id, records in self._records.items():
@@ -205,13 +205,13 @@ class _Survivors:
                 assert kind is not None
                 group = loaded.groups.get(group_id)
                 if group is None or group.kind is not kind:
-                    # A group that was converted has left nothing but tombstones of its former kind.
+                    # A converted group has left only tombstones of its former kind.
                     group = loaded.groups[group_id] = LoadedGroup(kind, [])
                 group.records.append((key, decoded))
         return loaded
 
     def _settle_odd(self, latest: LatestRecords) -> None:
-        """If two records with different keys are about one offset, the later one counts."""
+        """Find the later one of two records with different keys for the same offset."""
         usual = {encode_key(key) for _, key, _ in self._odd}
         orders: dict[bytes, int] = {}
         if usual:

@@ -6,8 +6,8 @@
     key type 16     consumer groups         consumer/records.py
     key type 10-15  share groups            groups/share/records.py
 
-Keys of other types belong to protocols that are not served here: they decode to None and stay in
-the log untouched.
+Keys of other types belong to protocols that this broker does not serve: they decode to None, and
+the records stay in the log untouched.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def type_of(key: RecordKey) -> RecordType:
 
 
 def decode_key(data: bytes) -> RecordKey | None:
-    """The key, or None if it is of a type that is not served here.
+    """The key, or None if this broker does not serve its type.
 
     Raises:
         UnreadableRecord: the bytes are not a key.

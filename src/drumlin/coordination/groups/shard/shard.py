@@ -1,9 +1,9 @@
 """The groups of one partition of `__consumer_offsets`, as its leader has them in memory.
 
-Plain synchronous code. A change of committed offsets, of a consumer group or of a share group, and
-the removal of a group, is first made into records, and `apply` applies them once they are in the
-log: so memory is never ahead of the log. A classic group is ahead of it, as in Kafka: members that
-have joined are in the log only once the rebalance is complete.
+Plain synchronous code. Changes of committed offsets, consumer groups and share groups, and removals
+of groups, are first written as records; `apply` applies them once they are in the log. So memory is
+never ahead of the log. Only a classic group is, as in Kafka: its new members are in the log only
+when the rebalance is complete.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from drumlin.coordination.shards.state_batches import Producer
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Offsets that are removed together: they take half a turn.
+#: Offsets that are removed together; that many take half a turn.
 _REMOVED_PER_STEP: Final = 50
 
 
@@ -66,10 +66,10 @@ class GroupShard:
         return group
 
     def classic_group(self, group_id: str) -> Group | None:
-        """The group if it is one of the classic protocol, or None.
+        """The group if it is of the classic protocol, or None if there is none.
 
         Raises:
-            KafkaError: INCONSISTENT_GROUP_PROTOCOL, it is of another kind.
+            KafkaError: INCONSISTENT_GROUP_PROTOCOL, the group is of another kind.
         """
         group = self.groups.get(group_id)
         if group is None or isinstance(group, Group):
@@ -77,7 +77,7 @@ class GroupShard:
         raise KafkaError(ErrorCode.inconsistent_group_protocol)
 
     def consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """The group if it is one of the consumer protocol, or None."""
+        """The group if it is of the consumer protocol, or None."""
         group = self.groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
@@ -90,7 +90,7 @@ class GroupShard:
         return group
 
     async def take_over(self, loaded: LoadedPartition) -> None:
-        """Fill the shard from the log, in turns of the loop."""
+        """Fill the shard from the log, over several turns of the loop."""
         for group_id, stored in loaded.groups.items():
             group = new_group(stored.kind, group_id, self._context)
             self.groups[group_id] = group
@@ -109,7 +109,7 @@ class GroupShard:
     # -- records to write ------------------------------------------------------------------
 
     def admit_commit(self, group_id: str, committer: Committer) -> OffsetCheck | None:
-        """Check that the committer may commit, and note in its group that it does.
+        """Check that the committer may commit, and note the commit in its group.
 
         Returns a check for each partition, if there is one: see `AnyGroup.check_offset_commit`.
 
@@ -164,10 +164,10 @@ class GroupShard:
         )
 
     def expired(self, group_id: str, retention_ms: int) -> Iterator[list[GroupRecord]]:
-        """Tombstones for expired offsets; for the group too, if nothing is left.
+        """Tombstones for expired offsets, and for the group if no offset is left.
 
-        Yields some at a time, chosen from the current state: the previous ones have been written,
-        and other tasks may have run. Offsets in a deleted topic are removed whatever their age.
+        Yields a few at a time, chosen from the current state: the previous ones have been written,
+        and other tasks may have run. Offsets in a deleted topic are removed at any age.
         """
         now_ms = self._context.clock.expiry.now_ms()
         for step in self._in_steps(group_id):
@@ -196,8 +196,8 @@ class GroupShard:
     def orphans(self, group_id: str) -> Iterator[list[GroupRecord]]:
         """Tombstones for offsets of deleted topics that the group still has; see `expired`.
 
-        They are left if tombstones could not be written when the topic was deleted. Pending offsets
-        wait for the end of their transaction.
+        Some are left if tombstones could not be written when the topic was deleted. Pending offsets
+        are removed after the end of their transaction.
         """
         for step in self._in_steps(group_id):
             yield [
@@ -210,7 +210,7 @@ class GroupShard:
             yield group.orphans()
 
     def _in_steps(self, group_id: str) -> Iterator[list[tuple[OffsetKey, bytes]]]:
-        """A group's committed offsets, some at a time, each time from the current state."""
+        """A group's committed offsets, a few at a time, each time from the current state."""
         for topic in list(self.offsets.topics(group_id)):
             partitions = list(self.offsets.topics(group_id).get(topic, ()))
             for start in range(0, len(partitions), _REMOVED_PER_STEP):
@@ -228,12 +228,12 @@ class GroupShard:
     def topic_deleted(self, topic: str, topic_id: UUID) -> Iterator[list[GroupRecord]]:
         """Tombstones for the offsets of a deleted topic, but not of a new one of the same name.
 
-        Yields some at a time, chosen from the current state. A tombstone removes all offsets of a
-        key, committed and pending. So a key that the new topic uses, too, stays: `fetch` tells the
+        Yields a few at a time, chosen from the current state. A tombstone removes all offsets of a
+        key, committed and pending. So a key that the new topic also uses stays: `fetch` tells the
         topics apart.
         """
         gone = (None, topic_id)
-        pending = self.transactional.keys_of_topic(topic)  # first: they may be committed below
+        pending = self.transactional.keys_of_topic(topic)  # read first: they may be committed below
         for group_id in list(self.offsets.groups()):
             yield []  # there may be very many groups, few of which have offsets of the topic
             committed = list(self.offsets.topics(group_id).get(topic, ()))
@@ -266,7 +266,7 @@ class GroupShard:
     def apply(self, records: Iterable[GroupRecord]) -> list[Answer | Answers]:
         """Apply records that have been appended to the log.
 
-        Returns the answers to requests that wait in a removed group.
+        Returns the answers to the waiting requests of removed groups.
         """
         answers: list[Answer | Answers] = []
         for key, value in records:
@@ -303,7 +303,7 @@ class GroupShard:
                 transactional.remove(group_id, topic, partitions)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """Apply a marker: a producer's transaction has ended."""
+        """Apply the marker that ends a producer's transaction."""
         ended = self.transactional.end(producer_id, is_commit=is_commit)
         for group_id, topic, values in ended:
             self._group_for_offsets(group_id)
@@ -318,7 +318,7 @@ class GroupShard:
                 group = new_group(record_type.kind, key.group_id, self._context)
                 self.groups[key.group_id] = group
                 to_end(group.restore([(key, value)]))
-            return []  # a tombstone of a group that was removed, or has another kind now
+            return []  # a tombstone for a group that was removed, or is of another kind now
         if value is None and record_type.ends_group:
             del self.groups[key.group_id]
             effects = group.unload(ErrorCode.rebalance_in_progress)
@@ -333,7 +333,7 @@ class GroupShard:
 
     def _group_for_offsets(self, group_id: str) -> None:
         if group_id not in self.groups:
-            self.create_classic(group_id)  # a group without members: it only keeps offsets
+            self.create_classic(group_id)  # a group without members, which only keeps offsets
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -344,10 +344,10 @@ class GroupShard:
         *,
         requires_stable: bool = False,
     ) -> Iterator[FetchedOffsets]:
-        """The committed offsets of the requested partitions, or of all that have one.
+        """The committed offsets of the requested partitions, or of all partitions with an offset.
 
-        Returned in pieces; see `FetchedOffsets`. With `requires_stable`, UNSTABLE_OFFSET_COMMIT
-        for an offset that a transaction may change.
+        Returned in pieces; see `FetchedOffsets`. With `requires_stable`, the code is
+        UNSTABLE_OFFSET_COMMIT for an offset that a transaction may change.
         """
         is_unstable: Callable[[OffsetKey], bool] | None = None
         if requires_stable and self.transactional.has_open(group_id):

@@ -2,8 +2,8 @@
 
 Unlike in other groups, several members may have the same partition. With more partitions than
 members, each partition has one member; with fewer, each partition has several, so that every member
-has one. Balance comes first; then members keep their partitions. It gives way, and its arguments
-must not change meanwhile.
+has one. Balance has priority over members keeping their partitions. The assignor gives way, and its
+arguments must not change meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _order_of: Final = attrgetter("int")
 
 
 class _Sharing(NamedTuple):
-    """Partitions that some members share, numbered in the order of topic and partition."""
+    """Partitions shared by members, numbered in the order of topic and partition."""
 
     places: Sequence[tuple[UUID, int]]
     members: Sequence[str]
@@ -39,8 +39,8 @@ async def assign(
 ) -> dict[str, Assignment]:
     """The target assignment: member -> its partitions.
 
-    Members with equal subscriptions share all partitions as a whole. If subscriptions differ, each
-    topic is shared separately among its subscribers.
+    Members with equal subscriptions share the partitions of all topics together. If subscriptions
+    differ, each topic is shared separately among its subscribers.
     """
     result: dict[str, dict[UUID, tuple[int, ...]]] = {member: {} for member in subscriptions}
     for topic_ids, members in await _shared_topics(subscriptions):
@@ -60,7 +60,7 @@ async def assign(
 async def _shared_topics(
     subscriptions: Mapping[str, frozenset[UUID]],
 ) -> Iterable[tuple[Sequence[UUID], Sequence[str]]]:
-    """Topics whose partitions are shared as a whole, and their members; both sorted."""
+    """Groups of topics whose partitions are shared together, with their members; both sorted."""
     members = sorted(subscriptions)
     await give_way()
     distinct = set(subscriptions.values())
@@ -80,7 +80,7 @@ async def _begin(
     assignable: Mapping[UUID, Iterable[int]],
     current: Mapping[str, Assignment],
 ) -> _Sharing:
-    """Begin with the partitions that members had, as far as these exist."""
+    """Begin with the members' existing partitions."""
     places: list[tuple[UUID, int]] = []
     numbers: dict[UUID, dict[int, int]] = {}
     for topic_id in topic_ids:
@@ -119,7 +119,7 @@ async def _spread(sharing: _Sharing) -> None:
 
     for number, these in enumerate(
         holders
-    ):  # too many members: those furthest above their quota lose it
+    ):  # too many members: those furthest above their quota lose the partition
         excess = len(these) - per_place
         if excess > 0:
             surplus = {each: len(got[each]) - quotas[each] for each in these}
@@ -142,7 +142,9 @@ async def _hand_out(
     got: dict[str, set[int]],
     holders: list[set[str]],
 ) -> None:
-    """Give partitions with too few members to the members with the fewest, up to their quota."""
+    """Give partitions that have too few members to the members with the fewest partitions, up to
+    their quota.
+    """
     with_room = [
         (len(got[member]) - quota, member)
         for member, quota in quotas.items()
@@ -150,7 +152,7 @@ async def _hand_out(
     ]
     heapq.heapify(with_room)
     lacking = [number for number, these in enumerate(holders) if len(these) < per_place]
-    lacking.sort(key=lambda number: len(holders[number]))  # a stable sort: equals stay by number
+    lacking.sort(key=lambda number: len(holders[number]))  # a stable sort: equals stay in order
     for count, number in enumerate(lacking):
         if count % _PLACES_AT_ONCE == 0:
             await give_way()

@@ -1,14 +1,15 @@
-"""One share group: a state machine that awaits nothing.
+"""One share group: a state machine that never awaits.
 
-A decision becomes records first; `replay` applies them once they are in the log. So nothing changes
-here if they cannot be written.
+Decisions are first written as records; `replay` applies them once they are in the log. So nothing
+changes if writing fails.
 
     Empty --first member--> Stable --last member leaves, or its session ends--> Empty
 
 The group's epoch is raised when subscriptions, the subscribed topics, or the assignable partitions
-change; then a new target assignment is computed, which each member gets with its next heartbeat. No
-member waits for another, as members may have the same partition. Most heartbeats change nothing:
-they check their own member only, if nothing has changed since the last check of the whole group.
+change; then a new target assignment is computed, and each member gets its part with its next
+heartbeat. No member waits for another, as members may have the same partition. Most heartbeats
+change nothing: they check only their own member, if nothing has changed since the last check of the
+whole group.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ from drumlin.coordination.groups.share.subscription import all_subscribed, subsc
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The size of an assignment that is made in the turn in which it is due: about two milliseconds.
+#: The size up to which an assignment is made in the turn in which it is due: two milliseconds.
 _ASSIGNED_AT_ONCE: Final = 3_000
-#: Assigning to a member takes as long as assigning this many partitions.
+#: The work for a member, in partitions: assigning that many takes as long.
 _MEMBER_SIZE: Final = 10
 
 
@@ -71,7 +72,7 @@ class ShareGroup:
 
     kind = GroupKind.SHARE
     protocol_type = "share"
-    is_deletable = False  # it keeps its progress, even if it has no members for long
+    is_deletable = False  # it keeps its progress, even if it has had no members for long
 
     def __init__(self, group_id: str, context: GroupContext) -> None:
         self.group_id = group_id
@@ -83,11 +84,11 @@ class ShareGroup:
         self._members: dict[str, Member] = {}
         self._targets: dict[str, Assignment] = {}
         self._begun_at: dict[UUID, float] = {}
-        """The time at which the initialization of a topic's partitions began, in monotonic time."""
+        """The monotonic time at which the initialization of a topic's partitions began."""
         self._subscribers: dict[str, int] = {}
         """Topic name -> the number of members that name it."""
         self._has_looked = False
-        """Whether the last check of the whole group found nothing to do; reset by any change."""
+        """Whether the last check of the whole group found nothing to do; any change resets this."""
         self.is_assigning = False
         """Whether a target assignment that takes more than a turn is in progress."""
 
@@ -98,7 +99,7 @@ class ShareGroup:
         return "Stable" if self._members else "Empty"
 
     def member_epoch(self, member_id: str) -> int | None:
-        """The member's epoch; None: there is no such member."""
+        """The member's epoch; None if there is no such member."""
         member = self._members.get(member_id)
         return None if member is None else member.current.epoch
 
@@ -128,7 +129,7 @@ class ShareGroup:
         """Do nothing: a share group has no commits."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Allow it: any client may fetch, and gets no offset, as in Apache Kafka."""
+        """Allow the fetch: any client may fetch, and gets no offset, as in Apache Kafka."""
 
     def check_offset_delete(self) -> None:
         raise self._has_no_offsets()
@@ -147,10 +148,10 @@ class ShareGroup:
     ) -> tuple[Decision, Topics]:
         """Handle the first or a later heartbeat; the answer is a `ShareHeartbeatAnswer`.
 
-        at_once: whether to assign again even if the target assignment is new.
+        at_once: whether to assign again even if the target assignment is recent.
 
-        Returns the decision, and the partitions whose share state must be initialized once it is
-        written.
+        Returns the decision, and the partitions whose share state must be initialized once the
+        decision is written.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
@@ -210,7 +211,7 @@ class ShareGroup:
         current = self._reconciled(member, member.metadata, self.target.epoch, target, False)
         is_told = current.assignment != member.current.assignment or answer.assignment is not None
         told = current.assignment if is_told else None
-        # If the answer is lost, the member asks again in the epoch that it knows.
+        # If the answer is lost, the member repeats its request with the epoch that it knows.
         current = replace(current, previous_epoch=known_epoch)
         record = ShareCurrentKey(self.group_id, answer.member_id), current
         return Decision([record], answer._replace(member_epoch=current.epoch, assignment=told))
@@ -221,7 +222,7 @@ class ShareGroup:
         self._context.deadlines.schedule(self._session(member_id), deadline)
 
     def leave(self, member_id: str) -> list[GroupRecord]:
-        """The records by which a member leaves.
+        """The decision that removes a leaving member.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID.
@@ -239,7 +240,7 @@ class ShareGroup:
         return records
 
     def topic_changed(self, topic: str) -> None:
-        """A topic was created or deleted, or its partitions have changed."""
+        """Note that a topic was created or deleted, or that its partitions have changed."""
         if self.is_subscribed_to(topic):
             self._has_looked = False
 
@@ -271,7 +272,7 @@ class ShareGroup:
     def _bump(
         self, records: list[GroupRecord], names: Collection[str], *, is_resubscribed: bool
     ) -> int:
-        """The group's epoch; a new one, with its record, if there is a reason.
+        """The group's epoch; a new epoch, with its record, if there is a reason.
 
         `names`: the subscribed topics.
         """
@@ -355,7 +356,7 @@ class ShareGroup:
         return ShareTarget(target_epoch, targets, records)
 
     def complete(self, target: ShareTarget) -> tuple[list[GroupRecord], dict[str, Assignment]]:
-        """The last records of `target`, and the targets of the current members."""
+        """The last records of `target` and the targets of the current members."""
         targets = {**self._targets, **target.assignments}
         records: list[GroupRecord] = []
         for member_id in target.assignments.keys() - self._members.keys():
@@ -365,7 +366,7 @@ class ShareGroup:
         return records, targets
 
     def follow(self, epoch: TargetEpoch, targets: dict[str, Assignment]) -> None:
-        """Apply a target assignment, all of which is in the log, member by member."""
+        """Apply a target assignment that is completely in the log, member by member."""
         self.target, self._targets = epoch, targets
         self._has_looked = False
 
@@ -380,7 +381,7 @@ class ShareGroup:
         return initialization.without(there, self.partitions.initialized)
 
     def _just_begun(self, retry_ms: int) -> Topics:
-        """Partitions whose share state has just begun to be initialized."""
+        """Partitions whose share state has been initializing for less than `retry_ms`."""
         now, patience_s = self._context.clock.monotonic(), retry_ms / 1000
         return {
             topic_id: topic
@@ -396,7 +397,7 @@ class ShareGroup:
         return self._without({topic_id})
 
     def orphans(self) -> list[GroupRecord]:
-        """The records that remove topics whose deletion was not written."""
+        """The records that remove deleted topics whose removal could not be written before."""
         known = self.partitions
         topic_ids = {*known.initializing, *known.initialized, *known.deleting}
         return self._without(set(filter(self._context.topics.was_deleted, topic_ids)))
@@ -481,12 +482,12 @@ class ShareGroup:
         """Remove a member whose session has ended."""
         if deadline.member_id not in self._members:
             return []
-        # If it cannot be written now, it is tried again after another session timeout.
+        # If writing fails now, it is tried again after another session timeout.
         self._extend_session(deadline.member_id)
         return [Decision(self.leave(deadline.member_id))]
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
-        return ()  # sessions are left to expire: a member that exists then has a new session
+        return ()  # deadlines stay until they expire: a member that exists then has a new session
 
     async def dissolve(self) -> list[Any]:
         await give_way()

@@ -1,4 +1,4 @@
-"""The partitions with share state of a group, and those being initialized or deleted. Pure.
+"""The partitions of a group with share state, and those being initialized or deleted. Pure.
 
 Each function returns the value of a new record; nothing is changed in place.
 """
@@ -15,7 +15,7 @@ Topics = Mapping[UUID, TopicPartitions]
 
 
 def with_all(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
-    """The partitions of both; topic names are those of `others`."""
+    """All partitions of both; topic names are those in `others`."""
     result = dict(some)
     for topic_id, topic in others.items():
         before = result.get(topic_id)
@@ -25,7 +25,7 @@ def with_all(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
 
 
 def without(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
-    """The partitions of `some` that are not in `others`; topics without any are omitted."""
+    """The partitions of `some` that are not in `others`; topics without partitions are omitted."""
     result = {}
     for topic_id, topic in some.items():
         gone = others.get(topic_id)
@@ -67,7 +67,7 @@ def deleted(known: StatePartitionMetadata, topic_ids: Collection[UUID]) -> State
 
 
 def forgotten(known: StatePartitionMetadata, topic_ids: Collection[UUID]) -> StatePartitionMetadata:
-    """Remove deleted topics; returns `known` itself if it has none of them."""
+    """Remove deleted topics; returns `known` itself if it has no such topic."""
     left = StatePartitionMetadata(
         {each: topic for each, topic in known.initializing.items() if each not in topic_ids},
         {each: topic for each, topic in known.initialized.items() if each not in topic_ids},

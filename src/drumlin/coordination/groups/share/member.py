@@ -1,4 +1,4 @@
-"""One member of a share group. Decides nothing."""
+"""One member of a share group. Makes no decisions."""
 
 from __future__ import annotations
 

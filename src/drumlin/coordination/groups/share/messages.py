@@ -17,9 +17,9 @@ FIRST_EPOCH: Final = 1
 LEAVE_EPOCH: Final = -1
 
 Topics = Mapping[UUID, TopicPartitions]
-#: Partition -> its error; `None` is success.
+#: Partition -> its error; None on success.
 Outcome = Mapping[int, KafkaError | None]
-#: Topic name -> its id, and its error; no id: the group has no offsets of the topic.
+#: Topic name -> its id and its error; the id is None if the group has no offsets of the topic.
 Deleted = dict[str, tuple[UUID | None, KafkaError | None]]
 
 
@@ -31,12 +31,12 @@ class ShareLimits(NamedTuple):
 
 
 class ShareHeartbeat(NamedTuple):
-    """A heartbeat of a member, which may join or leave with it."""
+    """A heartbeat of a member, by which the member may also join or leave."""
 
     member_id: str
     member_epoch: int
     rack_id: str | None
-    """None: unchanged; this holds for the topics, too."""
+    """None if unchanged, like the topics."""
     client_id: str
     client_host: str
     topics: tuple[str, ...] | None
@@ -47,7 +47,7 @@ class ShareHeartbeatAnswer(NamedTuple):
     member_epoch: int
     heartbeat_interval_ms: int = 0
     assignment: Assignment | None = None
-    """None: unchanged since the last heartbeat."""
+    """None if unchanged since the last heartbeat."""
 
 
 class ShareTarget(NamedTuple):
@@ -55,7 +55,7 @@ class ShareTarget(NamedTuple):
 
     epoch: TargetEpoch
     assignments: dict[str, Assignment]
-    """By member id, for the members that there were when it was computed."""
+    """Assignments by member id, for the members at the time of the computation."""
     records: list[GroupRecord]
 
 
@@ -70,7 +70,7 @@ class DescribedMember(NamedTuple):
 
 
 class TopicOutcome(NamedTuple):
-    """The outcome of a request for one topic; no id: there is no such topic."""
+    """The outcome of a request for one topic; the id is None if there is no such topic."""
 
     name: str
     topic_id: UUID | None

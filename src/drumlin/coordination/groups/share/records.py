@@ -79,7 +79,7 @@ class ShareMemberMetadata:
 class ShareGroupMetadata:
     epoch: Int32
     metadata_hash: Int64
-    """A hash of the subscribed topics; if it changes, the group is assigned again."""
+    """A hash of the subscribed topics; if it changes, a new assignment is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class ShareCurrent:
     previous_epoch: int
     assignment: Assignment = field(default_factory=dict)
     state: int = 0
-    """A share group's members have one state only, "stable"."""
+    """Members of a share group have only one state, "stable"."""
 
 
 @dataclass(frozen=True, slots=True)

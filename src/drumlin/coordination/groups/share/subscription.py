@@ -12,19 +12,19 @@ from drumlin.turns import give_way
 
 
 class Subscribed(NamedTuple):
-    """Subscriptions: of each member by topic ids, and of all by names."""
+    """The subscriptions of each member, as topic ids, and of all members together, as names."""
 
     ids: dict[str, frozenset[UUID]]
     names: set[str]
 
 
 def subscribed_topics(topics: Topics, names: Iterable[str]) -> list[Topic]:
-    """The topics among `names` that exist."""
+    """The existing topics among `names`."""
     return sorted(existing_topics(topics, names), key=attrgetter("name"))
 
 
 async def all_subscribed(topics: Topics, members: Mapping[str, tuple[str, ...]]) -> Subscribed:
-    """The subscriptions of all members; equal ones, as most are, are looked up once."""
+    """The subscriptions of all members; equal ones, the usual case, are looked up once."""
     ids_of: dict[tuple[str, ...], frozenset[UUID]] = {}
     subscribed = Subscribed({}, set())
     for member_id, names in members.items():

@@ -1,4 +1,4 @@
-"""Acknowledgements of a member, checked against the records in flight.
+"""Checks of a member's acknowledgements against the records in flight.
 
 A request that is refused in any part changes nothing.
 """
@@ -15,9 +15,9 @@ from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Types, and runs of records, that are examined in one turn.
+#: The number of types, and of runs of records, that are examined in one turn.
 _AT_ONCE: Final = 100
-#: The maximum number of batches in a state.
+#: The maximum number of batches in a stored state.
 _RUNS_MAX: Final = 20_000
 
 
@@ -40,7 +40,7 @@ _BECOMES: Final = {
 
 
 class Acknowledgement(NamedTuple):
-    """Consecutive records, and one type for all of them or one for each."""
+    """Consecutive records, with one type for all or one for each."""
 
     first_offset: int
     last_offset: int
@@ -50,7 +50,7 @@ class Acknowledgement(NamedTuple):
 async def check_request(
     batches: Sequence[Acknowledgement], *, knows_renew: bool, says_renew: bool
 ) -> None:
-    """Check a partition's acknowledgements without its records; in turns, as there may be many.
+    """Check a partition's acknowledgements without its records, giving way, as there may be many.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -85,11 +85,11 @@ async def applying(
     change: Change,
     renewed: list[Run],
 ) -> None:
-    """Note the new state of the records; those before the start offset are skipped.
+    """Note the new states of the records; those before the start offset are skipped.
 
-    Gives way within a batch of very many records, and then examines the runs again.
+    Gives way within a batch of very many records, and examines the runs again afterwards.
 
-    change: receives the changes to write; renewed: the runs whose locks must be restarted.
+    change: receives the changes to write; renewed: receives the runs whose locks must be restarted.
 
     Raises:
         KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; some changes may have been noted.
@@ -154,7 +154,7 @@ def _check_held(run: Run, member: str) -> None:
 def _ranges_by_type(
     batch: Acknowledgement, first_offset: int
 ) -> Iterator[tuple[AcknowledgeType, int, int] | None]:
-    """Ranges of consecutive records of one type, from an offset on; None to give way."""
+    """Ranges of consecutive records of one type, from an offset on; None means to give way."""
     types = batch.types
     if len(types) == 1:
         yield AcknowledgeType(types[0]), first_offset, batch.last_offset
@@ -176,7 +176,9 @@ def _ranges_by_type(
 
 
 def outcome(run: Run, state: RecordState, settings: Settings) -> tuple[RecordState, int]:
-    """The new state of acquired records: archived if they reached the delivery count limit."""
+    """The new state of acquired records; they are archived if they have reached the delivery count
+    limit.
+    """
     if state is RecordState.AVAILABLE and run.delivery_count >= settings.delivery_count_limit:
         return RecordState.ARCHIVED, run.delivery_count
     return state, run.delivery_count

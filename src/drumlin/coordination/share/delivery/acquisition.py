@@ -1,9 +1,9 @@
-"""Chooses the fetched records that a member acquires. Changes runs; knows no clock.
+"""Chooses the fetched records that a member acquires. Changes runs, but knows no clock.
 
-Records in flight that have become available again come first, in the batches in which they were
-first acquired; then those never delivered yet. Without a strict limit of records, a batch is
-acquired as a whole, as its bytes are sent as a whole. Records with a high delivery count are
-throttled: see `Settings.throttled_from`.
+Records in flight that are available again come first, in the batches in which they were first
+acquired; then come records never delivered before. Without a strict limit of records, a batch is
+acquired as a whole, as it is sent as a whole. Records with a high delivery count are throttled: see
+`Settings.throttled_from`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Fet
 from drumlin.coordination.share.delivery.in_flight import Bounds, RecordState, Run, Runs
 from drumlin.coordination.share.delivery.settings import Settings
 
-#: Runs that are available again, for one request; they take a millisecond.
+#: Runs taken again for one request; that many take a millisecond.
 _RUNS_MAX = 500
 
 #: Below this limit, throttling is useless.
@@ -24,7 +24,7 @@ _LEAST_LIMIT_THAT_ISOLATES = 3
 
 
 class _Taken(NamedTuple):
-    """runs: the acquired runs. is_last: the answer may have no more records."""
+    """runs: the acquired runs. is_last: the answer may not have more records."""
 
     runs: list[Run]
     is_last: bool = False
@@ -37,7 +37,7 @@ class _Taken(NamedTuple):
 def take_again(
     runs: Runs, fetched: Fetched, last_offset: int, limits: Limits, settings: Settings
 ) -> tuple[list[Run], bool]:
-    """Records in flight that are available, from the fetched offsets up to `last_offset`.
+    """Take available records in flight, from the fetched offsets up to `last_offset`.
 
     Returns:
         The taken runs, still marked as available, and whether more may be taken.
@@ -74,7 +74,7 @@ def _clipped(runs: Runs, free: Sequence[Run], first_offset: int, last_offset: in
 
 
 def _take_whole(runs: Runs, free: Sequence[Run], fetched: Fetched, limits: Limits) -> _Taken:
-    """Take all of a batch, or as much of it as a strict limit of records allows."""
+    """Take a whole batch, or as much as a strict limit of records allows."""
     taken: list[Run] = []
     left = limits.max_records
     for run in free:
@@ -83,7 +83,7 @@ def _take_whole(runs: Runs, free: Sequence[Run], fetched: Fetched, limits: Limit
                 break
             _keep(runs, run, left)
         elif run.delivery_count == 0 and run.record_count > left:
-            # Never delivered: this may be a large gap, so the log's batches are used.
+            # Never delivered: such a run may be large, so the log's batches are used.
             if left <= 0:
                 break
             end = fetched.end_of_batch(run.first_offset + left - 1)
@@ -96,7 +96,7 @@ def _take_whole(runs: Runs, free: Sequence[Run], fetched: Fetched, limits: Limit
 def _take_throttled(
     runs: Runs, free: Sequence[Run], bounds: Bounds, limits: Limits, settings: Settings
 ) -> _Taken:
-    """Take part of a batch of records with a high delivery count: half as much each time.
+    """Take part of a batch of records with a high delivery count: half as many each time.
 
     A record before its last delivery is delivered alone.
     """
@@ -134,7 +134,7 @@ def _keep(runs: Runs, run: Run, record_count: int) -> None:
 def take_new(
     fetched: Fetched, first_offset: int, last_offset: int, limits: Limits
 ) -> Iterator[Run]:
-    """Records that were never in flight, as available runs, in their batches.
+    """Take records that were never in flight, as available runs, in their batches.
 
     With a strict limit, the rest of the last batch is left as a separate run.
     """

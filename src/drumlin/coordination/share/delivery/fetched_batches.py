@@ -1,4 +1,4 @@
-"""Records fetched for a share partition, and the limits of one request. Values only."""
+"""Records fetched for a share partition, and the limits of one request. Plain values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 
 class AcquireMode(IntEnum):
-    """Whether batches are acquired whole (KIP-1206). The numbers are the protocol's."""
+    """The mode of acquisition: whole batches or a strict limit (KIP-1206). The numbers are the
+    protocol's.
+    """
 
     BATCH_OPTIMIZED = 0
     RECORD_LIMIT = 1
@@ -25,8 +27,8 @@ class Fetched(NamedTuple):
     """Whole batches of the log, in order: at least one.
 
     fetch_offset: the offset of the read; the first batch may begin before or after it.
-    batches: their first and last offsets.
-    aborted: those of them that belong to aborted transactions, for groups that read committed.
+    batches: the first and last offsets of the batches.
+    aborted: the batches of aborted transactions, for groups that read committed.
     """
 
     fetch_offset: int
@@ -42,14 +44,14 @@ class Fetched(NamedTuple):
         return self.batches[-1].last_offset
 
     def end_of_batch(self, offset: int) -> int:
-        """The last offset of the batch that has `offset`; `offset` if none has it."""
+        """The last offset of the batch that contains `offset`; `offset` itself if no batch does."""
         for batch in self.batches:
             if batch.first_offset <= offset <= batch.last_offset:
                 return batch.last_offset
         return offset
 
     def pieces(self, first_offset: int, last_offset: int, size: int) -> Iterator[InclusiveRange]:
-        """The range in pieces of about `size` offsets, cut where a batch begins."""
+        """The range in pieces of about `size` offsets, split where batches begin."""
         start = first_offset
         if last_offset - first_offset + 1 > size:
             for batch in self.batches:
@@ -64,7 +66,8 @@ class Fetched(NamedTuple):
 class Limits(NamedTuple):
     """The limits of one request.
 
-    max_records: with BATCH_OPTIMIZED, the last batch is acquired as a whole nevertheless.
+    max_records: the limit of records; with BATCH_OPTIMIZED, the last batch is acquired as a whole
+        nevertheless.
     batch_size: the approximate number of records acquired, and later acknowledged, together.
     """
 

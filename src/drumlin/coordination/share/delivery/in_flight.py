@@ -1,8 +1,8 @@
 """Records in flight: between a share partition's start offset and its end offset.
 
 Consecutive records in the same state are one `Run`, so that a thousand records that were acquired
-together cost as much as one. A run is split when its records get different states. Nothing here
-decides which member gets a record; it only keeps the runs in order.
+together cost as much as one. A run is split when its records get different states. This file does
+not decide which member gets a record; it only keeps the runs in order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 
 class RecordState(IntEnum):
-    """State of a record. The numbers are those of the stored state."""
+    """The state of a record. The numbers are those in the stored state."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -44,8 +44,8 @@ class Run:
     """Consecutive records in the same state.
 
     member: the member that has acquired them.
-    deadline: the end of the lock, in seconds of a monotonic clock; None unless acquired.
-    change: a change that is requested and not written yet; until then the state is the old one.
+    deadline: the end of the lock, in seconds of a monotonic clock; None if not acquired.
+    change: a requested change that is not written yet; until it is, the old state applies.
     """
 
     first_offset: int
@@ -65,18 +65,18 @@ class Run:
 
     @property
     def is_free(self) -> bool:
-        """Whether it can be acquired."""
+        """Whether the records can be acquired."""
         return self.state is RecordState.AVAILABLE
 
     @property
     def is_done(self) -> bool:
-        """Whether the start offset may pass it."""
+        """Whether the start offset may move past the records."""
         return self.state in TERMINAL
 
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """The change of one request: it is written, then committed, or else rolled back."""
+    """The change of one request, which is written, and then committed or rolled back."""
 
     runs: list[Run] = field(default_factory=list)
 
@@ -92,8 +92,9 @@ class Change:
 
 
 class Runs:
-    """All runs of a share partition, by offset, without overlaps. There may be gaps between
-    them where the log has none of these offsets. `on_split` is called with each new part."""
+    """All runs of a share partition, by offset, without overlaps. There may be gaps between them,
+    for offsets that the log does not have. `on_split` is called with each new part.
+    """
 
     def __init__(self, on_split: Callable[[Run], None]) -> None:
         self._on_split = on_split
@@ -120,11 +121,11 @@ class Runs:
         return self._runs[index] if index >= 0 else None
 
     def overlapping(self, first_offset: int, last_offset: int) -> Sequence[Run]:
-        """The runs that have offsets of the range: a copy, so they may be split meanwhile."""
+        """A copy of the list of runs with offsets in the range, so runs may be split meanwhile."""
         return self._runs[self._reaching(first_offset) : self._index_behind(last_offset)]
 
     def some_from(self, first_offset: int, last_offset: int, most: int) -> Sequence[Run]:
-        """The first `most` runs that overlap the range, as a copy."""
+        """A copy of the list of the first `most` runs that overlap the range."""
         start = self._reaching(first_offset)
         end = self._index_behind(last_offset)
         return self._runs[start : min(end, start + most)]
@@ -174,7 +175,7 @@ class Runs:
         return dropped
 
     def drop_done(self) -> None:
-        """Remove the first runs as long as they are done."""
+        """Remove and return the first runs that are done."""
         end = 0
         while end < len(self._runs) and self._runs[end].is_done:
             end += 1
@@ -197,7 +198,7 @@ class Runs:
         self._runs[start:end] = joined
 
     def _reaching(self, offset: int) -> int:
-        """The index of the first run that has `offset`, or comes after it."""
+        """The index of the first run that contains `offset` or comes after it."""
         index = self._index_behind(offset)
         return index - 1 if index and self._runs[index - 1].last_offset >= offset else index
 
@@ -210,7 +211,7 @@ def _first_offset(run: Run) -> int:
 
 
 def _are_alike(run: Run, following: Run) -> bool:
-    """Whether two runs can be joined. Locked runs are not: each has its own deadline."""
+    """Whether two runs can be joined. Locked runs cannot, as each has its own deadline."""
     return (
         run.last_offset + 1 == following.first_offset
         and run.state is following.state is not RecordState.ACQUIRED

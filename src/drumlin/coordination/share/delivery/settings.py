@@ -1,4 +1,4 @@
-"""The delivery settings of a share group. Values only."""
+"""The delivery settings of a share group. Plain values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Settings(NamedTuple):
     """
     delivery_count_limit: the number of deliveries of a record before it is archived.
     max_record_locks: the maximum number of offsets in flight.
-    lock_duration_s: the time for which a member has a record before others get it.
+    lock_duration_s: the time for which a member has a record before other members can get it.
     may_renew: whether a member may restart its locks (KIP-1222).
     """
 
@@ -20,9 +20,9 @@ class Settings(NamedTuple):
 
     @property
     def throttled_from(self) -> int:
-        """The delivery count from which records are delivered in smaller and smaller parts.
+        """The delivery count from which records are delivered in ever smaller parts.
 
         A record that makes its consumer fail raises the count of all records delivered with it. So
-        it is isolated before the others reach the limit, too.
+        such a record is isolated before the others also reach the limit.
         """
         return max(2, -(-self.delivery_count_limit // 2))

@@ -1,11 +1,12 @@
 """One partition for one share group (KIP-932): the records that members have, and their locks.
 
 A pure state machine: from fetched batches, acknowledgements and the time, it decides which records
-to deliver, which state to write and when to check again. It reads no log and writes no state.
+to deliver, which state to write, and when to check again. It neither reads the log nor writes
+state.
 
     start offset <= records in flight < end offset
 
-Records before the start offset are done, those from the end offset on were never delivered. An
+Records before the start offset are done; those from the end offset on were never delivered. An
 acknowledgement has no effect until it is written: `acknowledge` notes a `Change`, the caller writes
 `state(change)`, and then calls `commit` or `roll_back`. The timeout of a lock takes effect at once.
 """
@@ -40,7 +41,8 @@ from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import KafkaError
 
 _OFFSET_MAX: Final = 2**63 - 1
-#: One more delivery still fits into an int16. No configuration allows so many.
+#: The maximum delivery count: one more still fits into an int16, and no configuration allows as
+#: many.
 _LOADED_COUNT_MAX: Final = 2**15 - 2
 #: Runs of records that are changed in one turn.
 _AT_ONCE: Final = 200
@@ -75,11 +77,11 @@ class SharePartition:
         batches: Iterable[StateBatch],
         log_end_offset: int = _OFFSET_MAX,
     ) -> SharePartition:
-        """The partition with its stored state. Records between batches had been acquired when the
-        state in memory was lost: they are available, and their delivery count is unknown.
+        """The partition with its stored state. Records between stored batches were acquired when
+        the state in memory was lost: they are available now, with unknown delivery counts.
 
-        Any client may have written the state, and the log may have lost its end since. So nothing
-        is in flight from `log_end_offset` on, and all numbers are limited to valid ones.
+        Any client may have written the state, and the log may have lost its end since. So no
+        records are in flight from `log_end_offset` on, and all numbers are limited to valid ones.
         """
         partition = cls(settings, start_offset)
         for number, batch in enumerate(sorted(batches), 1):
@@ -124,7 +126,7 @@ class SharePartition:
 
     @property
     def can_acquire(self) -> bool:
-        """Whether more records may be in flight, or some in flight are available."""
+        """Whether more records may be in flight, or some records in flight are available."""
         if self.in_flight < self._settings().max_record_locks:
             return True
         return self.next_fetch_offset < self.end_offset
@@ -134,7 +136,7 @@ class SharePartition:
         return to_end(self.stating(change))
 
     async def stating(self, change: Change) -> StateBatches:
-        """Like `state`, in turns."""
+        """Like `state`, giving way in between."""
         batches: list[StateBatch] = []
         done = 0
         while some := change.runs[done : done + _AT_ONCE]:
@@ -150,7 +152,9 @@ class SharePartition:
 
     @property
     def delivery_complete_count(self) -> int:
-        """The number of records in flight that are done, or will be after all pending changes."""
+        """The number of records in flight that are done, or will be done after all pending
+        changes.
+        """
         return sum(
             run.last_offset - run.first_offset + 1
             for run in self._runs
@@ -165,7 +169,7 @@ class SharePartition:
         last_offset = fetched.last_offset
         most = min(limits.max_records, settings.max_record_locks - self.in_flight)
         if most <= 0:
-            # No more may be in flight; released records can be delivered again.
+            # No more records may be in flight, but released ones can be delivered again.
             last_offset = min(last_offset, self.end_offset - 1)
             most = min(limits.max_records, self.end_offset - fetched.fetch_offset)
         if most <= 0:
@@ -203,7 +207,9 @@ class SharePartition:
         return taken
 
     def _archive_missing(self, fetched: Fetched) -> None:
-        """Archive records in flight that the fetch did not return: the cleaner has removed them."""
+        """Archive records in flight that the fetch did not return, as the cleaner has
+        removed them.
+        """
         for run in self._runs.overlapping(fetched.fetch_offset, fetched.first_offset - 1):
             if run.is_free:
                 part = self._runs.within(run, fetched.fetch_offset, fetched.first_offset - 1)
@@ -235,15 +241,15 @@ class SharePartition:
         """Note a member's acknowledgements; renewed locks restart at once.
 
         Raises:
-            KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; then nothing changes.
+            KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; nothing is changed.
         """
         return to_end(self.acknowledging(member, batches, lambda: now))
 
     async def acknowledging(
         self, member: str, batches: Sequence[Acknowledgement], now: Callable[[], float]
     ) -> Change:
-        """Like `acknowledge`, in turns: there may be thousands. Each batch is checked in its turn;
-        if this is cancelled, nothing is changed.
+        """Like `acknowledge`, giving way between batches, as there may be thousands. If this is
+        cancelled, nothing is changed.
         """
         settings = self._settings()
         change, renewed = Change(), list[Run]()
@@ -263,16 +269,16 @@ class SharePartition:
         for number, run in enumerate(renewed, 1):
             if number % _AT_ONCE == 0:
                 await give_way()
-            if run.member == member and run.deadline is not None:  # else it timed out meanwhile
+            if run.member == member and run.deadline is not None:  # else it has timed out
                 self._lock(run, deadline)
         return change
 
     def release(self, member: str) -> Change:
-        """Release a member's records, as it has left: they become available, or are archived."""
+        """Release the records of a member that has left: they become available, or are archived."""
         return to_end(self.releasing(member))
 
     async def releasing(self, member: str) -> Change:
-        """Like `release`, in turns."""
+        """Like `release`, giving way in between."""
         change, settings, offset = Change(), self._settings(), self.start_offset
         while some := self._runs.some_from(offset, _OFFSET_MAX, _AT_ONCE):
             for run in some:
@@ -289,7 +295,7 @@ class SharePartition:
         to_end(self.committing(change))
 
     async def committing(self, change: Change) -> None:
-        """Like `commit`, in turns: each record has its new state from its turn on."""
+        """Like `commit`, giving way in between: each record gets its new state in its turn."""
         done = 0
         while some := change.runs[done : done + _AT_ONCE]:
             done += len(some)
@@ -304,11 +310,13 @@ class SharePartition:
                 await give_way()
 
     def roll_back(self, change: Change, now: float) -> None:
-        """Undo a change that could not be written: restore states and locks."""
+        """Undo a change that could not be written, by restoring states and locks."""
         to_end(self.rolling_back(change, now))
 
     async def rolling_back(self, change: Change, now: float) -> None:
-        """Like `roll_back`, in turns; if this is cancelled, the rest is rolled back at once."""
+        """Like `roll_back`, giving way in between; if this is cancelled, the rest is rolled back at
+        once.
+        """
         try:
             while change.runs:
                 self._leave_as_was(change, now, _AT_ONCE)
@@ -333,7 +341,7 @@ class SharePartition:
     def expire(self, now: float, most: int | None = None) -> StateBatches:
         """Release records whose locks have timed out; returns the state to write.
 
-        most: the maximum number of locks, and of former ones, to examine; others stay due.
+        most: the maximum number of present and former locks to examine; others stay due.
         """
         settings = self._settings()
         expired: list[Run] = []
@@ -353,7 +361,7 @@ class SharePartition:
         return batches
 
     def move_start(self, log_start_offset: int) -> None:
-        """Remove records before the log start offset: the log has deleted them."""
+        """Remove records before the log start offset, which the log has deleted."""
         if log_start_offset <= self.start_offset:
             return
         for run in self._runs.drop_before(log_start_offset):
@@ -377,7 +385,7 @@ class SharePartition:
         run.state, run.delivery_count, run.member = state, delivery_count, None
 
     def _follow(self, part: Run) -> None:
-        """Lock the new part of a split run like the other one."""
+        """Lock the new part of a split run like the other part."""
         if part.deadline is not None:
             self._locks.schedule(part, part.deadline)
 
@@ -398,7 +406,7 @@ def _last_offset(batch: InclusiveRange) -> int:
 
 
 def _loaded_state(kept: int) -> RecordState:
-    """The state of a loaded record: available unless it is done, as locks are not stored."""
+    """The state of a loaded record: available unless done, as locks are not stored."""
     match kept:
         case StoredRecordState.ACKNOWLEDGED:
             return RecordState.ACKNOWLEDGED

@@ -1,7 +1,7 @@
 """Combines batches of a share partition's state: sorted, without overlaps, and few. Pure.
 
-If two batches cover the same record, the one with the higher delivery count is right, and among
-equals the one with the higher delivery state: both only grow.
+If two batches cover the same record, the one with the higher delivery count takes precedence, and
+among equals the one with the higher delivery state, as both only grow.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _LAST: Final = attrgetter("last_offset")
 async def combine(
     current: Sequence[StateBatch], news: Sequence[StateBatch], start_offset: int
 ) -> Batches:
-    """Combine `current`, a former result of this function, with `news`, from `start_offset` on.
+    """Combine `current`, a former result of this function, with `news`, from `start_offset` on,
+    giving way.
 
-    The `news` may overlap. Without a start offset, nothing is cut off. In turns: there may be very
-    many.
+    The `news` may overlap. Without a start offset, nothing is cut off.
     """
     kept = _from(current, start_offset)
     wanted: list[StateBatch] = []
@@ -50,7 +50,9 @@ async def combine(
 
 
 def _from(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
-    """The batches from the start offset on; as they are sorted, only the first can be clipped."""
+    """The batches from the start offset on; as they are sorted, only the first may have to be
+    clipped.
+    """
     first = bisect_left(batches, start_offset, key=_LAST)
     kept = list(batches[first:])
     kept[:1] = _clipped(kept[:1], start_offset)
@@ -82,8 +84,8 @@ async def _sorted(batches: list[StateBatch]) -> list[StateBatch]:
 
 
 async def _flatten(coming: Sequence[StateBatch]) -> list[StateBatch]:
-    """Remove overlaps: of the batches that cover an offset, the strongest one counts."""
-    covering: list[tuple[int, int, int]] = []  # strongest first: -count, -state, last offset
+    """Remove overlaps: of the batches that cover an offset, keep the one that takes precedence."""
+    covering: list[tuple[int, int, int]] = []  # by precedence: -count, -state, last offset
     result: list[StateBatch] = []
     position, index = coming[0].first_offset, 0
     while index < len(coming) or covering:
@@ -108,7 +110,7 @@ async def _flatten(coming: Sequence[StateBatch]) -> list[StateBatch]:
 
 
 def _append(result: list[StateBatch], batch: StateBatch) -> None:
-    """Append a batch, or join it with the last one if it continues that."""
+    """Append a batch, or join it with the last batch if it continues that."""
     before = result[-1] if result else None
     if (
         before is not None

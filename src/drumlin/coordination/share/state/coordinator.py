@@ -1,4 +1,5 @@
-"""The share coordinator: finds a share partition's state, decides on it, and waits for the log.
+"""The share coordinator: finds a share partition's state, decides on changes, and waits for the
+log.
 
 All state changes run on the event loop without awaiting; only answers wait, for the log or for
 a partition that is being loaded.
@@ -28,7 +29,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 
 _NO_PARTITION: Final = -1
-#: Batches that are combined in one turn; more take several.
+#: Batches that are combined in one turn; more batches take several turns.
 _MERGED_AT_ONCE_MAX: Final = 500
 #: The summary of a state that was never initialised.
 _NOTHING_KNOWN: Final = ShareState(state_epoch=0, leader_epoch=0)
@@ -52,10 +53,10 @@ class ShareCoordinatorConfig(Protocol):
 
 
 class StateLogEnds(Protocol):
-    """The ends of the state topic's logs, which no compaction moves."""
+    """The start and end offsets of the state topic's logs, which are not compacted."""
 
     def end_offset(self, partition: int) -> int:
-        """The offset that the next record gets.
+        """The offset of the next record.
 
         Raises:
             KafkaError: the partition is not led here.
@@ -75,8 +76,8 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         config: the broker's configuration.
         clock: wall time.
         topic: `__share_group_state`.
-        ends: the ends of that topic's logs.
-        has_partition(topic_id, partition): whether there is such a partition now.
+        ends: the start and end offsets of that topic's logs.
+        has_partition(topic_id, partition): whether the partition exists now.
         was_deleted(topic_id): whether the topic is known to be deleted.
 
     A component that keeps states in memory registers a callback with `when_renewed`, for states
@@ -115,7 +116,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         self._renewed: list[Callable[[SharePartitionKey], None]] = []
 
     def when_renewed(self, tell: Callable[[SharePartitionKey], None]) -> None:
-        """Call `tell` for each state that is initialized again, or deleted, from now on."""
+        """From now on, call `tell` for each state that is initialized again or deleted."""
         self._renewed.append(tell)
 
     # -- life ------------------------------------------------------------------------------
@@ -143,7 +144,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             await self._delete_orphans_in(partition)
 
     async def _delete_orphans_in(self, partition: int) -> None:
-        """Delete the states in topics that were deleted, now or long ago."""
+        """Delete the states in deleted topics, no matter when these were deleted."""
         what = "states in deleted topics"
         await self._write_found(
             partition,
@@ -153,12 +154,14 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
     # -- finding -----------------------------------------------------------------------------
 
     async def _shard_of(self, key: SharePartitionKey) -> ShareShard:
-        """The shard of a state; the topic is created if there is none yet."""
+        """The shard of a state; the topic is created if it does not exist."""
         self._check(key)
         return await self._shard(await self.find_partition(key.coordinator_key))
 
     async def _shard_if_any(self, key: SharePartitionKey) -> ShareShard:
-        """Like `_shard_of`; an empty shard if there is no topic, as then there is no state."""
+        """Like `_shard_of`, but returns an empty shard if the topic does not exist, as then there
+        is no state.
+        """
         self._check(key)
         if self._topic.partition_count() is None:
             return ShareShard(_NO_PARTITION)
@@ -173,7 +176,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         self._check_active()
 
     async def _shard(self, partition: int) -> ShareShard:
-        """The shard. Awaits nothing if it is loaded: so a writer's check still holds afterwards."""
+        """The shard. Does not await if it is loaded, so a writer's check still holds afterwards."""
         with suppress(KafkaError):
             return self._partitions.shard(partition)
         # Loading is quick; waiting for it is cheaper than a retry of the request.
@@ -213,7 +216,8 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
     async def read(
         self, group_id: str, topic_id: UUID, partition: int, leader_epoch: int | None = None
     ) -> ShareState:
-        """ReadShareGroupState, one partition; a later leader is noted, an older one is fenced.
+        """ReadShareGroupState, one partition; a later leader epoch is noted, an older one is
+        fenced.
 
         Raises:
             KafkaError: INVALID_REQUEST if there is no state, FENCED_LEADER_EPOCH,
@@ -235,7 +239,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
     async def write(self, group_id: str, topic_id: UUID, partition: int, state: ShareState) -> None:
         """WriteShareGroupState, one partition: `state` has the changes.
 
-        Its batches are combined with the stored ones; a start offset of -1 keeps the stored one.
+        The batches are combined with the stored ones; a start offset of -1 keeps the stored offset.
 
         Raises:
             KafkaError: INVALID_REQUEST if there is no state, FENCED_LEADER_EPOCH,
@@ -246,7 +250,8 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         await self._log.confirmed(self._write_checked(shard, key, state, merged))
 
     def write_at_once(self, key: SharePartitionKey, change: ShareState) -> Written[None] | None:
-        """Like `write`, without awaiting; done once all replicas have it. None: it takes too long.
+        """Like `write`, without awaiting; the result is done once all replicas have the change.
+        None if writing takes too long.
 
         Raises:
             KafkaError: as `write`.
@@ -255,7 +260,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         try:
             shard = self._partitions.shard(self._partition_for(key.coordinator_key))
         except KafkaError:
-            return None  # `write` waits for it
+            return None  # `write` can wait
         before = shard.check_write(key, change)
         if len(before.batches) + len(change.batches) > _MERGED_AT_ONCE_MAX:
             return None
@@ -273,7 +278,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
     async def _merged(
         self, key: SharePartitionKey, change: ShareState
     ) -> tuple[ShareShard, Merged | None]:
-        """The state's shard, and for very many batches the state after the change."""
+        """The state's shard, and, if there are very many batches, the state after the change."""
         while True:
             shard = await self._shard_if_any(key)
             state = shard.check_write(key, change)
@@ -282,10 +287,10 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             merged = await shard.merging(key, change)
             shard = await self._shard_if_any(key)
             if shard.check_write(key, change) is merged.before:
-                return shard, merged  # it has not changed meanwhile
+                return shard, merged  # the state has not changed meanwhile
 
     async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None:
-        """DeleteShareGroupState, one partition; without a state, nothing is to be deleted.
+        """DeleteShareGroupState, one partition; succeeds if there is no state.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -303,7 +308,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             tell(key)
 
     async def summary(self, group_id: str, topic_id: UUID, partition: int) -> ShareState:
-        """ReadShareGroupStateSummary, one partition: all but the batches.
+        """ReadShareGroupStateSummary, one partition: the state without the batches.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -319,7 +324,8 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
     async def prune(self) -> None:
         """Delete records at the start of the logs that later snapshots have made redundant.
 
-        States in deleted topics are deleted first: perhaps the log could not be written then.
+        States in deleted topics are deleted first, as that may have failed when the topic was
+        deleted.
         """
         await self._delete_orphans()
         for partition in self._partitions.partitions():

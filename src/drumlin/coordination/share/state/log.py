@@ -1,7 +1,7 @@
 """Reads the records of one partition of `__share_group_state`.
 
-It decodes a whole partition: slow work that blocks, meant for a thread. As the topic is not
-compacted, all of its records count, in order.
+Loading decodes a whole partition. It is slow and blocks, so it runs in a thread. As the topic is
+not compacted, all of its records count, in order.
 """
 
 from __future__ import annotations

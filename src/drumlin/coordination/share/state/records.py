@@ -3,7 +3,7 @@
     key type 0  ShareSnapshot   the whole state of a share partition; null: it was deleted
     key type 1  ShareUpdate     the changes since the snapshot with the same epoch
 
-Both keys name group, topic id and partition. The topic is not compacted; records that a later
+Both keys have group, topic id and partition. The topic is not compacted; records that a later
 snapshot makes redundant are deleted from the log's start (`shard.py`).
 """
 
@@ -52,7 +52,7 @@ class Update:
     snapshot_epoch: int
     state: ShareState
     merged: Merged | None = field(default=None, compare=False, repr=False)
-    """The state before and after, if it is known already; not in the log."""
+    """The states before and after, if already known; not in the log."""
 
 
 #: A record of the topic; a null value is a tombstone.
@@ -149,7 +149,7 @@ def encode_record(record: ShareRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_key(data: bytes) -> tuple[SharePartitionKey, bool] | None:
-    """The key, and whether it is a snapshot's; None if its type is unknown.
+    """The key, and whether it is a snapshot's; None if the type is unknown.
 
     Raises:
         UnreadableRecord: the bytes are not a key.

@@ -1,7 +1,7 @@
-"""The share partitions' states in one partition of `__share_group_state`, as its leader has them.
+"""The states of share partitions in one partition of `__share_group_state`, in its leader's memory.
 
-Plain synchronous code. Each change of a state becomes a record first; `apply` applies it once it is
-in the log. So memory is never ahead of the log.
+Plain synchronous code. Each change of a state is first written as a record; `apply` applies it once
+it is in the log. So memory is never ahead of the log.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from drumlin.coordination.share.state.state import (
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: States that are loaded in one turn of the loop; they take some milliseconds.
+#: States that are loaded in one turn of the loop; that many take a few milliseconds.
 _STATES_PER_STEP: Final = 1_000
-#: States that chores write in one turn; they take a millisecond.
+#: States that chores write in one turn; that many take a millisecond.
 _WRITTEN_AT_ONCE: Final = 50
-#: As a snapshot they take less than 500 KB. A share partition has fewer records in flight.
+#: Batches in one state: in a snapshot they take less than 500 KB. A share partition has fewer
+#: records in flight.
 _BATCHES_MAX: Final = 20_000
 
 
@@ -40,14 +41,14 @@ class StoredState:
     created_ms: int
     written_ms: int
     snapshot_offset: int
-    """The offset of its latest snapshot: its records before that are redundant."""
+    """The offset of the latest snapshot: the state's records before that are redundant."""
     updates: int = 0
     """Updates after that snapshot."""
     greatest_leader_epoch: int = NO_EPOCH
     greatest_state_epoch: int = NO_EPOCH
 
 
-#: The states in a partition of the topic.
+#: All states in a partition of the topic.
 LoadedStates = dict[SharePartitionKey, StoredState]
 
 
@@ -58,10 +59,10 @@ class ShareShard:
         self.partition = partition
         self.states: LoadedStates = {}
         self.pruned_to = 0
-        """The offset up to which the log was deleted last."""
+        """The offset up to which the log was last deleted."""
 
     async def take_over(self, loaded: LoadedStates) -> None:
-        """Fill the shard from the log, in turns of the loop."""
+        """Fill the shard from the log, over several turns of the loop."""
         for count, (key, stored) in enumerate(loaded.items(), 1):
             self.states[key] = stored
             if count % _STATES_PER_STEP == 0:
@@ -70,7 +71,7 @@ class ShareShard:
     # -- requests: checks, and records to write ----------------------------------------------
 
     def check_read(self, key: SharePartitionKey, leader_epoch: int | None) -> StoredState:
-        """The state, for the leader of that epoch, or (None) for a reader that is not a leader.
+        """The state, for the leader with that epoch; None stands for a reader that is not a leader.
 
         Raises:
             KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH.
@@ -86,7 +87,7 @@ class ShareShard:
     def note_leader(
         self, key: SharePartitionKey, leader_epoch: int, limit: int, now_ms: int
     ) -> list[ShareRecord]:
-        """The record that notes a later leader epoch, whose leader has read the state."""
+        """The record that stores the epoch of a later leader that has read the state."""
         stored = self.states[key]
         if leader_epoch in (NO_EPOCH, stored.greatest_leader_epoch):
             return []
@@ -116,7 +117,7 @@ class ShareShard:
             KafkaError: as `check_write`.
         """
         state = self.check_write(key, change)
-        # A new leader is noted when it reads, which it does before it can write.
+        # A new leader's epoch is noted when it reads, which it must do before writing.
         return merging(state, change._replace(leader_epoch=state.leader_epoch))
 
     def write(
@@ -129,11 +130,11 @@ class ShareShard:
     ) -> ShareRecord:
         """The record that changes the state; a snapshot after `limit` updates.
 
-        merged: the result of `merging`, which is used if the state has not changed since.
+        merged: the result of `merging`, used if the state has not changed since.
 
         Raises:
-            KafkaError: as `check_write`; UNKNOWN_SERVER_ERROR if the state would not fit into a
-                record any more.
+            KafkaError: as `check_write`; UNKNOWN_SERVER_ERROR if the state would no longer fit into
+                a record.
         """
         state = self.check_write(key, change)
         if merged is None or merged.before is not state:
@@ -172,7 +173,7 @@ class ShareShard:
         return [(key, None)] if key in self.states else []
 
     def orphans(self, was_deleted: Callable[[UUID], bool]) -> Iterator[list[ShareRecord]]:
-        """Tombstones of all states in topics that were deleted, some at a time.
+        """Tombstones of all states in deleted topics, some at a time.
 
         Each list must be written before the next one is requested.
         """
@@ -195,8 +196,8 @@ class ShareShard:
     def cold_snapshots(self, older_than_ms: int, now_ms: int) -> Iterator[list[ShareRecord]]:
         """New snapshots of states that have not changed for long, so that the log can be shortened.
 
-        Yields none if the last record of every state is such a snapshot already: rewriting all of
-        them would free nothing. Yields some at a time, like `orphans`.
+        Yields a few at a time, like `orphans`, and none if the last record of every state is such a
+        snapshot already: rewriting them would free nothing.
         """
         for some in self._some_at_a_time():
             if not all(_is_cold(self.states[key]) for key in some):
@@ -212,7 +213,7 @@ class ShareShard:
             ]
 
     def _some_at_a_time(self) -> Iterator[list[SharePartitionKey]]:
-        """The current states, in pieces, without those deleted between two pieces."""
+        """The current states, a few at a time, without states deleted meanwhile."""
         keys = list(self.states)
         for first in range(0, len(keys), _WRITTEN_AT_ONCE):
             yield [key for key in keys[first : first + _WRITTEN_AT_ONCE] if key in self.states]
@@ -223,7 +224,7 @@ def _is_cold(stored: StoredState) -> bool:
 
 
 async def merging(state: ShareState, change: ShareState) -> Merged:
-    """A state with a change applied; the state epoch stays, as updates do not have it."""
+    """A state with a change applied; the state epoch stays, as updates do not have one."""
     batches = await combine((), change.batches, change.start_offset)
     change = change._replace(batches=batches)
     is_moved = change.start_offset != UNINITIALIZED_OFFSET

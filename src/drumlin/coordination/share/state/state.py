@@ -1,4 +1,4 @@
-"""The stored state of a share group in one partition. Values only; pure.
+"""The stored state of a share group in one partition. Plain values; pure.
 
     start_offset            records before it are done: they are not delivered again
     batches                 records that were delivered, from `start_offset` on, and their state;
@@ -6,7 +6,7 @@
     delivery_complete_count the number of records from `start_offset` on that are done already
 
 A state epoch begins when the state is initialized or reset; writes with an older one are fenced.
-The leader epoch is the partition's: only its leader delivers and writes.
+The leader epoch is that of the partition, whose leader alone delivers and writes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from uuid import UUID
 from drumlin.storage.directory.partition_metadata import decode_uuid, encode_uuid
 from drumlin.wire.schema.types import Int8, Int16, Int32, Int64
 
-#: No start offset yet: the partition's leader chooses it by the group's share.auto.offset.reset.
+#: No start offset yet: the partition's leader chooses one by the group's share.auto.offset.reset.
 UNINITIALIZED_OFFSET: Final = -1
-#: The number of completed deliveries is unknown, as with older brokers.
+#: The number of completed deliveries is unknown, as older brokers do not send it.
 UNKNOWN_COUNT: Final = -1
 #: No epoch: a request with this value is not fenced.
 NO_EPOCH: Final = -1
@@ -55,7 +55,7 @@ class ShareState(NamedTuple):
 
 
 class SharePartitionKey(NamedTuple):
-    """The group and the partition that a state belongs to."""
+    """The group and the partition of a state."""
 
     group_id: str
     topic_id: UUID
@@ -63,7 +63,7 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """The key in FindCoordinator; it also chooses the partition of the state topic."""
+        """The key in FindCoordinator, which also determines the partition of the state topic."""
         return f"{self.group_id}:{encode_uuid(self.topic_id)}:{self.partition}"
 
 

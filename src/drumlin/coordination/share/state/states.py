@@ -1,4 +1,4 @@
-"""The interface to the states of all share partitions, on whichever broker their coordinator is.
+"""The interface to the states of all share partitions, whichever broker coordinates them.
 
 It has the methods of `ShareCoordinator`, with the same errors: `KafkaError`s for the client.
 """

@@ -1,1 +1,1 @@
-"""Brokers: the registration of this one, which others are alive, and which is the controller."""
+"""Brokers: the registration of this broker, the live brokers, and the controller."""

@@ -1,6 +1,6 @@
 """The controller's znodes: one broker is the controller as long as its session lasts. Blocking.
 
-Each controller has a higher controller epoch than those before, which fences them.
+Each controller has a higher controller epoch than earlier ones, which are fenced by it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_CONTROLLER: Final = -1
 
 
 class Elected(NamedTuple):
-    """The controller and its epoch; `fence` is for writes if this broker is the controller."""
+    """The controller and its epoch; if this broker is the controller, `fence` is for its writes."""
 
     controller_id: int
     epoch: int
@@ -35,7 +35,7 @@ class Elected(NamedTuple):
 def elect(
     session: Session, broker: BrokerFence | None, held: ControllerFence | None, timestamp_ms: int
 ) -> Elected:
-    """Become the controller if there is none and this broker is registered; watch the nodes.
+    """Become the controller if there is none and this broker is registered. Watches the nodes.
 
     Raises:
         UnreadableNode: the controller or its epoch is unreadable.
@@ -51,8 +51,8 @@ def elect(
             controller_id = layout.decode_controller(node.data)
             if held is not None and held.version == known.version:
                 return Elected(controller_id, epoch, held)
-            # This session is the controller in an unknown epoch: an answer was lost, or a tool
-            # has raised the epoch.
+            # This session is the controller, in an unknown epoch: an answer was lost, or a tool has
+            # raised the epoch.
             _try(session, [Delete(layout.CONTROLLER)])
         elif node is not None:
             return Elected(layout.decode_controller(node.data), epoch, None)

@@ -1,6 +1,6 @@
-"""The controller as this broker knows it, and the fence of its writes while it is the controller.
+"""The controller known to this broker, and the fence of its writes while it is the controller.
 
-Only the controller changes leaders of its own accord.
+Only the controller changes leaders by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class Controllership:
-    """The controllership as one store's broker knows it."""
+    """The controllership, as known to one store's broker."""
 
     def __init__(self, commits: Commits, registration: Registration, clock: Clock) -> None:
         self._commits = commits
@@ -28,11 +28,11 @@ class Controllership:
         self.controller_id = NO_CONTROLLER
         #: The epoch of the last known controller.
         self.epoch = 0
-        #: None unless this broker is the controller.
+        #: The fence of writes; None unless this broker is the controller.
         self.fence: ControllerFence | None = None
 
     async def keep(self) -> bool:
-        """Watch the controller's node, and try to become controller if there is none.
+        """Watch the controller's node, and try to become the controller if there is none.
 
         Returns:
             Whether this broker has become the controller.

@@ -1,4 +1,4 @@
-"""Reading which brokers are alive, and their broker epochs. Blocking."""
+"""Reading of live brokers and their broker epochs. Blocking."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ATTEMPTS: Final = 20
 
 
 class SeenBrokers(NamedTuple):
-    """Live brokers of Drumlin with their epochs, and the ids of brokers of another program."""
+    """The live brokers of Drumlin with their epochs, and the ids of another program's brokers."""
 
     alive: dict[int, BrokerState]
     others: list[int]
@@ -29,7 +29,7 @@ class SeenBrokers(NamedTuple):
 
 
 def read_brokers(session: Session, *, is_watched: bool = False) -> SeenBrokers:
-    """The registered brokers; a watch fires once when one comes or goes."""
+    """The registered brokers; a watch fires once when a broker comes or goes."""
     names = session.children(layout.BROKERS, is_watched=is_watched)
     found = [number for name in names if (number := number_in_name(name)) is not None]
     seen = SeenBrokers({}, [], [])
@@ -41,7 +41,7 @@ def read_brokers(session: Session, *, is_watched: bool = False) -> SeenBrokers:
 
 
 class KnownBrokers(NamedTuple):
-    """All brokers that have ever registered: known ones, and those that were unregistered."""
+    """All brokers that have ever registered: known ones and unregistered ones."""
 
     known: list[int]
     unregistered: list[int]
@@ -65,7 +65,7 @@ def _read(session: Session, node_ids: Sequence[int], seen: SeenBrokers) -> list[
     """Read these brokers; returns those that have registered again meanwhile.
 
     A broker's epoch does not change while it is registered. So if its node is the same before and
-    after its epoch is read, the epoch is that of this registration, or there is none.
+    after reading the epoch, the epoch belongs to this registration, or there is none.
     """
     paths = [layout.broker_path(each) for each in node_ids]
     epoch_paths = [own_layout.broker_epoch_path(each) for each in node_ids]
@@ -90,5 +90,5 @@ def _read(session: Session, node_ids: Sequence[int], seen: SeenBrokers) -> list[
 
 
 def _is_of(node: Node, epoch: Node, path: str) -> bool:
-    """Whether the broker is one of Drumlin: those note their session before they register."""
+    """Whether this is a broker of Drumlin: those note their session before they register."""
     return own_layout.decode_broker_epoch(path, epoch.data) == node.owner

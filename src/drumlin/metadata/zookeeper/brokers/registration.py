@@ -1,6 +1,6 @@
-"""The registration of this broker, at its start and again after it was lost.
+"""The registration of this broker, at its start and again after a loss.
 
-The broker's mutations are fenced by `held`: it writes nothing without a registration.
+The broker's mutations are fenced by `held`: nothing is written without a registration.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from drumlin.metadata.zookeeper.znodes.operations import BrokerFence
 
 _log = logging.getLogger(__name__)
 
-#: Done in a new broker epoch before the broker registers.
-Preparation = Callable[[BrokerFence], Awaitable[None]]
+#: Called in a new broker epoch, before the broker registers.
+Preparation = Callable[["BrokerFence"], Awaitable[None]]
 
 
 class Registration:
@@ -37,7 +37,7 @@ class Registration:
         self._clock = clock
         self._timeout_s = timeout_s
         self._turn = asyncio.Lock()
-        #: The broker, in the epoch of its last registration.
+        #: The broker, with the epoch of its last registration.
         self.broker: BrokerState | None = None
         self.fence: BrokerFence | None = None
         #: See `store.MetadataStore.broker_epoch`.
@@ -48,7 +48,7 @@ class Registration:
         """The fence of the current registration, for writes.
 
         Raises:
-            KafkaError: NOT_CONTROLLER: not registered; clients try again.
+            KafkaError: NOT_CONTROLLER: the broker is not registered; clients retry.
         """
         if self.fence is None:
             raise not_registered()
@@ -67,7 +67,7 @@ class Registration:
 
     async def _take(self, broker: BrokerState, prepare: Preparation | None) -> None:
         run = self._commits.run
-        # Unknown until an answer comes: the broker may stop in an epoch that has just begun.
+        # Unknown until there is an answer: the broker may stop in an epoch that has just begun.
         self.epoch = -1
         while True:
             fence = await run(begin_epoch, broker.node_id, self._timeout_s)
@@ -80,7 +80,7 @@ class Registration:
         _log.info("broker %d is registered, in epoch %d", broker.node_id, fence.epoch)
 
     async def keep(self) -> bool:
-        """Check and watch the registration; if it was lost, register again and return True.
+        """Check and watch the registration; if it was lost, registers again and returns True.
 
         A process that registers again has lost no records.
 
@@ -104,14 +104,14 @@ class Registration:
         self._is_over = True
 
     async def withdraw(self) -> BrokerFence:
-        """Begin an epoch that no other broker knows, so that none adds this one to an ISR again.
+        """Begin an epoch that no other broker knows, so that none adds this broker to an ISR again.
 
         Raises:
-            Conflict, ZooKeeperFailure: the epoch has not begun, or that is unknown.
+            Conflict, ZooKeeperFailure: the epoch has not begun, or the outcome is unknown.
             KafkaError: NOT_CONTROLLER: the broker is not registered.
         """
         async with self._turn:
-            held, self.epoch = self.held(), -1  # unknown until an answer comes
+            held, self.epoch = self.held(), -1  # unknown until there is an answer
             self.fence = await self._commits.run(raise_epoch, held)
             self.epoch = self.fence.epoch
             return self.fence

@@ -1,7 +1,7 @@
 """Znodes of this broker's registration, which begins a new broker epoch each time. Blocking.
 
-The broker's node is ephemeral. A node of another session is never replaced: its owner is alive, or
-was until that session ends. While the node exists, no other process begins an epoch.
+The broker's node is ephemeral. A node of another session is never replaced, as its owner may be
+alive until that session ends. While the node exists, no other process begins an epoch.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from drumlin.zookeeper.nodes import UnreadableNode
 
 _log = logging.getLogger(__name__)
 
-#: ZooKeeper expires a session up to two ticks late.
+#: ZooKeeper may expire a session up to two ticks late.
 _LATE_S: Final = 5.0
 
 
 def check_other_programs(session: Session, node_id: int) -> None:
-    """Refuse to join brokers of another program.
+    """Refuse to join a cluster with brokers of another program.
 
     Raises:
         UnusableMetadata: there are such brokers.
@@ -50,9 +50,9 @@ def check_other_programs(session: Session, node_id: int) -> None:
 
 
 def last_epoch(session: Session, node_id: int) -> int | None:
-    """The broker epoch of the last process of this broker; None: there was none.
+    """The broker epoch of this broker's last process; None if there was none.
 
-    Unregistering the broker raises the epoch, too, but no process has that epoch.
+    Unregistering the broker also raises the epoch, but no process has that epoch.
     """
     path = own_layout.broker_epoch_path(node_id)
     (node,) = session.read([path])
@@ -90,7 +90,7 @@ def begin_epoch(session: Session, node_id: int, timeout_s: float) -> BrokerFence
                 version = 0 if epoch is None else epoch.version + 1
                 return BrokerFence(node_id, version, is_registered=False)
         elif broker.owner == session.session_id:
-            _withdraw(session, path)  # registered by an attempt whose answer was lost, or before
+            _withdraw(session, path)  # of an earlier attempt, perhaps without an answer
         else:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
@@ -106,7 +106,9 @@ def begin_epoch(session: Session, node_id: int, timeout_s: float) -> BrokerFence
 
 
 def register(session: Session, broker: BrokerState, fence: BrokerFence, timestamp_ms: int) -> bool:
-    """Register the broker in the epoch that has begun; False if another process was faster."""
+    """Register the broker in the epoch that has begun; returns False if another process was
+    faster.
+    """
     path = layout.broker_path(broker.node_id)
     own = Create(path, layout.encode_broker(broker, timestamp_ms), is_ephemeral=True)
     try:
@@ -119,7 +121,7 @@ def register(session: Session, broker: BrokerState, fence: BrokerFence, timestam
 
 
 def is_held(session: Session, fence: BrokerFence) -> bool:
-    """Whether this broker is registered in this epoch; the registration is watched from now on."""
+    """Whether this broker is registered in this epoch. Begins to watch the registration."""
     path = layout.broker_path(fence.node_id)
     epoch_path = own_layout.broker_epoch_path(fence.node_id)
     broker, epoch = session.read([path, epoch_path], is_watched=True)
@@ -145,7 +147,7 @@ def raise_epoch(session: Session, fence: BrokerFence) -> BrokerFence:
 
 
 def _withdraw(session: Session, path: str) -> None:
-    with contextlib.suppress(Conflict):  # it is gone already
+    with contextlib.suppress(Conflict):  # the node is already gone
         session.commit([Delete(path)])
 
 

@@ -1,7 +1,7 @@
 """Unregistering a broker that will not come back. Blocking.
 
-The node of its epoch stays, without a session: epochs must still increase if the broker does come
-back. Deletions of topics no longer wait for its log dirs.
+The node of the broker's epoch stays, without a session: epochs must still increase if the broker
+comes back after all. Deletions of topics no longer wait for its log dirs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def unregister(session: Session, node_id: int, fence: BrokerFence) -> None:
     """Unregister a broker.
 
     Raises:
-        KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: it is alive.
+        KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: the broker is alive.
         UnreadableNode: a node of the broker is unreadable.
         Conflict: this broker is fenced, or the other one registers again and again.
     """
@@ -44,9 +44,9 @@ def unregister(session: Session, node_id: int, fence: BrokerFence) -> None:
 
 
 def _forget_folders(session: Session, node_id: int, fence: BrokerFence) -> None:
-    """Note that the broker has no folders of deleted topics, so that they can be forgotten.
+    """Note that the broker has no folders of deleted topics, so that these can be forgotten.
 
-    A node that another broker changes meanwhile is left as it is: its topic is kept for longer.
+    A node that another broker changes meanwhile is not changed: its topic is remembered longer.
     """
     paths = [f"{layout.DELETED}/{name}" for name in session.children(layout.DELETED)]
     changes: list[Transaction] = []

@@ -1,1 +1,1 @@
-"""Deletion of topics, from their znodes to the time when their deletion can be forgotten."""
+"""Deletion of topics, from the removal of their znodes until the deletion can be forgotten."""

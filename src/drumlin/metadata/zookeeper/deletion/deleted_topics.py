@@ -1,4 +1,6 @@
-"""Known deletions of topics, and the log dirs of this broker with folders of them. Pure."""
+"""Known deletions of topics, and the log dirs of this broker that have folders of these topics.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from uuid import UUID
 
 from drumlin.metadata.zookeeper.znodes.layout import Folders
 
-#: The deletions to remember: coordinators have no state left of topics that were deleted earlier.
+#: The number of deletions to remember: coordinators have no state left of topics deleted earlier.
 _KNOWN_MAX: Final = 100_000
 
 
@@ -17,13 +19,13 @@ class Deletions:
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
-        #: Oldest first.
+        #: The deletions, oldest first.
         self.ids: dict[UUID, None] = {}
-        #: The log dirs in which this broker may have folders of them.
+        #: The log dirs in which this broker may have folders of the deleted topics.
         self.left: dict[UUID, tuple[str, ...] | None] = {}
 
     def add(self, topic_id: UUID, folders: Folders) -> None:
-        """Add a deletion, unless it is known already."""
+        """Add a deletion, unless already known."""
         if topic_id not in self.ids:
             self.ids[topic_id] = None
             if len(self.ids) > _KNOWN_MAX:
@@ -31,7 +33,7 @@ class Deletions:
             self.note(topic_id, folders.get(self._node_id, ()))
 
     def note(self, topic_id: UUID, log_dirs: Sequence[str] | None) -> None:
-        """Note that folders of the topic may be in these log dirs only; None: in any."""
+        """Note that folders of the topic may be in these log dirs only; None means in any."""
         if log_dirs is None:
             self.left[topic_id] = None
         elif log_dirs:

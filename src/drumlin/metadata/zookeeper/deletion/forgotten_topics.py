@@ -1,6 +1,7 @@
-"""Forgetting deletions that every broker knows of, once none has folders of the topic. Blocking.
+"""Forgetting of deletions that every broker knows, once no broker has folders of the topic.
+Blocking.
 
-A broker that is down prevents that until it is back or unregistered: it may have folders of the
+A broker that is down prevents this until it is back or unregistered, as it may have folders of the
 topics. Meanwhile there may be more nodes than ZooKeeper can list.
 """
 
@@ -15,15 +16,17 @@ from drumlin.metadata.zookeeper.znodes import layout
 from drumlin.metadata.zookeeper.znodes.operations import Delete, Fence, Transaction
 from drumlin.zookeeper.nodes import UnreadableNode
 
-#: The time that coordinators have to remove their state of the topic, even if they move; and
-#: that a starting broker has to register after it has read its metadata.
+#: The time for coordinators to remove their state of the topic, even if they move, and for a
+#: starting broker to register after reading its metadata.
 _KEPT_MS: Final = 60 * 1000
-#: A listing of more than some 40,000 children exceeds ZooKeeper's limit.
+#: A listing of more than about 40,000 children exceeds ZooKeeper's limit.
 _REMEMBERED_MAX: Final = 10_000
 
 
 def forget_deletions(session: Session, fence: Fence, now_ms: int) -> str | None:
-    """Forget deletions that need not be remembered; returns a problem for the operator, if any."""
+    """Forget deletions that need not be remembered; returns a problem to report to the operator, if
+    any.
+    """
     unregistered = known_brokers(session).unregistered
     paths = [f"{layout.DELETED}/{name}" for name in session.children(layout.DELETED)]
     gone: list[tuple[str, Node]] = []
@@ -41,7 +44,7 @@ def forget_deletions(session: Session, fence: Fence, now_ms: int) -> str | None:
     changes: list[Transaction] = [
         [*fence.checks, Delete(path, node.version)] for path, node in [*gone, *excess]
     ]
-    session.commit_all(changes)  # a note that has changed meanwhile stays until the next time
+    session.commit_all(changes)  # a note that has changed meanwhile stays until next time
     if not excess:
         return None
     return (
@@ -53,7 +56,7 @@ def forget_deletions(session: Session, fence: Fence, now_ms: int) -> str | None:
 
 
 def _awaited(path: str, node: Node, unregistered: Collection[int]) -> list[int] | None:
-    """The brokers that may have folders, or may not know the deletion; None if unreadable."""
+    """The brokers that may have folders, or may not know of the deletion; None if unreadable."""
     try:
         folders = layout.decode_folders(path, node.data)
     except UnreadableNode:

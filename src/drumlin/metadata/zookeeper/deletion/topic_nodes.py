@@ -1,12 +1,11 @@
 """Deleting a topic's znodes. Blocking.
 
-The note of the deletion is written first, or in the same transaction as all else: whatever
-happens afterwards, the topic does not come back. The marker of an interrupted deletion leads to its
-completion.
+The note of the deletion is written first, or in the same transaction as everything else: so the
+topic does not come back, whatever happens afterwards. By this note, an interrupted deletion is
+completed later.
 
-Several brokers may delete the same topic at once. Each transaction replaces the note, so that it
-fails if another broker has gone further since it was decided: by then a new topic may have the
-name.
+Several brokers may delete the same topic at once. Each transaction replaces the note, and so fails
+if another broker has made progress since the decision: a new topic may have the name by then.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from drumlin.metadata.zookeeper.znodes.operations import (
     transactions,
 )
 
-#: In each attempt that fails, another broker has gone further.
+#: The number of attempts: whenever one fails, another broker has made progress.
 _ATTEMPTS: Final = 30
 
 
@@ -37,8 +36,8 @@ def delete_topic(session: Session, topic: TopicState, fence: Fence, own_id: int)
     """Delete a topic, its configuration, and the request to delete it.
 
     Raises:
-        UnreadableNode: it is unknown whether the node is this topic's.
-        Conflict: the broker is fenced, or others keep changing the topic.
+        UnreadableNode: it is unknown whether the node belongs to this topic.
+        Conflict: the broker is fenced, or other brokers keep changing the topic.
         ZooKeeperFailure: the topic may be deleted later.
     """
     tombstone = mark_deleted(topic, {own_id, *known_brokers(session).known})
@@ -56,7 +55,7 @@ def _try_to_delete(session: Session, topic: TopicState, fence: Fence, tombstone:
     path = layout.topic_path(topic.name)
     config = layout.config_path(Resource(ResourceType.TOPIC, topic.name))
     marker = layout.deletion_path(topic.name)
-    # The note is read first, as the transactions replace it in this version.
+    # The note is read first, as the transactions replace this version of it.
     dead, node, *others = session.read([tombstone.path, path, config, marker])
     has_config, has_marker = (each is not None for each in others)
     is_its_own = node is not None and layout.decode_topic(path, node.data).topic_id in (
@@ -90,7 +89,7 @@ def _try_to_delete(session: Session, topic: TopicState, fence: Fence, tombstone:
 
 
 def _replaced(dead: Node | None, tombstone: Create) -> Node:
-    """The note of the deletion, after a transaction has replaced it."""
+    """The note of the deletion, as replaced by a transaction."""
     if dead is None:
         return Node(tombstone.data, version=0, owner=0, transaction=0, created_ms=0)
     return dead._replace(version=dead.version + 1)

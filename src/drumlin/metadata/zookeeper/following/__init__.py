@@ -1,1 +1,3 @@
-"""Changes by other brokers and tools: found by watches on znodes, and applied to the image."""
+"""Changes by other brokers and tools, which are found by watches on znodes and applied to the
+image.
+"""

@@ -1,8 +1,8 @@
 """Following ZooKeeper: changes by others are found by watches, and applied to the image.
 
-Watches end with the connection. So everything is read again after a reconnection, and whenever
-something could not be read. Paths are read one after the other, without waiting for listeners.
-Urgent changes, above all of leaders, interrupt long operations.
+Watches end with the connection. So everything is read again after a reconnection, and whenever a
+read has failed. Paths are read one after the other, without waiting for listeners. Urgent changes,
+above all of leaders, interrupt long operations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from drumlin.zookeeper.nodes import UnreadableNode
 
 _log = logging.getLogger(__name__)
 
-#: A path that stands for everything.
+#: A path that stands for all nodes.
 _EVERYTHING: Final = "/"
 #: A path that stands for the duties of a new controller besides elections.
 _DUTIES: Final = "/controller/duties"
@@ -61,7 +61,8 @@ class Follower:
         self._own_paths = {layout.broker_path(node_id), own_layout.broker_epoch_path(node_id)}
         self._news: dict[str, None] = {}
         self._clock = clock
-        #: The time of the oldest change of brokers that is not fully handled; None: there is none.
+        #: The time of the oldest change of brokers that is not fully handled; None if there is
+        #: none.
         self._brokers_changed_at: float | None = None
         self._arrived = asyncio.Event()
         self._is_away = False
@@ -70,15 +71,15 @@ class Follower:
         self._forgetting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read everything, and follow it from now on.
+        """Read everything, and begin to follow changes.
 
         Raises:
-            UnusableMetadata, ZooKeeperFailure: it cannot be read.
+            UnusableMetadata, ZooKeeperFailure: the metadata cannot be read.
         """
         loop = asyncio.get_running_loop()
 
         def on_state(is_connected: bool) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended
+            with contextlib.suppress(RuntimeError):  # the loop has been closed
                 loop.call_soon_threadsafe(self._take_state, is_connected)
 
         def on_change(path: str) -> None:
@@ -105,7 +106,7 @@ class Follower:
 
     @property
     def controller_queue(self) -> int:
-        """The number of changes and partitions that wait for this broker as the controller."""
+        """The number of changes and partitions waiting for this broker as the controller."""
         if self._parts.controllership.fence is None:
             return 0
         return len(self._news) + self.leaders.unsettled_count
@@ -133,7 +134,7 @@ class Follower:
                 await self._try_again(error)
 
     async def _forget(self) -> None:
-        """As the controller, forget deletions that every broker knows of."""
+        """As the controller, forget deletions that every broker knows."""
         while True:
             await asyncio.sleep(_FORGET_S)
             try:
@@ -152,7 +153,7 @@ class Follower:
                 self._parts.report(problem)
 
     async def _try_again(self, error: Exception) -> None:
-        """Read everything once there is a connection, as something was missed."""
+        """Read everything when there is a connection, as changes were missed."""
         if isinstance(error, (UnusableMetadata, UnreadableNode, KafkaError, ZooKeeperFailure)):
             if self._session.is_connected:
                 self._parts.report(str(error))
@@ -181,7 +182,7 @@ class Follower:
         await self.topics.look_at(sorted(mended), is_all=True)
         if layout.CONFIG_CHANGES in paths:
             await self._configs.look()
-            await self.topics.look()  # topics that waited, as their configuration was unreadable
+            await self.topics.look()  # for those with a formerly unreadable configuration
             await self.leaders.settle_all()  # an unclean election may be allowed now
         if _DUTIES in paths:
             await self.settle()
@@ -199,16 +200,17 @@ class Follower:
             self.notice()
 
     async def _look_at_urgent(self, paths: Collection[str]) -> bool:
-        """Read brokers and changed states; returns whether everything has to be read again."""
+        """Read brokers and changed states; returns whether everything must be read again."""
         if any(map(_is_of_brokers, paths)) and await self._look_at_brokers(paths):
             return True
         return own_layout.STATE_NEWS in paths and await self._look_at_states()
 
     async def _look_at_brokers(self, paths: Collection[str]) -> bool:
-        """Read brokers and controller, elect leaders; returns whether this broker registered again.
+        """Read brokers and controller, and elect leaders; returns whether this broker registered
+        again.
 
-        Only what may have changed is read: each of these nodes is watched, so one whose watch has
-        not fired is unchanged since the last read. What is written meanwhile is fenced.
+        Only nodes that may have changed are read: all of them are watched, so a node whose watch
+        has not fired is unchanged since the last read. Writes are fenced meanwhile.
         """
         registration, controllership = self._parts.registration, self._parts.controllership
         is_held = registration.fence is not None and self._own_paths.isdisjoint(paths)
@@ -227,7 +229,7 @@ class Follower:
         return False
 
     async def _keep_controllership(self) -> bool:
-        """Whether this broker has become the controller."""
+        """Follow the controller's node; returns whether this broker has become the controller."""
         is_new = await self._parts.controllership.keep()
         self._brokers.show_controller()
         return is_new
@@ -251,7 +253,7 @@ class Follower:
         await self._brokers.look()
         if not is_first:
             await self._keep_controllership()
-            # The known partitions first, as reading the others takes a while.
+            # Known partitions first, as reading the others takes a while.
             await self.leaders.settle_all(self._brokers_changed_at)
             self._brokers_changed_at = None
         self.topics.forget_watches()
@@ -263,7 +265,7 @@ class Follower:
                 self._parts.deletions.add(topic_id, folders)
         await self._states.skip()
         # Topics are listed before configurations are read: tools write a topic's configuration
-        # first, so each listed topic's configuration is found.
+        # first, so the configuration of each listed topic is found.
         names = await self._parts.commits.run(_watched_children, layout.TOPICS)
         unreadable = await self._configs.look_at_all(is_first=is_first)
         known = frozenset(names if is_first else ())
@@ -276,7 +278,7 @@ class Follower:
             _log.warning("ZooKeeper on %s answers again", self._session.hosts)
 
     async def begin(self) -> None:
-        """After the first registration: read the brokers, and try to become controller.
+        """Read the brokers after the first registration, and try to become the controller.
 
         Raises:
             UnreadableNode, ZooKeeperFailure: a step has failed.
@@ -291,7 +293,7 @@ class Follower:
             self.notice()
 
     async def settle(self) -> None:
-        """Do the controller's duties: elect leaders, give ids to topics, and finish deletions.
+        """Do the controller's duties: elect leaders, give ids to topics, and complete deletions.
 
         Raises:
             UnreadableNode, ZooKeeperFailure, KafkaError: a step has failed.

@@ -1,4 +1,4 @@
-"""Brokers that come and go, and the controller: applied to the image, and reported."""
+"""Changes of live brokers and of the controller: applied to the image and reported."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from drumlin.metadata.zookeeper.session.session import Session
 
 
 class BrokerChanges:
-    """Reads the brokers; called by the `Follower` alone."""
+    """Reads the brokers; called only by the `Follower`."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
     async def look(self) -> bool:
-        """Read the brokers; returns whether any has come, gone, or begun another epoch."""
+        """Read the brokers; returns whether any broker has come, gone, or begun another epoch."""
         parts = self._parts
         seen = await parts.commits.run(_read)
         for problem in seen.problems:

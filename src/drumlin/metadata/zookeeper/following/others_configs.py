@@ -1,7 +1,7 @@
-"""Configurations that others have changed: applied to the image, and reported.
+"""Changes of configurations by others: applied to the image and reported.
 
 A change is announced by a sequential node below `/config/changes`, as Apache Kafka's tools do; a
-change without one goes unnoticed. Such nodes are removed after some time, as in Kafka.
+change without such a node goes unnoticed. The nodes are removed after some time, as in Kafka.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from drumlin.turns import give_way
 from drumlin.zookeeper.nodes import UnreadableNode
 
 _TOGETHER: Final = 500
-#: As long as Kafka keeps these nodes.
+#: The time for which Kafka keeps these nodes.
 _KEPT_MS: Final = 15 * 60 * 1000
 
 
 class ConfigChanges:
-    """Reads configurations that have changed; called by the `Follower` alone."""
+    """Reads changed configurations; called only by the `Follower`."""
 
     def __init__(
         self, parts: Parts, clock: Clock, interrupt: Callable[[], Awaitable[None]]
@@ -36,14 +36,14 @@ class ConfigChanges:
         self._parts = parts
         self._interrupt = interrupt
         self._clock = clock
-        #: Nodes seen below `/config/changes`, with the time of each by ZooKeeper's clock.
+        #: The nodes seen below `/config/changes`, and their times by ZooKeeper's clock.
         self._seen: dict[str, int] = {}
 
     async def look_at_all(self, *, is_first: bool = False) -> set[str]:
-        """Read all configurations; returns the topics with an unreadable one.
+        """Read all configurations; returns the topics whose configuration is unreadable.
 
         Raises:
-            UnusableMetadata: at the start, a broker's configuration is unreadable.
+            UnusableMetadata: the broker is starting, and a broker's configuration is unreadable.
         """
         image, run = self._parts.image, self._parts.commits.run
         _, self._seen = await run(_read_changes, {})
@@ -79,7 +79,7 @@ class ConfigChanges:
         return {each.name for each in missing if each.type is ResourceType.TOPIC}
 
     async def look(self) -> None:
-        """Read the configurations that were announced to have changed."""
+        """Read the configurations whose changes were announced."""
         changed, self._seen = await self._parts.commits.run(_read_changes, self._seen)
         expired_ms = self._clock.expiry.now_ms() - _KEPT_MS
         old = [name for name, created_ms in self._seen.items() if created_ms < expired_ms]
@@ -105,14 +105,14 @@ class ConfigChanges:
 
 
 def _resources(session: Session, known: Sequence[Resource]) -> list[Resource]:
-    """The resources that have a configuration now, or had one in the image."""
+    """The resources that have a configuration now, or have one in the image."""
     return list(dict.fromkeys([*config_names(session), *known]))
 
 
 def _read_changes(
     session: Session, seen: Mapping[str, int]
 ) -> tuple[list[Resource | UnreadableNode], dict[str, int]]:
-    """The resources of new announcements, each once; and all announcements that exist now."""
+    """The resources of new announcements, without repetition, and all existing announcements."""
     changed: dict[Resource | UnreadableNode, None] = {}
     names = session.children(layout.CONFIG_CHANGES, is_watched=True)
     now = {name: seen[name] for name in names if name in seen}
@@ -136,4 +136,4 @@ def _remove(session: Session, names: Sequence[str]) -> None:
     paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in names]
     session.commit_all(
         [[Delete(path)] for path in paths]
-    )  # those that another broker has removed are gone already
+    )  # another broker may have removed some already

@@ -1,4 +1,4 @@
-"""Notifications of changed partition states, which their writers leave below `/drumlin/state_news`.
+"""Notifications of changed partition states, left below `/drumlin/state_news` by the writers.
 
 A broker that may have missed notifications reads all states again. The controller removes old
 notifications, but keeps the newest of the old ones: a broker that has seen it has missed nothing.
@@ -23,16 +23,16 @@ _KEPT_MS: Final = 3 * 60 * 1000
 
 
 class _News(NamedTuple):
-    #: The existing notifications, oldest first, with the time of each by ZooKeeper's clock.
+    #: The existing notifications, oldest first, with their times by ZooKeeper's clock.
     created_ms: dict[str, int]
     changed: dict[PartitionId, ChangedState]
     problems: list[str]
-    #: Some notifications were removed before they were read.
+    #: Whether some notifications were removed before they were read.
     gone: list[str]
 
 
 class StateChanges:
-    """Reads such notifications; called by the `Follower` alone."""
+    """Reads the notifications; called only by the `Follower`."""
 
     def __init__(self, parts: Parts, clock: Clock) -> None:
         self._parts = parts
@@ -40,11 +40,11 @@ class StateChanges:
         self._seen: dict[str, int] = {}
 
     async def skip(self) -> None:
-        """Skip the existing notifications, as all states are about to be read."""
+        """Skip the existing notifications, as all states will be read."""
         self._seen = (await self._parts.commits.run(_read, {})).created_ms
 
     async def look(self) -> dict[PartitionId, ChangedState] | None:
-        """Apply the states that have changed, and return them; None if some were missed."""
+        """Apply and return the changed states; None if some notifications were missed."""
         before, news = self._seen, await self._parts.commits.run(_read, self._seen)
         self._seen = news.created_ms
         for problem in news.problems:
@@ -55,9 +55,9 @@ class StateChanges:
         return news.changed
 
     async def remove_old(self) -> None:
-        """As the controller, remove notifications that every broker must have seen."""
+        """As the controller, remove notifications that every broker has seen."""
         expired_ms = self._clock.expiry.now_ms() - _KEPT_MS
-        # One whose successor is recent may be the last one that some broker has seen.
+        # A notification whose successor is recent may be the last one that some broker has seen.
         old = [
             name for name, following in pairwise(self._seen) if self._seen[following] < expired_ms
         ]
@@ -66,7 +66,7 @@ class StateChanges:
 
 
 def _is_gap(before: dict[str, int], now: dict[str, int]) -> bool:
-    """Whether notifications may be missing between those seen before and the existing ones."""
+    """Whether notifications may be missing between those already seen and the existing ones."""
     if not before:
         return bool(now) and not next(iter(now)).endswith("_0000000000")
     return next(reversed(before)) not in now
@@ -98,4 +98,4 @@ def _remove(session: Session, names: list[str]) -> None:
     paths = [f"{own_layout.STATE_NEWS}/{name}" for name in names]
     session.commit_all(
         [[Delete(path)] for path in paths]
-    )  # those that another broker has removed are gone already
+    )  # another broker may have removed some already

@@ -1,4 +1,4 @@
-"""Topics that others have changed: applied to the image, and reported.
+"""Changes of topics by others: applied to the image and reported.
 
 A topic whose node is gone counts as deleted only if its deletion was noted. Otherwise it is still
 served, as its records must not be removed.
@@ -34,7 +34,7 @@ _TOGETHER: Final = 500
 
 
 class TopicChanges:
-    """Reads topics; called by the `Follower` alone."""
+    """Reads topics; called only by the `Follower`."""
 
     def __init__(
         self, parts: Parts, leaders: Leaders, interrupt: Callable[[], Awaitable[None]]
@@ -48,7 +48,7 @@ class TopicChanges:
         self._watched: set[str] = set()
 
     def forget_watches(self) -> None:
-        """Handle the end of a connection, which ends all watches."""
+        """Forget all watches, which have ended with the connection."""
         self._watched.clear()
 
     async def look(
@@ -58,10 +58,10 @@ class TopicChanges:
         *,
         is_all: bool = False,
     ) -> None:
-        """Find topics that are new or gone, and read all states of partitions if `is_all`.
+        """Find new and missing topics, and read all states of partitions if `is_all`.
 
-        Topics whose configuration is `unreadable` wait. The image has the configurations of
-        `configured` topics already.
+        Topics in `unreadable`, whose configuration is unreadable, wait. The image already has the
+        configurations of `configured` topics.
         """
         known = list(self._image.topics)
         names, there = await self._run(_listed)
@@ -86,7 +86,7 @@ class TopicChanges:
         *,
         is_all: bool = False,
     ) -> None:
-        """Read these topics, which are new or have changed."""
+        """Read these new or changed topics."""
         for start in range(0, len(names), _TOGETHER):
             some = names[start : start + _TOGETHER]
             topics = self._image.topics
@@ -101,7 +101,7 @@ class TopicChanges:
                 await give_way()
             for name in seen.missing:
                 await self._miss(name)
-            # Including topics that this broker has created: brokers may have died meanwhile.
+            # Topics that this broker has created, too, as brokers may have died meanwhile.
             there = [topics[name].topic_id for name in some if name in topics]
             await self._leaders.settle(there)
             if len(names) > _TOGETHER:
@@ -111,7 +111,7 @@ class TopicChanges:
         resource = Resource(ResourceType.TOPIC, seen.name)
         async with self._parts.locks.of(resource):
             if seen.topic_id in self._parts.deletions.ids:
-                return  # the deletion is about to be finished, or was meanwhile
+                return  # the deletion was completed meanwhile, or will be soon
             known = self._image.topics.get(seen.name)
             if known is not None and known.topic_id != seen.topic_id:
                 if not await self._has_gone(known, seen):
@@ -134,11 +134,11 @@ class TopicChanges:
             self._parts.listeners.tell(TopicCreated(topic, configs))
 
     def _is_of_another(self, seen: SeenTopic) -> bool:
-        """Whether another topic has this id: deleting one topic would delete both."""
+        """Whether another topic has this id; deleting one of the topics would then delete both."""
         other = self._image.topic_name(seen.topic_id)
         if other is None:
             return False
-        self._watched.discard(seen.name)  # it is looked at again: the other may go
+        self._watched.discard(seen.name)  # read again later, as the other may go
         self._parts.report(
             f"ZooKeeper's {layout.topic_path(seen.name)} has the id of topic {other}; the topic is "
             "not served"
@@ -152,9 +152,9 @@ class TopicChanges:
         await self._leaders.put_right(before)
         added = seen.partitions[count:]
         if not added:
-            return  # or we have added some since the topic was read
+            return  # or this broker has added some since the topic was read
         added = await self._leaders.of_new(known.topic_id, seen.name, added)
-        current = self._image.topics[seen.name]  # its states may have changed meanwhile
+        current = self._image.topics[seen.name]  # states may have changed meanwhile
         topic = replace(current, partitions=current.partitions + added)
         self._image.put_topic(topic)
         self._parts.listeners.tell(PartitionsAdded(topic, added))
@@ -168,11 +168,11 @@ class TopicChanges:
         return not problems
 
     async def _give_id(self, seen: SeenTopic) -> UUID | None:
-        """As the controller, give an id to a topic that an old tool has created without one."""
+        """As the controller, give an id to a topic that an old tool has created without an id."""
         fence = self._parts.controllership.fence
         self._watched.discard(seen.name)
         if fence is None:
-            return None  # it is looked at again once it has one, or we are the controller
+            return None  # read again when it has an id, or this broker is the controller
         topic_id = uuid4()
         data = layout.encode_assignments(topic_id, [each.assignment for each in seen.partitions])
         try:
@@ -194,9 +194,9 @@ class TopicChanges:
                 self._say_it_stays(topic)
 
     async def _has_gone(self, topic: TopicState, seen: SeenTopic) -> bool:
-        """Whether a known topic is replaced by what its node holds now.
+        """Whether a known topic was replaced by another topic, which its node now has.
 
-        Another id means another topic, though the deletion of the known one may be forgotten, if
+        Another id means another topic; the deletion of the known one may be forgotten already, if
         this broker was away. A node without an id may be the same topic, written by an old tool.
         """
         if await self._was_deleted(topic):
@@ -206,7 +206,7 @@ class TopicChanges:
             return False
         path = layout.topic_path(topic.name)
         if await self._run(_stored_id, path) != seen.topic_id:
-            self._watched.discard(topic.name)  # it has changed again, or what was seen is older
+            self._watched.discard(topic.name)  # changed again, or an older one was seen
             return False
         self._parts.report(
             f"ZooKeeper's {path} is of another topic now, with the id {encode_uuid(seen.topic_id)}"
@@ -218,7 +218,9 @@ class TopicChanges:
         return True
 
     async def _was_deleted(self, topic: TopicState) -> bool:
-        """Apply the deletion of a topic whose node is gone or belongs to another topic."""
+        """Apply the deletion, if noted, of a topic whose node is gone or belongs to another
+        topic.
+        """
         deleted, _ = await self._run(read_deleted, [encode_uuid(topic.topic_id)])
         if topic.topic_id not in deleted:
             return False
@@ -253,7 +255,7 @@ def _read_one(session: Session, path: str) -> list[object]:
 
 
 def _stored_id(session: Session, path: str) -> UUID | None:
-    """The topic's current id, even if this broker's ZooKeeper server has lagged behind."""
+    """The topic's current id, even if this broker's ZooKeeper server lags behind."""
     session.sync()
     (node,) = session.read([path])
     return None if node is None else layout.decode_topic(path, node.data).topic_id

@@ -1,6 +1,6 @@
-"""Topics that tools ask to delete, or whose deletion was interrupted: the controller deletes them.
+"""Deletion of topics on requests of tools, and after interruptions, by the controller.
 
-A client's request to delete a topic goes the same way, on any broker.
+A client's request to delete a topic is handled in the same way, by any broker.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RequestedDeletions:
                 self._parts.report(f"{error}; so topic {name} is not deleted")
 
     async def _follow(self, name: str) -> None:
-        """Delete a topic, if it can be deleted."""
+        """Delete a topic, if possible."""
         await self._topics.look_at([name])
         topic = self._parts.image.topics.get(name)
         if topic is None:
@@ -66,11 +66,11 @@ class RequestedDeletions:
                 await self._parts.commits.commit([Delete(layout.deletion_path(name))], fence)
 
     async def delete_held(self, topic: TopicState) -> Awaitable[None] | None:
-        """Delete a topic, known here or not, whose lock the caller holds.
+        """Delete a topic, which may be unknown here; the caller holds its lock.
 
         Raises:
             KafkaError: NOT_CONTROLLER.
-            Conflict, ZooKeeperFailure: it may be deleted later.
+            Conflict, ZooKeeperFailure: the topic may be deleted later.
 
         Returns:
             An awaitable that is done when listeners have handled the deletion.
@@ -94,7 +94,9 @@ def _is_there(session: Session, name: str) -> bool:
 
 
 def _left_of(session: Session, name: str) -> TopicState | None:
-    """The rest of a topic whose deletion was interrupted; None if there is none, or unreadable."""
+    """The rest of a topic whose deletion was interrupted; None if nothing is left, or it is
+    unreadable.
+    """
     path = layout.topic_path(name)
     (node,) = session.read([path])
     if node is None:

@@ -1,7 +1,7 @@
 """The controller's elections: partitions get leaders that are alive and in sync.
 
-They are made whenever brokers come or go, and whenever an unsettled state is seen. A `KafkaError`
-of these methods means that they have to be called again.
+Elections happen when brokers come or go, and when an unsettled state is seen. If one of these
+methods raises a `KafkaError`, it has to be called again.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _log = logging.getLogger(__name__)
 
 
 class Leaders:
-    """The elections of one broker, which may be the controller or not."""
+    """The elections by one broker, which may be the controller or not."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._image = parts.image
         self.reassignments = Reassignments(parts)
-        #: The number of unsettled partitions that are not written yet.
+        #: The number of unsettled partitions whose new state is not written yet.
         self.unsettled_count = 0
 
     async def settle_all(self, since: float | None = None) -> None:
         """Settle all partitions, if this broker is the controller.
 
-        since: when it became known that some may be unsettled; None: now.
+        since: the time when it became known that some may be unsettled; None means now.
         """
         await self.settle(list(self._image.topics_by_id), since)
 
@@ -62,7 +62,7 @@ class Leaders:
     async def of_new(
         self, topic_id: UUID, name: str, partitions: tuple[PartitionState, ...]
     ) -> tuple[PartitionState, ...]:
-        """Partitions that are not in the image yet, settled if this broker is the controller."""
+        """Settle partitions that are not in the image yet, if this broker is the controller."""
         fence = self._parts.controllership.fence
         if fence is None:
             return partitions
@@ -105,7 +105,7 @@ class Leaders:
     async def _write(
         self, unsettled: Sequence[Place], fence: ControllerFence, since: float | None = None
     ) -> Rewritten:
-        """Settle these partitions; each decision is made again from the stored state."""
+        """Settle these partitions; each decision is made again on the stored state."""
         count = len(unsettled)
         self.unsettled_count += count
         try:

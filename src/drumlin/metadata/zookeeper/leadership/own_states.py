@@ -1,6 +1,6 @@
 """Changes of partition states that any broker makes: as a leader, a replica, or for an operator.
 
-They are decided on the stored states, and fenced by the broker's registration.
+Decisions are made on the stored states, and writes fenced by the broker's registration.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Outcomes = dict[PartitionId, PartitionState | KafkaError]
 
 
 class OwnStates:
-    """The changes of one store's broker."""
+    """Changes of partition states by one store's broker."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -56,14 +56,15 @@ class OwnStates:
         led = {
             partition: state
             for partition, state in written.stored.items()
-            if state.leader == self._node_id  # others are reported by their notifications
+            if state.leader == self._node_id  # others are reported when their notification is read
         }
         await self._parts.states.take(led, is_told=False)
         for error in written.errors.values():
             raise error
 
     async def complete(self, topic: TopicState, missing: Collection[str]) -> TopicState:
-        """Write the states of new partitions with these paths, which did not fit one transaction.
+        """Write the states of new partitions with these paths, which did not fit into one
+        transaction.
 
         In the returned topic, their states are older than any stored one.
 
@@ -92,7 +93,7 @@ class OwnStates:
         return topic
 
     async def leave(self, lacking: Mapping[PartitionId, Returned], fence: BrokerFence) -> None:
-        """Note that this broker may lack records of these partitions.
+        """Note that this broker may lack records in these partitions.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

@@ -1,7 +1,7 @@
 """Reassignments: begun and cancelled by any broker, completed by the controller.
 
-The controller checks them whenever states have changed, and a new controller checks them at once.
-So a reassignment survives a change of controller.
+The controller checks reassignments whenever states have changed, and a new controller does so at
+once. So a reassignment survives a change of controller.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Reassignments:
         """As the controller, complete reassignments whose target replicas are in sync.
 
         Raises:
-            KafkaError: some are left; call this again.
+            KafkaError: some reassignments are left; call this again.
         """
         fence = self._parts.controllership.fence
         if fence is None:

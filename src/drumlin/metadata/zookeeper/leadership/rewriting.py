@@ -1,4 +1,4 @@
-"""Writing partition states from the event loop, some at a time."""
+"""Writing of partition states from the event loop, some at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drumlin.metadata.zookeeper.session.failures import translated
 from drumlin.metadata.zookeeper.states.states import Place, Rewritten, Writer, rewrite_states
 from drumlin.wire.error_codes import KafkaError
 
-#: The number of partitions after which other requests have their turn.
+#: The number of partitions after which other requests get a turn.
 _TOGETHER: Final = 1000
 
 
@@ -28,7 +28,7 @@ async def rewrite_in_parts(
 ) -> Rewritten:
     """See `rewrite_states`; `writer` may raise a `KafkaError`.
 
-    since, why: of elections, see `ElectionCounts.begin`.
+    since, why: for elections, see `ElectionCounts.begin`.
     """
     whole, left, elections = Rewritten(), iter(places), parts.elections.begin(since, why)
     noted = elections.noting(decide)

@@ -1,4 +1,4 @@
-"""Reads and transactions for the event loop, carried out by one thread."""
+"""Reads and transactions for the event loop, made in one thread."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from drumlin.together import Together
 from drumlin.zookeeper.connection import ZooKeeperFailure
 
 T = TypeVar("T")
-#: The number of attempts of a mutation that conflicts with those of others.
+#: The number of attempts of a mutation that conflicts with others.
 ATTEMPTS: Final = 10
 
 
 class Commits:
-    """The thread of one store's session."""
+    """The thread that uses one store's session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -36,19 +36,23 @@ class Commits:
         return await self._in_thread(function, self.session, *args)
 
     async def commit(self, operations: Iterable[Operation], fence: Fence) -> None:
-        """Commit all operations of a mutation, together with other mutations that wait now.
+        """Commit all operations of a mutation, together with other waiting mutations.
 
-        If they need several transactions, the first ones may be committed although this raises.
+        If they need several transactions, the first ones may be committed even if this raises.
 
         Raises:
-            Conflict: a node is not as expected; of the first transaction: nothing was done.
-            KafkaError: KAFKA_STORAGE_ERROR: what was done is unknown; NOT_CONTROLLER: nothing.
+            Conflict: a node is not as expected; if that is a node of the first transaction, nothing
+                was done.
+            KafkaError: KAFKA_STORAGE_ERROR: the outcome is unknown; NOT_CONTROLLER: nothing was
+                done.
         """
         for each in await self._transactions(operations, fence):
             await self._together.ask(None, each)
 
     async def commit_first(self, operations: Iterable[Operation], fence: Fence) -> frozenset[str]:
-        """Commit those that fit into one transaction, like `commit`; returns the others' paths."""
+        """Like `commit`, for the operations that fit into one transaction; returns the paths of the
+        others.
+        """
         first, *others = await self._transactions(operations, fence)
         await self._together.ask(None, first)
         return frozenset(each.path for part in others for each in part)
@@ -71,7 +75,7 @@ class Commits:
         return await loop.run_in_executor(self._thread, function, *args)
 
     async def close(self) -> None:
-        """Close the session after the requests in progress; later ones are refused."""
+        """Close the session after the requests in progress; refuse later ones."""
         self.session.stop_waiting()
         await self._together.settle()
         self._is_closed = True

@@ -18,7 +18,7 @@ _OF_BROKERS = (f"{layout.BROKERS}/", f"{own_layout.BROKER_EPOCHS}/")
 
 
 def client_error(error: Exception) -> Exception:
-    """The error for a client, if the store cannot handle the failure itself."""
+    """The client's error for a failure that the store cannot handle itself."""
     if isinstance(error, Conflict) and isinstance(error.operation, Check):
         return _fenced(error.operation.path) or error
     if isinstance(error, (ZooKeeperFailure, UnreadableNode)):
@@ -29,7 +29,7 @@ def client_error(error: Exception) -> Exception:
 
 
 def as_kafka_error(error: Exception) -> KafkaError:
-    """The error for a client, also for a conflict: all attempts have ended in one."""
+    """The client's error for a failure, or for a conflict after all attempts."""
     known = client_error(error)
     if isinstance(known, KafkaError):
         return known
@@ -44,7 +44,7 @@ def not_controller() -> KafkaError:
 
 
 def not_registered() -> KafkaError:
-    """NOT_CONTROLLER: clients try again."""
+    """NOT_CONTROLLER, on which clients retry."""
     message = "this broker can change nothing until it is registered in ZooKeeper again"
     return KafkaError(ErrorCode.not_controller, message)
 
@@ -59,7 +59,7 @@ async def translated(answer: Awaitable[T]) -> T:
     """Await a result of the session.
 
     Raises:
-        KafkaError: in place of the session's exceptions.
+        KafkaError: instead of the session's exceptions.
     """
     try:
         return await answer

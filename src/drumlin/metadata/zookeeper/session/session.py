@@ -1,11 +1,11 @@
 """A session with ZooKeeper: pipelined reads and transactions. Blocking.
 
-It is used by one thread at a time, which waits for kazoo's threads. A session outlives connections;
-when it has expired, the next connection begins another one with another `session_id`. It makes no
-decisions.
+One thread at a time uses the session, and waits for kazoo's threads. A session outlives
+connections; when it has expired, the next connection begins a session with another `session_id`. No
+decisions are made here.
 
 Reads and commits raise a `ZooKeeperFailure` if ZooKeeper does not answer or denies access, and so
-does everything in this store that calls them.
+does all code of this store that calls them.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient, TransactionRequest
 
 
-#: The number of requests that may be in flight.
+#: The maximum number of requests in flight.
 _PIPELINED: Final = 500
-#: The interval at which the reason for a missing connection is looked for.
+#: The interval of checks for the reason of a missing connection.
 _LOOK_INTERVAL_S: Final = 5.0
 _GONE: Final = (
     exceptions.ConnectionLoss,
@@ -59,12 +59,12 @@ _CONFLICTS: Final = (
 
 
 class Conflict(Exception):
-    """A transaction was refused, as a node is not as this operation expects."""
+    """A transaction was refused, because a node is not as an operation expects."""
 
     def __init__(self, operation: Operation, *, is_missing: bool) -> None:
         super().__init__(f"{operation.path} is not as expected")
         self.operation = operation
-        #: Whether the node is missing, or the parent of a node to be created.
+        #: Whether the node, or the parent of a node to create, is missing.
         self.is_missing = is_missing
 
 
@@ -73,8 +73,8 @@ class Node(NamedTuple):
 
     data: bytes
     version: int
-    owner: int  # the session of an ephemeral node; 0: the node is persistent
-    transaction: int  # in which it was created
+    owner: int  # the session of an ephemeral node; 0 if the node is persistent
+    transaction: int  # the one in which the node was created
     created_ms: int  # by the clock of ZooKeeper's leader
 
 
@@ -99,8 +99,9 @@ class Session:
     def tell(self, on_state: Callable[[bool], None], on_change: Callable[[str], None]) -> None:
         """Set callbacks, which are called in kazoo's threads.
 
-        `on_state` is called with True when a connection is made, and with False when it is lost;
-        `on_change` with the path of a watched node that has changed. Watches end with a connection.
+        `on_state` is called with True when a connection is established, and with False when it is
+        lost; `on_change` with the path of a watched node that has changed. Watches end with a
+        connection.
         """
         self._on_state, self._on_change = on_state, on_change
 
@@ -133,7 +134,7 @@ class Session:
             self._on_state(is_connected)
 
     def _await_connection(self) -> None:
-        """Wait for a reconnection, but not if the connection was lost long ago.
+        """Wait for a reconnection, unless the connection was lost long ago.
 
         Raises:
             ZooKeeperAway: no request was sent.
@@ -143,7 +144,9 @@ class Session:
             raise ZooKeeperAway(f"ZooKeeper on {self.hosts} {self._what_it_does()}")
 
     def _what_it_does(self) -> str:
-        """The reason for no connection. A server refuses clients that have seen later changes."""
+        """The reason for the missing connection. A server refuses clients that have seen later
+        changes.
+        """
         if time.monotonic() - self._looked_at > _LOOK_INTERVAL_S:
             self._listens = any(map(listens, self._client.hosts))
             self._looked_at = time.monotonic()
@@ -154,7 +157,7 @@ class Session:
     # -- reading -----------------------------------------------------------------------------
 
     def read(self, paths: Sequence[str], *, is_watched: bool = False) -> list[Node | None]:
-        """The data of nodes; None, and no watch, for a node that does not exist.
+        """The data of nodes; None, without a watch, for a missing node.
 
         A watch fires once.
         """
@@ -165,7 +168,7 @@ class Session:
         ]
 
     def children(self, path: str, *, is_watched: bool = False) -> list[str]:
-        """The names of a node's children; empty, and no watch, if it does not exist."""
+        """The names of a node's children; empty, without a watch, if the node does not exist."""
         (names,) = self.children_of([path], is_watched=is_watched)
         return names
 
@@ -176,7 +179,7 @@ class Session:
         return [each or [] for each in answers]
 
     def await_change(self, path: str, timeout_s: float) -> None:
-        """Return when the node has changed or gone, or after `timeout_s`."""
+        """Wait until the node has changed or gone, at most for `timeout_s`."""
         changed = self._awaited = threading.Event()
         (found,) = self._ask(
             lambda each: self._client.get_async(each, lambda _: changed.set()), [path]
@@ -187,7 +190,7 @@ class Session:
             raise ZooKeeperAway(f"the session with ZooKeeper on {self.hosts} is about to end")
 
     def _on_event(self, event: WatchedEvent) -> None:
-        # An event without a type is the end of a connection, which `on_state` reports.
+        # An event without a type is the end of a connection, reported by `on_state`.
         if event.type != EventType.NONE and self._on_change is not None:
             self._on_change(event.path)
 
@@ -211,14 +214,16 @@ class Session:
             raise _refused(path, error) from error
 
     def sync(self) -> None:
-        """Wait until earlier requests, even unanswered ones, have been applied or never will be."""
+        """Wait until earlier requests, even unanswered ones, have been applied or can no
+        longer be.
+        """
         self._await_connection()
         self._get(self._client.sync_async("/"), "/")
 
     # -- writing -----------------------------------------------------------------------------
 
     def create_all(self, paths: Iterable[str]) -> None:
-        """Create these nodes and their parents, where they are missing."""
+        """Create these nodes and their parents, if missing."""
         for path in paths:
             self._await_connection()
             self._get(self._client.ensure_path_async(path), path)
@@ -234,7 +239,7 @@ class Session:
             raise outcome
 
     def commit_all(self, asked: Sequence[Transaction]) -> list[Conflict | ZooKeeperFailure | None]:
-        """Commit transactions, each atomically; for each one None, or why it failed."""
+        """Commit transactions, each atomically; returns None or the failure for each."""
         outcomes: list[Conflict | ZooKeeperFailure | None] = []
         for start in range(0, len(asked), _PIPELINED):
             some = asked[start : start + _PIPELINED]
@@ -273,7 +278,7 @@ class Session:
         return ZooKeeperAway(f"ZooKeeper on {self.hosts} does not answer ({what})")
 
 
-#: The errors of the operations in a failed transaction that did not cause the failure.
+#: Errors of operations in a failed transaction that were not its cause.
 _FOLLOWING: Final = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
 
 

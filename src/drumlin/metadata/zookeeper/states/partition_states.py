@@ -1,7 +1,7 @@
 """Partition states in the image: newer states replace older ones, and are reported.
 
-States that were read or written are passed to `take`, in any order. A state is newer by its leader
-epoch, and within that by its partition epoch.
+States that were read or written are passed to `take`, in any order. The newer state has the higher
+leader epoch or, if these are equal, the higher partition epoch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PartitionStates:
     def __init__(self, image: ClusterImage, listeners: Listeners) -> None:
         self._image = image
         self._listeners = listeners
-        #: States of partitions that are about to be added to the image.
+        #: States of partitions that will be added to the image.
         self._early: dict[UUID, dict[int, ChangedState | PartitionState]] = {}
 
     async def take(
@@ -37,7 +37,7 @@ class PartitionStates:
     ) -> list[Awaitable[None]]:
         """Show newer states in the image, and report them.
 
-        is_told: whether a change of the epoch alone is reported.
+        is_told: whether to report a change of the epoch alone.
 
         Returns:
             An awaitable that is done when listeners have handled the changes.
@@ -86,7 +86,7 @@ class PartitionStates:
 
 
 def unwritten(topic: TopicState, indexes: Container[int]) -> TopicState:
-    """The topic with states of these partitions that are older than any stored one."""
+    """The topic, with states for these partitions that are older than any stored one."""
     partitions = tuple(
         replace(each, partition_epoch=NO_EPOCH) if each.index in indexes else each
         for each in topic.partitions
@@ -95,7 +95,7 @@ def unwritten(topic: TopicState, indexes: Container[int]) -> TopicState:
 
 
 def with_newer(topic: TopicState, states: _States) -> TopicState:
-    """The topic with those of these states that are newer; the same object if none is."""
+    """The topic with the newer ones of these states; the same object if none is newer."""
     newer = {
         index: state
         for index, state in states.items()
@@ -110,7 +110,7 @@ def with_newer(topic: TopicState, states: _States) -> TopicState:
 
 
 def is_newer(state: ChangedState | PartitionState, than: ChangedState | PartitionState) -> bool:
-    """Whether a state is later than another one, if ZooKeeper has lost nothing."""
+    """Whether a state is later than another one, assuming that ZooKeeper has not lost data."""
     known = than.leader_epoch, than.partition_epoch
     return (state.leader_epoch, state.partition_epoch) > known
 

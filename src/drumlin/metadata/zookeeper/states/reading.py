@@ -1,6 +1,7 @@
-"""Reads of the metadata in ZooKeeper, many nodes at once. Blocking.
+"""Reading of the metadata in ZooKeeper, many nodes at once. Blocking.
 
-An unreadable node is reported as a problem of its topic or configuration, and affects no others.
+An unreadable node is reported as a problem of its topic or configuration, and does not affect
+others.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from drumlin.zookeeper.nodes import UnreadableNode
 
 
 class SeenTopic(NamedTuple):
-    """A topic, from the contents of its nodes."""
+    """A topic, as read from its nodes."""
 
     name: str
     topic_id: UUID | None
     partitions: tuple[PartitionState, ...]
-    version: int  # of the topic's own node
+    version: int  # that of the topic's own node
 
 
 class SeenTopics(NamedTuple):
-    """Stored topics, the names without a node, and the problems of unreadable nodes."""
+    """Stored topics, names without a node, and problems of unreadable nodes."""
 
     found: list[SeenTopic]
     missing: list[str]
@@ -49,9 +50,9 @@ class SeenTopics(NamedTuple):
 def read_topics(
     session: Session, names: Sequence[str], known: Mapping[str, TopicState], *, is_all: bool
 ) -> SeenTopics:
-    """Read these topics, and watch those that have a node.
+    """Read these topics, and watch existing ones.
 
-    is_all: return all of them, and not only those that differ from the known ones.
+    is_all: return all topics, not only those that differ from the known ones.
     """
     paths = [layout.topic_path(name) for name in names]
     seen = SeenTopics([], [], [])
@@ -87,7 +88,7 @@ def _read_again(
 ) -> list[tuple[str, layout.TopicNode, int]]:
     """The topics' nodes, read again after their states; without new partitions.
 
-    Replicas and state change in one transaction: the replicas must not be older than the state.
+    Replicas and state change in one transaction, and the replicas must not be older than the state.
     """
     paths = [layout.topic_path(name) for name, _, _ in found]
     current = []
@@ -149,9 +150,9 @@ def config_names(session: Session) -> list[Resource]:
 def read_configs(
     session: Session, resources: Sequence[Resource]
 ) -> tuple[dict[Resource, dict[str, str]], list[str]]:
-    """The configurations of resources, empty without a node; and the problems of unreadable ones.
+    """The configurations of resources (empty without a node), and problems of unreadable ones.
 
-    A topic's configuration with a value that does not parse counts as unreadable. Those of brokers
+    A topic's configuration with an invalid value counts as unreadable. Configurations of brokers
     and groups are checked where they are used.
     """
     paths = [layout.config_path(each) for each in resources]
@@ -173,7 +174,7 @@ def read_configs(
 def read_deleted(
     session: Session, names: Iterable[str] | None = None
 ) -> tuple[dict[UUID, Folders], list[str]]:
-    """Deleted topics with the log dirs of their folders; and the problems of unreadable nodes."""
+    """Deleted topics with the log dirs of their folders, and problems of unreadable nodes."""
     if names is None:
         names = session.children(layout.DELETED)
     found: dict[UUID, Folders] = {}
@@ -196,14 +197,14 @@ def read_cluster_id(session: Session) -> str | None:
     """The id of the cluster in this chroot; None if there is none.
 
     Raises:
-        UnreadableNode: it is not a cluster id.
+        UnreadableNode: the content is not a cluster id.
     """
     (node,) = session.read([layout.CLUSTER_ID])
     return None if node is None else layout.decode_cluster_id(node.data)
 
 
 def read_adoption(session: Session) -> AdoptionNode | None:
-    """The progress of the adoption of an embedded store; None: there was none.
+    """The progress of the adoption of an embedded store; None if there was none.
 
     Raises:
         UnreadableNode: the progress is unknown.

@@ -1,7 +1,7 @@
-"""Writing the replicas of partitions together with their states. Blocking.
+"""Writing of the replicas of partitions together with their states. Blocking.
 
-Replicas are in the topic's node, leader and ISR in a node for each partition. Both are replaced in
-one transaction, by compare-and-set. So a broker with the current state has the current replicas.
+The topic's node has the replicas; each partition has a node for leader and ISR. Both are replaced
+in one transaction, by compare-and-set. So a broker with the current state has the current replicas.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from drumlin.zookeeper.connection import ZooKeeperFailure
 from drumlin.zookeeper.nodes import UnreadableNode
 
 _ATTEMPTS: Final = 7
-#: A transaction includes the topic's node, and stays below ZooKeeper's limit of 1 MiB.
+#: The number of partitions in a transaction, which includes the topic's node and must stay below
+#: ZooKeeper's limit of 1 MiB.
 _TRANSACTION_BYTES: Final = 900_000
 _PARTITION_BYTES: Final = 600
 _TOGETHER_MAX: Final = 500
@@ -60,9 +61,10 @@ class Moves(NamedTuple):
 
 
 def rewrite_replicas(session: Session, moves: Moves, writer: Writer) -> Rewritten:
-    """Write the replicas and states that are decided.
+    """Write the decided replicas and states.
 
-    The transaction checks that a new leader is still in the broker epoch that was relied on.
+    The transaction checks that a new leader still has the broker epoch on which the decision
+    relied.
     """
     moving = _Moving(session, moves, writer)
     moving.run()
@@ -70,7 +72,7 @@ def rewrite_replicas(session: Session, moves: Moves, writer: Writer) -> Rewritte
 
 
 class _Moving:
-    """Attempts to write the partitions of one decision, until all are done."""
+    """Attempts to write the partitions of one decision, until all are written."""
 
     def __init__(self, session: Session, moves: Moves, writer: Writer) -> None:
         self.done = Rewritten()
@@ -98,8 +100,8 @@ class _Moving:
         self._refuse(list(self._left), refusal)
 
     def _try(self) -> Exception | None:
-        """One attempt; the failure, if there was one."""
-        # States are read first, so that the replicas are never older.
+        """Make one attempt; returns the failure, if any."""
+        # States are read first, so that replicas are never older.
         indexes = sorted(self._left)
         paths = [layout.state_path(self._moves.topic, each) for each in indexes]
         *states, topic = self._session.read([*paths, self._path])

@@ -1,8 +1,8 @@
-"""Writing partition states: compare-and-set, with a notification for other brokers. Blocking.
+"""Writing of partition states by compare-and-set, with a notification for other brokers. Blocking.
 
 Many partitions share a transaction. If the state of one has changed meanwhile, the others need a
-second attempt. The first attempt relies on the known states; later ones read the states first. So
-does an attempt after a lost answer.
+second attempt. The first attempt relies on the known states; later attempts, and an attempt after a
+lost answer, read the states first.
 
 A stored state may be older than the known one, if ZooKeeper was restored from a backup or has lost
 its last transactions. Then the decision is made on the known state, in a new leader epoch that no
@@ -38,14 +38,14 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.zookeeper.connection import ZooKeeperFailure
 from drumlin.zookeeper.nodes import UnreadableNode
 
-#: Added to the known leader epoch in that case: others may know later epochs, but not that many.
+#: Added to the known leader epoch in that case: others may know later epochs, but none that high.
 _EPOCHS_AHEAD: Final = 100
-#: Partitions in one transaction, attempt by attempt.
+#: The number of partitions in one transaction, for each attempt.
 _TOGETHER: Final = (100, 100, 10, 1, 1, 1, 1)
 
 
 class Place(NamedTuple):
-    """A partition, the rules of its topic, and its state as it is known here."""
+    """A partition, the rules of its topic, and its state as known here."""
 
     topic_id: UUID
     rules: TopicRules
@@ -69,15 +69,17 @@ class Writer(NamedTuple):
 
 @dataclass(slots=True)
 class Rewritten:
-    """The outcome for partitions. Those of deleted topics are neither in `stored` nor `errors`."""
+    """The outcome for partitions. Partitions of deleted topics are neither in `stored` nor in
+    `errors`.
+    """
 
-    #: The states that are stored now.
+    #: The states that are now stored.
     stored: dict[PartitionId, PartitionState] = field(default_factory=dict)
-    #: Why a partition was not changed; `stored` may have its state.
+    #: The errors of partitions that were not changed; `stored` may have their states.
     errors: dict[PartitionId, KafkaError] = field(default_factory=dict)
     #: One of the errors, if another try may help.
     failure: KafkaError | None = None
-    #: The stored states that were older than the known ones, and have been overwritten.
+    #: The stored states that were older than the known ones and have been overwritten.
     outdated: dict[PartitionId, PartitionState] = field(default_factory=dict)
 
     @classmethod
@@ -88,7 +90,7 @@ class Rewritten:
     def outcomes(
         self, partitions: Iterable[PartitionId]
     ) -> dict[PartitionId, PartitionState | KafkaError]:
-        """The new state of each of these partitions, or the error."""
+        """The new state of each of these partitions, or its error."""
         gone = KafkaError(ErrorCode.unknown_topic_id)
         return {**dict.fromkeys(partitions, gone), **self.stored, **self.errors}
 
@@ -96,10 +98,10 @@ class Rewritten:
 def rewrite_states(
     session: Session, places: Iterable[Place], decide: Decision, writer: Writer
 ) -> Rewritten:
-    """Write the states that are decided. If the node of a state is missing, the known one counts.
+    """Write the decided states. If the node of a state is missing, the known state is used.
 
-    The transaction checks that new leaders and new ISR members are still in the broker epoch that
-    the decision relied on.
+    The transaction checks that new leaders and new members of ISRs still have the broker epoch on
+    which the decision relied.
     """
     rewriting = _Rewriting(session, places, decide, writer)
     rewriting.run()
@@ -111,13 +113,13 @@ class _Change(NamedTuple):
     after: PartitionState
     operations: list[Operation]
     relies_on: frozenset[int]
-    #: The older state that is overwritten, if any; and the error, if the change itself is refused.
+    #: The older state to overwrite, if any, and the error, if the change itself is refused.
     outdated: PartitionState | None = None
     error: KafkaError | None = None
 
 
 class _Rewriting:
-    """Attempts, until all partitions are done."""
+    """Attempts to write states, until all partitions are done."""
 
     def __init__(
         self, session: Session, places: Iterable[Place], decide: Decision, writer: Writer
@@ -146,7 +148,7 @@ class _Rewriting:
         self.done.errors.update(dict.fromkeys(self._left, self.done.failure))
 
     def _commit(self, changes: Sequence[_Change], together: int) -> Exception | None:
-        """Write changes; the last failure, if there was one."""
+        """Write changes; returns the last failure, if any."""
         failure = None
         parts = [changes[at : at + together] for at in range(0, len(changes), together)]
         outcomes = self._session.commit_all([self._transaction(each) for each in parts])
@@ -175,11 +177,11 @@ class _Rewriting:
     # -- deciding ----------------------------------------------------------------------------
 
     def _changes(self, *, is_first: bool) -> list[_Change]:
-        """The changes of the partitions that are left; the others are done.
+        """The changes of the remaining partitions; the others are done.
 
-        The first attempt relies on the known states, and assumes that new ones are missing. A
-        partition that this leaves unchanged or refused waits for the second attempt. States are
-        read before their replicas: both change in one transaction, so the replicas are never older.
+        The first attempt relies on the known states, and assumes that new ones have no node. A
+        partition that is unchanged or refused by this waits for the second attempt. States are read
+        before their replicas: both change in one transaction, so replicas are never older.
         """
         if is_first:
             known = map(self._change_of_known, self._still_there())
@@ -199,7 +201,7 @@ class _Rewriting:
         return changes
 
     def _still_there(self) -> list[Place]:
-        """The partitions whose topic still exists, with the stored replicas."""
+        """The partitions whose topics still exist, with the stored replicas."""
         topics = list(dict.fromkeys(each.topic for each in self._left.values()))
         paths = [layout.topic_path(each) for each in topics]
         found: dict[str, layout.TopicNode | UnreadableNode | None] = {}
@@ -264,10 +266,10 @@ class _Rewriting:
         return self._replace(place, before, after)
 
     def _stored(self, place: Place, node: Node) -> tuple[PartitionState, PartitionState | None]:
-        """The state to decide on; and the stored one, if that is older than the known one.
+        """The state to decide on, and the stored state, if that is older than the known one.
 
         Raises:
-            UnreadableNode: the node is watched from now on.
+            UnreadableNode: the node is unreadable, and now watched.
         """
         known, path = place.known, layout.state_path(*_at(place))
         state, version = read_state(self._session, path, node)
@@ -285,7 +287,7 @@ class _Rewriting:
         return _Change(place, after, [replaced], relies_on(before, after))
 
     def _create(self, place: Place, before: PartitionState, after: PartitionState) -> _Change:
-        """Create the node of a state; if there was one before, the new state must be newer."""
+        """Create the node of a state; if there was a node before, the new state must be newer."""
         if before.partition_epoch >= 0 and after.leader_epoch == before.leader_epoch:
             after = replace(after, leader_epoch=after.leader_epoch + 1)
         after = replace(after, partition_epoch=0)
@@ -293,7 +295,7 @@ class _Rewriting:
         return _Change(place, after, [Create(layout.state_path(*_at(place)), data)], frozenset())
 
     def _missing_parents(self, new: Sequence[_Change]) -> list[list[Create]]:
-        """The nodes to be created above new states; never the topic's, which may be deleted."""
+        """The nodes to create above new states; never the topic's, which may have been deleted."""
         paths = [
             path
             for each in new
@@ -332,10 +334,11 @@ class _Rewriting:
 
 
 def read_state(session: Session, path: str, node: Node) -> tuple[layout.StateNode, int]:
-    """The state in a node, and its version. An unreadable node is watched, as it may be repaired.
+    """The state in a node, and the node's version. An unreadable node is watched, as it may be
+    repaired.
 
     Raises:
-        UnreadableNode: it is not a state.
+        UnreadableNode: the content is not a state.
     """
     try:
         return layout.decode_state(path, node.data), node.version
@@ -377,7 +380,9 @@ def relies_on(before: PartitionState, after: PartitionState) -> frozenset[int]:
 
 
 def changed(state: PartitionState) -> ChangedState:
-    """The notification of a state: complete, as earlier notifications may have been missed."""
+    """The notification of a state, which is complete, as earlier notifications may have been
+    missed.
+    """
     return ChangedState(
         state.leader,
         state.leader_epoch,

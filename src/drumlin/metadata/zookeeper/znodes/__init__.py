@@ -1,1 +1,1 @@
-"""Paths and contents of znodes, and the operations by which mutations write them. Pure."""
+"""Paths and contents of znodes, and the operations that mutations use to write them. Pure."""

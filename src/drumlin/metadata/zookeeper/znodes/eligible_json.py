@@ -1,4 +1,4 @@
-"""Eligible leader replicas as JSON, in the nodes of states and in notifications of them. Pure."""
+"""Eligible leader replicas as JSON, for the nodes of states and their notifications. Pure."""
 
 from __future__ import annotations
 

@@ -53,11 +53,11 @@ CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = f"{CONFIG_CHANGES}/config_change_"
 TO_DELETE: Final = "/admin/delete_topics"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
-#: Drumlin's: one node for each deleted topic that may still have folders, or whose deletion some
-#: broker does not know of.
+#: Drumlin's own: a node for each deleted topic that may still have folders, or whose deletion some
+#: broker does not know.
 DELETED: Final = "/drumlin/deleted_topics"
 
-#: The nodes that Kafka creates in an empty chroot, and Drumlin's.
+#: The nodes that Kafka creates in an empty chroot, and Drumlin's own.
 PERSISTENT: Final = (
     "/consumers",
     BROKERS,
@@ -80,9 +80,9 @@ _KINDS: Final = {
 }
 _TYPES: Final = {kind: each for each, kind in _KINDS.items()}
 _DEFAULT: Final = "<default>"
-#: The largest last id of a block after which another whole block fits below 2**63.
+#: The largest last id of a block for which another whole block fits below 2**63.
 _PRODUCER_ID_MAX: Final = 2**63 - 1 - PRODUCER_ID_BLOCK_SIZE
-#: Topic ids that Kafka reserves: no id, and that of KRaft's metadata log.
+#: Topic ids that Kafka reserves: the absent id, and the id of KRaft's metadata log.
 _RESERVED_IDS: Final = (UUID(int=0), UUID(int=1))
 _ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://(?P<host>[^/]*):(?P<port>[0-9]{1,5})")
 _PORT_MAX: Final = 65_535
@@ -93,7 +93,7 @@ _NONE: Final[Mapping[int, tuple[int, ...]]] = MappingProxyType({})
 
 
 class TopicNode(NamedTuple):
-    """A topic's id, None if an old tool left it out, and the replicas of its partitions.
+    """A topic's id (None if an old tool has omitted it), and the replicas of its partitions.
 
     `adding` and `removing` have entries for partitions that are being reassigned.
     """
@@ -115,7 +115,7 @@ class TopicNode(NamedTuple):
 class StateNode(NamedTuple):
     """A partition's leader and ISR, as written by a controller or by the leader.
 
-    `eligible` is Drumlin's; it is left out of the JSON if it is empty, and Kafka ignores it.
+    `eligible` is Drumlin's own; an empty one is left out of the JSON, and Kafka ignores it.
     """
 
     leader: int
@@ -149,7 +149,7 @@ def state_path(name: str, partition: int) -> str:
 
 
 def topic_below(path: str) -> tuple[str, bool]:
-    """The topic to which a node below `TOPICS` belongs, and whether it is the topic's own node."""
+    """The topic of a node below `TOPICS`, and whether the node is the topic's own."""
     name, _, below = path.removeprefix(f"{TOPICS}/").partition("/")
     return name, not below
 
@@ -177,7 +177,7 @@ def config_path(resource: Resource) -> str:
 
 
 def config_kinds() -> Mapping[str, ResourceType]:
-    """Parent nodes of configurations, and the type of their resources."""
+    """The parent nodes of configurations, and the types of their resources."""
     return {f"/config/{kind}": each for kind, each in _TYPES.items()}
 
 
@@ -255,7 +255,7 @@ def encode_topic(
 
 
 def encode_assignments(topic_id: UUID, assignments: Iterable[ReplicaAssignment]) -> bytes:
-    """The content of a topic's node; some of its partitions may be in a reassignment."""
+    """The content of a topic's node; some partitions may be in a reassignment."""
     found = list(enumerate(assignments))
     return encode_topic(
         topic_id,
@@ -362,7 +362,9 @@ def encode_config_change(resource: Resource) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> Resource | None:
-    """The resource whose configuration has changed; None for users and clients, unused here."""
+    """The resource whose configuration has changed; None for users and clients, which are not used
+    here.
+    """
     fields = versioned(path, data, (1, 2))
     if fields["version"] == 1:
         kind, name = fields.get("entity_type"), fields.get("entity_name")
@@ -380,7 +382,7 @@ def encode_producer_ids(node_id: int, block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_ids(data: bytes) -> int:
-    """The last producer id of the last block; -1: there was none."""
+    """The last producer id of the last block; -1 if there was none."""
     if not data:
         return -1
     text = versioned(PRODUCER_IDS, data, (1,)).get("block_end")
@@ -395,7 +397,7 @@ def decode_producer_ids(data: bytes) -> int:
     return int(text)
 
 
-#: For each broker the log dirs in which it may have folders of a topic; None: any.
+#: The log dirs in which each broker may have folders of a topic; None means any log dir.
 Folders = Mapping[int, tuple[str, ...] | None]
 
 

@@ -1,7 +1,7 @@
-"""The operations of ZooKeeper transactions that a mutation consists of. Pure.
+"""The operations of ZooKeeper transactions that make up a mutation. Pure.
 
-The size of a transaction is limited. A change of very many nodes takes several: the first one
-decides it, and a broker that finds later ones missing completes them (`following.py`).
+The size of a transaction is limited. A change of very many nodes needs several: the first one
+decides, and a broker that finds later ones missing completes them (`following.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from drumlin.metadata.zookeeper.znodes import layout, own_layout
 from drumlin.metadata.zookeeper.znodes.eligible_json import eligible_of
 from drumlin.metadata.zookeeper.znodes.layout import Folders, StateNode
 
-#: ZooKeeper's `jute.maxbuffer` is 1 MiB; each operation has a header besides path and data.
+#: ZooKeeper's `jute.maxbuffer` is 1 MiB, and each operation has a header besides path and data.
 _TRANSACTION_BYTES_MAX: Final = 700_000
 _NODE_BYTES_MAX: Final = 680_000
 _OPERATION_BYTES: Final = 64
@@ -30,7 +30,7 @@ class Create(NamedTuple):
 
 
 class Replace(NamedTuple):
-    """Replaces the data of a node, if it has this version."""
+    """Replaces the data of a node if the node has this version."""
 
     path: str
     data: bytes
@@ -38,7 +38,7 @@ class Replace(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Deletes a node, if it has this version."""
+    """Deletes a node if it has this version."""
 
     path: str
     version: int = ANY_VERSION
@@ -56,10 +56,10 @@ Transaction = Sequence[Operation]
 
 
 def broker_checks(node_id: int, epoch: int) -> tuple[Check, Check]:
-    """Checks that the broker is registered in this epoch."""
+    """The checks that a broker is registered in this epoch."""
     return (
         Check(own_layout.broker_epoch_path(node_id), epoch),
-        Check(layout.broker_path(node_id), 0),  # its data is never replaced
+        Check(layout.broker_path(node_id), 0),  # the node's data is never replaced
     )
 
 
@@ -72,13 +72,13 @@ class BrokerFence(NamedTuple):
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Checks that fail if the registration was lost."""
+        """The checks, which fail if the registration was lost."""
         checks = broker_checks(self.node_id, self.epoch)
         return checks if self.is_registered else checks[:1]
 
 
 class ControllerFence(NamedTuple):
-    """The controller epoch in which a controller writes, and the version of its node meanwhile."""
+    """The epoch in which a controller writes, and the version that its node has meanwhile."""
 
     epoch: int
     version: int
@@ -92,7 +92,7 @@ Fence = BrokerFence | ControllerFence
 
 
 def none_at(path: str) -> tuple[Operation, Operation]:
-    """Operations that fail the transaction if the node exists, without firing watches."""
+    """Operations that make the transaction fail if the node exists, without firing watches."""
     return Create(path), Delete(path)
 
 
@@ -103,7 +103,7 @@ class NodeTooLarge(Exception):
 def transactions(
     operations: Iterable[Operation], first: Sequence[Operation]
 ) -> Iterator[list[Operation]]:
-    """The operations in as few transactions as possible, each beginning with `first`.
+    """The operations in as few transactions as possible, each of which begins with `first`.
 
     Raises:
         NodeTooLarge: a single operation is too large.
@@ -125,7 +125,7 @@ def transactions(
 def create_topic(
     topic: TopicState, configs: Mapping[str, str], epoch: int, *, has_configs: bool
 ) -> Iterator[Operation]:
-    """Create a topic: its configuration and its node in the first transaction."""
+    """Create a topic, with its configuration and its node in the first transaction."""
     path = layout.config_path(Resource(ResourceType.TOPIC, topic.name))
     data = layout.encode_configs(configs)
     yield Replace(path, data) if has_configs else Create(path, data)
@@ -144,7 +144,7 @@ def add_partitions(
     version: int,
     epoch: int,
 ) -> Iterator[Operation]:
-    """Add partitions to a topic whose node is `stored` in this version."""
+    """Add partitions to a topic whose node has the content `stored` and this version."""
     assignments = [*stored.assignments(), *(each.assignment for each in added)]
     data = layout.encode_assignments(topic.topic_id, assignments)
     yield Replace(layout.topic_path(topic.name), data, version)
@@ -167,10 +167,10 @@ def state_data(state: PartitionState, controller_epoch: int) -> bytes:
 
 
 def mark_deleted(topic: TopicState, known_ids: Iterable[int]) -> Create:
-    """Note the deletion of a topic: folders of it may be in any log dir of these brokers.
+    """Note the deletion of a topic, whose folders may be in any log dir of these brokers.
 
     These are all known brokers, even those without a replica. The deletion is forgotten once each
-    has noted that it has no folder.
+    broker has noted that it has no folders.
     """
     brokers = {*known_ids, *(each for state in topic.partitions for each in state.replicas)}
     folders: Folders = dict.fromkeys(sorted(brokers))
@@ -180,7 +180,9 @@ def mark_deleted(topic: TopicState, known_ids: Iterable[int]) -> Create:
 def put_configs(
     resource: Resource, configs: Mapping[str, str], version: int | None
 ) -> Iterator[Operation]:
-    """Replace a configuration and announce it. `version`: of its node; None if there is none."""
+    """Replace a configuration and announce it. `version`: that of its node; None if there
+    is none.
+    """
     path, data = layout.config_path(resource), layout.encode_configs(configs)
     yield Create(path, data) if version is None else Replace(path, data, version)
     if resource.type is ResourceType.TOPIC:

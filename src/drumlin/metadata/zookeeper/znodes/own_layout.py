@@ -3,7 +3,7 @@
 A broker has an *epoch* for each registration: the version of its node below
 `/drumlin/broker_epochs`, which is replaced before it registers. Changes of partition states are
 announced by a sequential node below `/drumlin/state_news`, in the same transaction. A chroot into
-which an embedded store is or was moved has `/drumlin/adoption`.
+which an embedded store was moved, or is being moved, has `/drumlin/adoption`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from drumlin.zookeeper.nodes import (
 BROKER_EPOCHS: Final = "/drumlin/broker_epochs"
 STATE_NEWS: Final = "/drumlin/state_news"
 STATE_NEWS_PREFIX: Final = f"{STATE_NEWS}/states_"
-#: Exists from the first step of an adoption on, for ever.
+#: This node exists from the first step of an adoption on, for ever.
 ADOPTION: Final = "/drumlin/adoption"
 
 PERSISTENT: Final = (BROKER_EPOCHS, STATE_NEWS)
 #: The session in the epoch node of an unregistered broker.
 NO_SESSION: Final = 0
-#: Possible numbers of fields: basic, with the replica assignment, with eligible leader replicas.
+#: Valid numbers of fields: basic, with the replica assignment, with eligible leader replicas.
 _FIELDS: Final = (5, 8, 9)
 
 
@@ -50,7 +50,7 @@ class ChangedState(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
-    #: None: unchanged, in a notification of an older version of Drumlin.
+    #: None if unchanged, in a notification of an older version of Drumlin.
     assignment: ReplicaAssignment | None = None
     eligible: Eligible = NOBODY
 
@@ -58,9 +58,10 @@ class ChangedState(NamedTuple):
 class AdoptionNode(NamedTuple):
     """The progress of adopting a broker's embedded store.
 
-    fingerprint: of the store's contents.
-    began_empty: the chroot was empty before, so everything in it comes from the adoption.
-    is_complete: brokers may start; until then they refuse to.
+    fingerprint: the fingerprint of the store's contents.
+    began_empty: whether the chroot was empty before, so that everything in it comes from the
+        adoption.
+    is_complete: whether brokers may start; until then they refuse.
     """
 
     node_id: int
@@ -74,7 +75,9 @@ def broker_epoch_path(node_id: int) -> str:
 
 
 def encode_broker_epoch(session_id: int) -> bytes:
-    """The content of a broker's epoch node: its session, by which others know it is Drumlin's."""
+    """The content of a broker's epoch node: its session, by which others recognize a broker of
+    Drumlin.
+    """
     return encode({"version": 1, "session": f"{session_id:x}"})
 
 

@@ -50,14 +50,14 @@ def abort(messages: Sequence[TaskMessage | None], batch: int, settings: SinkSett
     yield PrepareTopic(settings.decision_topic)
     driver, state = yield from take_over(job.sink, settings, is_known=seen is not None)
     if state is not None and state.is_settled(batch):
-        # Ours may have won, which the state no longer shows. Winners are not open any more.
+        # Our transactions may have won, which the state no longer shows. Winners are not open.
         return (yield from abort_open(job))
     if state is not None and state.batch == batch:
         fates = yield from finish(job.sink, batch, state.winners)
         if not fates.lost:
             yield from mark_done(driver, job.sink, settings, state)
             return (yield from _fenced(job.besides(state.winners)))
-    # Ours may still win: the batch is undecided, or some of its winners are lost.
+    # Our transactions may still win: the batch is undecided, or some winners are lost.
     if state is not None and {each.opened for each in state.winners} & set(job.opened):
         return 0
     refusing = (state or SinkState(job.query)).refusing(job.token)
@@ -66,14 +66,14 @@ def abort(messages: Sequence[TaskMessage | None], batch: int, settings: SinkSett
 
 
 def abort_run(identity: TaskIdentity, settings: SinkSettings) -> Steps[int]:
-    """After a job that failed before its commit: abort whatever its run's tasks have left open.
+    """After a job that failed before its commit: abort the open transactions of its run's tasks.
 
     An earlier job of the run may have decided, for instance if a function in `foreachBatch` tries
     again. Its winners are kept. A later job may also decide, if this process is suspended: open
     transactions are refused before they are aborted.
 
     Raises:
-        SinkError: nothing was aborted, for instance as another driver has gone on meanwhile.
+        SinkError: nothing was aborted, for instance as another driver has continued meanwhile.
     """
     sink, run = identity.sink, names.run_name(identity.run)
     seen = yield from glance(sink, settings, identity.batch)

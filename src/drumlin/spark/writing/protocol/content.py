@@ -1,8 +1,8 @@
-"""The content of a batch: its number alone does not identify it, as numbers only count.
+"""The content of a batch, which its number alone does not identify.
 
-A checkpoint that was restored from a backup, or copied, plans its next batch anew. So a decision
-records the batch's content, and a batch that is found decided is compared with it. This module
-must never treat two batches as the same because their numbers are.
+With a checkpoint that was restored from a backup, or copied, a query plans its next batch anew. So
+a decision records the batch's content, and a batch that is found decided is compared with it. This
+module must never treat two batches as the same because their numbers are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TEXT_MAX: Final = 100_000
 
 
 class Plan(NamedTuple):
-    """How far a batch goes, as its query has journalled it before the batch began.
+    """The extent of a batch, as its query journalled it before the batch began.
 
     `ends`: the end offsets of all sources, as JSON; "" if unknown. `planned_ms`: when Spark planned
     it. Both are the same for a batch that is repeated from the journal.
@@ -47,7 +47,7 @@ class Content(NamedTuple):
     """A summary of a batch.
 
     Attributes:
-        rows: of all its tasks.
+        rows: the number of rows of all its tasks.
         checksum: of all its rows, whatever their order and partitions; 32 hexadecimal digits.
         plan: the digest of its plan; "" if unknown.
     """
@@ -69,7 +69,7 @@ class Content(NamedTuple):
         return (self.rows, self.checksum) == (other.rows, other.checksum)
 
     def is_of_one_plan_with(self, other: Content) -> bool | None:
-        """Whether both have one plan; None if either plan is unknown."""
+        """Whether both have the same plan; None if either plan is unknown."""
         return self.plan == other.plan if self.plan and other.plan else None
 
 

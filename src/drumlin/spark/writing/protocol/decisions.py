@@ -125,7 +125,7 @@ def superseded(sink: str, state: SinkState, batch: int) -> Superseded:
 def check_beginning(sink: str, settings: SinkSettings, state: SinkState | None, batch: int) -> None:
     """
     Raises:
-        StateLost: earlier batches must have been decided, and nothing is known of them.
+        StateLost: earlier batches must have been decided, and nothing is known about them.
     """
     if settings.may_begin_late or batch == 0:
         return

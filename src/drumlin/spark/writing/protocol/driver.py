@@ -93,7 +93,8 @@ def commit(
     try:
         yield PrepareTopic(settings.decision_topic)
     except RequestFailed:
-        # Without the topic no decision can name ours: readers must not wait until they time out.
+        # Without the topic no decision can name our transactions. Readers must not wait for their
+        # timeout.
         yield FenceAll(job.besides(()))
         raise
     driver, state = yield from take_over(job.sink, settings, is_known=seen is not None)
@@ -164,7 +165,7 @@ def abort_open(job: Job) -> Steps[int]:
 
 
 class _Age(NamedTuple):
-    """When the oldest winner was opened, by the broker's clock, and its timeout."""
+    """The time at which the oldest winner was opened, by the broker's clock, and its timeout."""
 
     start_ms: int = -1
     timeout_ms: int = 0
@@ -202,10 +203,10 @@ def check(job: Job, settings: SinkSettings, state: SinkState | None) -> None:
 
 
 def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_Decision]:
-    """The messages' transactions win, once the batch before is completely committed.
+    """Decide that the messages' transactions win, once the previous batch is completely committed.
 
     Raises:
-        WinnersLost, Unfinished, NotRepairable: the batch before cannot be completed.
+        WinnersLost, Unfinished, NotRepairable: the previous batch cannot be completed.
         Superseded: tasks have seen a decision that no longer exists.
     """
     if state is not None and not state.is_done:
@@ -242,7 +243,7 @@ def _decided_before(job: Job, settings: SinkSettings, state: SinkState) -> Steps
     Raises:
         BatchDiffers: the new run has another batch under the decided batch's number.
         NotDecided, WinnersLost: the batch has to be run once more.
-        NotRepairable: this run has other rows than those that were lost.
+        NotRepairable: the rows of this run are not the ones that were lost.
     """
     fates = Fates((), ())
     if not state.is_done:
@@ -271,11 +272,11 @@ def _decided_before(job: Job, settings: SinkSettings, state: SinkState) -> Steps
 def compare(job: Job, settings: SinkSettings, state: SinkState) -> Steps[str]:
     """A warning for the user, although the batch counts as the decided one; "" if there is none.
 
-    It is the same if it has the same rows. It is also the same if it was repeated from the query's
-    journal: its input is the same, though a nondeterministic query may produce other rows.
+    A batch is the same if it has the same rows. It is also the same if it was repeated from the
+    query's journal: its input is the same, though a nondeterministic query may produce other rows.
 
     Raises:
-        BatchDiffers: it is another batch.
+        BatchDiffers: the batches differ.
     """
     decided, came = state.content, job.content
     if decided is None:
@@ -328,7 +329,7 @@ def _checked(
     """Check a decision before it is written, and look for losers if there may be any.
 
     Raises:
-        NotDecided: a transaction that was to win is no longer open.
+        NotDecided: a transaction that should win is no longer open.
     """
     if may_have_losers:
         losers = yield from _open_losers(job, decision.state)
@@ -362,10 +363,10 @@ def open_besides(sink: str, winners: Sequence[Winner], run: str = "") -> Steps[t
 
 
 def _check_open(job: Job, decided: SinkState) -> Steps[_Age]:
-    """The age of the oldest transaction that is to win.
+    """The age of the oldest transaction that should win.
 
     Raises:
-        NotDecided: a transaction that was to win is no longer open.
+        NotDecided: a transaction that should win is no longer open.
     """
     own = {each.opened for each in job.winners}
     new = [each for each in decided.winners if each.opened in own]
@@ -394,7 +395,7 @@ def write(
     """Write record and note in one transaction, which fails if another driver has fenced us.
 
     Raises:
-        RequestFailed: none of it was written.
+        RequestFailed: nothing was written.
         DecisionUnknown: whether it was written shows only later.
     """
     topic = settings.decision_topic

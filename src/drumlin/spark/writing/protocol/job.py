@@ -75,7 +75,7 @@ class Job:
             return True
         if state is None or state.run != self.run:
             return True
-        # Spark numbers task attempts. A gap means other attempts in between: ours may be repeated.
+        # Spark numbers task attempts. A gap means other attempts in between, perhaps of our tasks.
         numbers = [each.task_id for each in who]
         has_gap = max(numbers) - min(numbers) >= len(numbers)
         return has_gap or not 0 <= now_ms - state.looked_ms < _LOOK_AGAIN_MS

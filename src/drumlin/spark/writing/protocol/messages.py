@@ -83,7 +83,7 @@ class TaskMessage(Portable):
         opened: its transaction, open and with all rows acknowledged; None: it had no rows, or has
             not written them.
         rows: how many it had, written or not.
-        checksum: of its rows, independent of their order, in hexadecimal digits; "" of none.
+        checksum: of its rows, independent of their order, in hexadecimal digits; "" without rows.
     """
 
     identity: TaskIdentity
@@ -124,7 +124,7 @@ class CommitReport(NamedTuple):
         open_ms: how long the oldest winner was open; 0: not known.
         timeout_ms: after how long it would have been aborted.
         driver_epoch: saves the sink's next commit from fencing and reading.
-        doubt: a warning about a batch that was found decided; "": it is the same.
+        doubt: a warning about a batch that was found decided; "": the batches are the same.
     """
 
     batch: int

@@ -1,7 +1,7 @@
 """Names of a sink in the cluster: its transactional ids, its group, its key in the decision topic.
 
 All begin with `drumlin.`, so that one prefixed ACL covers them. Transactional ids of tasks are
-owned by the process that made them up: `drumlin.<sink>.<run>.<process>.<number>`. Two processes
+owned by the process that generates them: `drumlin.<sink>.<run>.<process>.<number>`. Two processes
 never share one, so none can take the place of another's transaction by mistake.
 """
 

@@ -36,7 +36,7 @@ class OwnIds:
 
     def __init__(self, process: str | None = None) -> None:
         self._process = process or secrets.token_hex(6)
-        self._of: dict[tuple[str, str], _Of] = {}  # the last used is the last
+        self._of: dict[tuple[str, str], _Of] = {}  # the last used one is last
         self._made_for_forgotten = 0  # the highest id of runs that were dropped
 
     def choose(self, sink: str, run: str, state: SinkState | None) -> Steps[str]:

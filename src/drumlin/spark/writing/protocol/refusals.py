@@ -1,8 +1,8 @@
 """Refusals: entries of a sink's state that name transactions which must not be decided any more.
 
-A process that aborts a transaction which may still win first writes an entry, under the fence. An
-entry begins with a batch, and is dropped once that batch is done: no transaction that it names can
-be decided from then on.
+Before a process aborts a transaction that may still win, it writes an entry, under the fence. An
+entry begins with a batch, and is dropped once that batch is done: after that, no transaction that
+the entry names can be decided.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class FetchAnchor(NamedTuple):
-    """-> Anchor | None: what the group has committed for partition 0 of the topic.
+    """-> Anchor | None: the offset that the group has committed for partition 0 of the topic.
 
     `is_stable`: wait while a transaction that is about to end may change it.
     """
@@ -95,7 +95,7 @@ class AbortOwn(NamedTuple):
     opened: Opened
 
 
-#: "committed" and "aborted": it certainly was, or will be; "unknown": no coordinator knows the id
+#: "committed", "aborted": it certainly was, or will be; "unknown": no coordinator knows the id
 #: or its transaction any more, or the id was initialised again since; "unanswered": ask again
 #: later.
 Outcome: TypeAlias = Literal["committed", "aborted", "unknown", "unanswered"]
@@ -117,7 +117,7 @@ class FenceAll(NamedTuple):
 
 
 class InitDriver(NamedTuple):
-    """-> Opened: InitProducerId of the driver's id: older drivers are fenced from here on."""
+    """-> Opened: InitProducerId of the driver's id: this fences older drivers."""
 
     transactional_id: str
 

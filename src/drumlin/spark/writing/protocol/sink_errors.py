@@ -1,4 +1,4 @@
-"""Errors of the sink about a batch that was not written. Each says what a restart does."""
+"""Errors of the sink about a batch that was not written. Each describes the effect of a restart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGER: Final = (
 
 
 class SinkError(RuntimeError):
-    """Base of all that the protocol raises."""
+    """Base class of the protocol's errors."""
 
 
 class NotDecided(SinkError):
@@ -27,7 +27,7 @@ class Superseded(SinkError):
 
 
 class DecisionUnknown(SinkError):
-    """No answer said whether the decision was made. The next run of the batch finds out."""
+    """It is unknown whether the decision was made. The next run of the batch finds out."""
 
 
 class Unfinished(SinkError):

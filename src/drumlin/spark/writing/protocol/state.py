@@ -136,7 +136,7 @@ class SinkState:
         return replace(self, refused=refused[-_REFUSED_MAX:])
 
     def encode(self, sink: str) -> bytes:
-        """As JSON; winners are arrays, as there may be ten thousand."""
+        """The state as JSON; winners are arrays, as there may be ten thousand."""
         prefix = f"{names.PREFIX}{sink}."
         winners = [
             [each.part, each.partition, each.transactional_id.removeprefix(prefix), *each[3:]]

@@ -40,7 +40,7 @@ def begin(identity: TaskIdentity, settings: SinkSettings) -> Steps[SinkState | T
 def open_transaction(
     identity: TaskIdentity, settings: SinkSettings, ids: OwnIds, state: SinkState | None
 ) -> Steps[Opened]:
-    """Open this attempt's own transaction. Call it with the first row only: readers wait for it."""
+    """Open this attempt's own transaction. Wait for the first row: it holds up readers."""
     transactional_id = yield from ids.choose(identity.sink, identity.run, state)
     opened: Opened = yield InitTask(transactional_id, settings.transaction_timeout_ms)
     return opened

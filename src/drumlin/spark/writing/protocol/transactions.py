@@ -14,7 +14,7 @@ class Opened(NamedTuple):
 
 
 class Winner(NamedTuple):
-    """A task's winning transaction, and what it holds. `part`: which of several writes."""
+    """A task's winning transaction, and its content. `part`: the write, if there are several."""
 
     part: str
     partition: int

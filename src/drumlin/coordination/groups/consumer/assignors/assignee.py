@@ -19,11 +19,11 @@ class Assignee:
     topics: frozenset[UUID]
     """The existing topics to which the member subscribes."""
     current: Partitions
-    """The target assignment so far: topics may be deleted, or no longer subscribed to."""
+    """The target assignment so far; its topics may be deleted, or no longer subscribed to."""
 
 
-#: Members and partition counts of topics -> the target assignment by member id. It gives way, and
-#: its arguments must not be changed meanwhile.
+#: Members and partition counts of topics -> the target assignment by member id. An assignor gives
+#: way, and its arguments must not change meanwhile.
 Assignor = Callable[
     [Sequence[Assignee], Mapping[UUID, int]], Coroutine[Any, Any, dict[str, Partitions]]
 ]

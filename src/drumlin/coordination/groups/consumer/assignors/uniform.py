@@ -1,8 +1,9 @@
-"""`uniform`: members get as many partitions as their subscriptions allow, and keep what they have.
+"""`uniform`: members get equal numbers of partitions if subscriptions allow, and keep their
+partitions.
 
-First each member keeps its partitions. Then free partitions go to the member with fewest, and
-partitions move from the member with most to the one with fewest, as long as that improves the
-balance. If all members read the same topics, no member has two partitions more than another.
+First each member keeps its partitions. Then free partitions go to the member with the fewest, and
+partitions move from the member with the most to the one with the fewest, as long as that improves
+the balance. If all members read the same topics, their numbers of partitions differ by one at most.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from drumlin.coordination.groups.consumer.assignors.assignee import Assignee
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.turns import give_way
 
-#: Moving partitions of one topic may allow moves in another. Some rounds give a good balance.
+#: Moving partitions of one topic may allow moves in another; a few rounds give a good balance.
 _ROUNDS_MAX: Final = 16
 
 #: Partitions of a topic that are assigned in one turn.
@@ -70,7 +71,7 @@ async def _assign_equals(
     total = sum(partition_counts[topic_id] for topic_id in members[0].topics)
     quota, larger = divmod(total, len(members))
     quotas = [quota] * len(members)
-    # The members with most partitions get the remainder: so the fewest partitions move.
+    # The members with the most partitions get the remainder, so that the fewest partitions move.
     for index in sorted(range(len(members)), key=lambda index: -sizes[index])[:larger]:
         quotas[index] += 1
     for index, size in enumerate(sizes):
@@ -94,7 +95,7 @@ _Held = list[tuple[int, Collection[int]]]
 
 
 class _Kept(NamedTuple):
-    """The partitions that a member may keep, and whether these are all that it has."""
+    """The partitions that a member may keep, and whether it has no others."""
 
     held: _Held
     size: int
@@ -118,7 +119,7 @@ class _Equals:
         self._taken.append(set())
 
     def keep(self, current: Partitions) -> _Kept:
-        """Assign a member those of its partitions that it may keep."""
+        """Assign the partitions that a member may keep to that member."""
         held: _Held = []
         size, is_as_before = 0, True
         for topic_id, partitions in current.items():
@@ -147,7 +148,7 @@ class _Equals:
         return _Kept(left, wanted, is_as_before=False)
 
     def free(self) -> Iterator[tuple[int, int]]:
-        """The partitions that no member has, in order."""
+        """The unassigned partitions, in order."""
         for number, there in enumerate(self._all):
             for partition in sorted(there - self._taken[number]):
                 yield number, partition
@@ -221,7 +222,9 @@ class _Unequal:
         return heap
 
     async def _balance(self, topic_id: UUID) -> bool:
-        """Move partitions of one topic to members with fewer; returns whether any was moved."""
+        """Move partitions of one topic to members with fewer; returns whether any partition was
+        moved.
+        """
         owned = self._owned[topic_id]
         most = [(-self._loads[member], -member) for member, some in owned.items() if some]
         heapq.heapify(most)
@@ -246,7 +249,9 @@ class _Unequal:
     def _heaviest(
         self, most: list[tuple[int, int]], owned: Mapping[int, list[int]]
     ) -> Iterator[int]:
-        """Members with partitions of this topic, by their partitions in all: the most first."""
+        """Members with partitions of this topic, those with the most partitions of all topics
+        first.
+        """
         while most:
             load, member = heapq.heappop(most)
             if owned[-member] and -load == self._loads[-member]:
@@ -255,7 +260,7 @@ class _Unequal:
     async def _result(self) -> dict[str, Partitions]:
         assigned: list[dict[UUID, frozenset[int]]] = [{} for _ in self._members]
         for topic_id in list(self._owned):
-            # Freed topic by topic: all at once would take long.
+            # Freed topic by topic, as freeing all at once would take long.
             for member, partitions in self._owned.pop(topic_id).items():
                 if partitions:
                     assigned[member][topic_id] = frozenset(partitions)
@@ -268,7 +273,7 @@ class _Unequal:
 def _kept(
     member: Assignee, partition_counts: Mapping[UUID, int], taken: set[_TopicPartition]
 ) -> list[_TopicPartition]:
-    """The member's partitions that were not `taken` before; adds them to `taken`."""
+    """The member's partitions that are not in `taken`; adds them to it."""
     kept = [
         (topic_id, partition)
         for topic_id in sorted(member.current, key=_order_of)

@@ -1,0 +1,155 @@
+"""Transactions that the server sends before their commit, kept on this machine's disk until then.
+
+At its commit each becomes the messages that protocol version 1 would have sent; nothing is left of
+what was aborted. So whoever takes the messages sees whole transactions in the order of commits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final
+
+from drumlin.capture.errors import CaptureError
+from drumlin.capture.messages.frames import Malformed
+from drumlin.capture.messages.pgoutput import Begin, Commit, Message, decode
+from drumlin.capture.messages.streamed import (
+    KINDS,
+    BlockStart,
+    StreamAbort,
+    StreamCommit,
+    decode_streamed,
+    without_xid,
+)
+
+_ORIGIN: Final = ord("O")
+_SIZE_BYTES: Final = 4
+_XIDS: Final = 1 << 32
+
+
+class StreamedTransactions:
+    """The transactions of one connection that are sent in blocks. Must be closed."""
+
+    def __init__(self) -> None:
+        self._spools: dict[int, _Spool] = {}
+        self._block: _Spool | None = None
+
+    def close(self) -> None:
+        for spool in self._spools.values():
+            spool.close()
+        self._spools.clear()
+
+    def takes(self, payload: memoryview) -> bool:
+        """Whether a message belongs to a transaction that is sent in blocks."""
+        return self._block is not None or (len(payload) > 0 and payload[0] in KINDS)
+
+    def take(self, payload: memoryview) -> Iterator[Message]:
+        """The messages of a whole transaction once it is committed; until then, none.
+
+        Raises:
+            Malformed: a message does not belong here.
+            CaptureError: the disk does not take the transaction.
+        """
+        try:
+            if self._block is not None and payload[0] != ord("E"):
+                self._add(self._block, payload)
+                return
+            yield from self._take(payload)
+        except OSError as error:
+            raise CaptureError(
+                f"folder {tempfile.gettempdir()} keeps large transactions until they are committed:"
+                f" {error}: make room, or set TMPDIR to another folder"
+            ) from None
+
+    def _add(self, block: _Spool, payload: memoryview) -> None:
+        if payload[0] in KINDS:
+            raise Malformed(f"a message of kind {chr(payload[0])!r} in a block")
+        if payload[0] != _ORIGIN:
+            block.add(*without_xid(payload))
+
+    def _take(self, payload: memoryview) -> Iterator[Message]:
+        message = decode_streamed(payload)
+        if isinstance(message, BlockStart):
+            self._block = self._spools.get(message.xid)
+            if self._block is None:
+                self._block = self._spools[message.xid] = _Spool(message.xid)
+        elif isinstance(message, StreamCommit):
+            yield Begin(message.commit_lsn, message.time_us, message.xid)
+            if (spool := self._spools.pop(message.xid, None)) is not None:
+                with contextlib.closing(spool):
+                    yield from map(decode, spool.payloads())
+            yield Commit(message.commit_lsn, message.end_lsn, message.time_us)
+        elif isinstance(message, StreamAbort):
+            spool = self._spools.get(message.xid)
+            if spool is not None and message.subxid != message.xid:
+                spool.cut(message.subxid)
+            elif spool is not None:
+                del self._spools[message.xid]
+                spool.close()
+        elif self._block is None:
+            raise Malformed("a block ends that did not begin")
+        else:
+            self._block = None
+
+
+class _Spool:
+    """The messages of one transaction, and where those of each subtransaction begin.
+
+    All that follows the first change of a subtransaction, up to its abort, is aborted with it: it
+    is of itself or of subtransactions within it.
+    """
+
+    def __init__(self, xid: int) -> None:
+        self._xid = xid
+        self._file = tempfile.TemporaryFile(prefix="drumlin-capture-")  # noqa: SIM115  see `close`
+        self._end = 0
+        # By their numbers, counted from that of the transaction. Most begin to change something in
+        # that order, and not one within another before that other has its number.
+        self._numbers = array("Q")
+        self._starts = array("Q")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def add(self, xid: int, payload: bytes) -> None:
+        if xid != self._xid:
+            place, is_known = self._place(xid)
+            if not is_known:
+                self._numbers.insert(place, self._number(xid))
+                self._starts.insert(place, self._end)
+        self._file.write(len(payload).to_bytes(_SIZE_BYTES, "big"))
+        self._file.write(payload)
+        self._end += _SIZE_BYTES + len(payload)
+
+    def cut(self, subxid: int) -> None:
+        """Remove what an aborted subtransaction has changed."""
+        place, is_known = self._place(subxid)
+        if not is_known:
+            return
+        # Past the end is one whose changes were cut with those of one within it, just before.
+        end = min(self._starts[place], self._end)
+        self._file.seek(end)
+        self._file.truncate()
+        self._end = end
+        kept = place
+        for each in range(place + 1, len(self._starts)):
+            if self._starts[each] < end:
+                self._numbers[kept], self._starts[kept] = self._numbers[each], self._starts[each]
+                kept += 1
+        del self._numbers[kept:], self._starts[kept:]
+
+    def payloads(self) -> Iterator[bytes]:
+        self._file.seek(0)
+        while size := self._file.read(_SIZE_BYTES):
+            yield self._file.read(int.from_bytes(size, "big"))
+
+    def _place(self, xid: int) -> tuple[int, bool]:
+        number = self._number(xid)
+        place = bisect_left(self._numbers, number)
+        return place, place < len(self._numbers) and self._numbers[place] == number
+
+    def _number(self, xid: int) -> int:
+        return (xid - self._xid) % _XIDS  # numbers of transactions come round

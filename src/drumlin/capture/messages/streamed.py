@@ -1,0 +1,84 @@
+"""The messages that version 2 of `pgoutput` adds, for transactions sent before their commit. Pure.
+
+Their changes come in blocks. In a block each message but the origin names the transaction or
+subtransaction that has made the change; blocks of several transactions may alternate.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple, TypeAlias
+
+from drumlin.capture.messages.frames import EPOCH_US, Malformed
+
+_START: Final = struct.Struct(">cIB")
+_COMMIT: Final = struct.Struct(">cIBqqq")
+_ABORT: Final = struct.Struct(">cII")
+_XID: Final = struct.Struct(">I")
+
+
+class BlockStart(NamedTuple):
+    """The following messages, up to the end of the block, are of this transaction."""
+
+    xid: int
+
+
+class BlockEnd(NamedTuple):
+    """The end of a block."""
+
+
+class StreamCommit(NamedTuple):
+    """A transaction whose changes were sent in blocks was committed."""
+
+    xid: int
+    commit_lsn: int
+    end_lsn: int
+    time_us: int
+
+
+class StreamAbort(NamedTuple):
+    """A transaction, or one of its subtransactions, was aborted."""
+
+    xid: int
+    subxid: int  # the same for the whole transaction
+
+
+Streamed: TypeAlias = BlockStart | BlockEnd | StreamCommit | StreamAbort
+#: The kinds of these messages.
+KINDS: Final = frozenset(b"SEcA")
+
+
+def decode_streamed(payload: memoryview) -> Streamed:
+    """The message in these bytes, which is of one of `KINDS`.
+
+    Raises:
+        Malformed: they are too short or too long.
+    """
+    kind = bytes(payload[:1])
+    try:
+        if kind == b"S":
+            return BlockStart(_START.unpack(payload)[1])
+        if kind == b"c":
+            _, xid, _, commit_lsn, end_lsn, time = _COMMIT.unpack(payload)
+            return StreamCommit(xid, commit_lsn, end_lsn, time + EPOCH_US)
+        if kind == b"A":
+            return StreamAbort(*_ABORT.unpack(payload)[1:])
+    except struct.error:
+        raise Malformed(f"a message of kind {kind!r} and {len(payload)} bytes") from None
+    if bytes(payload) != b"E":
+        raise Malformed(f"a message of kind {kind!r} and {len(payload)} bytes")
+    return BlockEnd()
+
+
+def without_xid(payload: memoryview) -> tuple[int, bytes]:
+    """A message of a block: the (sub)transaction that it is of, and as protocol version 1 has it.
+
+    Raises:
+        Malformed: it is too short.
+    """
+    try:
+        (xid,) = _XID.unpack_from(payload, 1)
+    except struct.error:
+        kind = bytes(payload[:1])
+        raise Malformed(f"a message of kind {kind!r} in a block is cut short") from None
+    return xid, bytes(payload[:1]) + bytes(payload[5:])

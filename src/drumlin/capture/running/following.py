@@ -1,0 +1,186 @@
+"""Follows the stream of one connection, and meanwhile reads the tables that are not read yet.
+
+Nothing is confirmed to the database that the log has not committed, and nothing is committed in the
+middle of a transaction of the database.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.capture.changes import Changes, Record
+from drumlin.capture.database import catalog, checks
+from drumlin.capture.database.stream import Stream
+from drumlin.capture.database.streamed import StreamedTransactions
+from drumlin.capture.database.waiting import Stopped
+from drumlin.capture.log.output import Output
+from drumlin.capture.log.position import Definition, Position
+from drumlin.capture.messages.frames import Data
+from drumlin.capture.messages.pgoutput import Begin, Commit, Message, Relation, decode
+from drumlin.capture.running import plan
+from drumlin.capture.running.options import CaptureOptions
+from drumlin.capture.running.pace import Pace
+from drumlin.capture.running.reading import Reading
+from drumlin.capture.values.types import Types
+
+if TYPE_CHECKING:
+    import psycopg
+
+_WAIT_S: Final = 0.25
+_WAIT_READING_S: Final = 0.01
+_SILENT_S: Final = 1.0
+#: How often catalog and log are checked for what the stream does not show.
+LOOK_S: Final = 10.0
+
+
+class TablesToAdd(Exception):
+    """There are new tables that match, or tables that are to be read again."""
+
+
+class Following:
+    """Takes frames, writes records, commits and confirms."""
+
+    def __init__(
+        self,
+        options: CaptureOptions,
+        run: str,
+        connection: psycopg.Connection[Any],
+        output: Output,
+        types: Types,
+        changes: Changes,
+        stream: Stream,
+        definition: Definition,
+        reading: Reading,
+        left_out: set[int],
+    ) -> None:
+        self._options, self._run = options, run
+        self._connection, self._output = connection, output
+        self._types, self._changes, self._stream = types, changes, stream
+        self._definition, self._reading, self._left_out = definition, reading, left_out
+        self._streamed = StreamedTransactions()
+        self._silent_until_s = self._look_at_s = 0.0
+        self._pace = Pace(changes.end_lsn, time.monotonic(), options.heartbeat_s)
+        self.commits = 0
+
+    def go(self) -> None:
+        """Follow the stream until the capture is asked to stop.
+
+        Raises:
+            RowsNeeded, TablesToAdd, DatabaseLost, ClientError: another stream may continue.
+            CaptureError: something must be fixed before the capture may continue.
+            Stopped: the capture was asked to stop in the middle of a transaction.
+        """
+        with contextlib.closing(self._streamed):
+            self._follow()
+
+    def _follow(self) -> None:
+        pace, changes, stream, output = self._pace, self._changes, self._stream, self._output
+        while not self._options.should_stop():
+            frame = stream.read(0)
+            if frame is None and not pace.is_due(output.size_bytes, False, time.monotonic()):
+                frame = self._wait()
+            if isinstance(frame, Data):
+                self._receive(frame.payload)
+            elif frame is not None:
+                if not changes.in_transaction:
+                    pace.heard(frame.end_lsn)
+                if frame.wants_answer:
+                    stream.confirm(pace.committed_lsn)
+            if changes.in_transaction:
+                continue
+            if self._reading.is_on:
+                self._read_on()
+            if pace.is_due(output.size_bytes, frame is not None, time.monotonic()):
+                self._commit()
+        if not changes.in_transaction and pace.taken_lsn > pace.committed_lsn:
+            self._commit()
+
+    def _wait(self) -> Any:
+        """Wait for the next frame."""
+        self._look()
+        if not self._reading.is_on:
+            return self._stream.read(_WAIT_S)
+        if self._reading.high_lsn is not None:
+            self._stream.confirm(self._pace.committed_lsn, wants_answer=True)
+        return self._stream.read(_WAIT_READING_S)
+
+    def _receive(self, payload: memoryview) -> None:
+        if not self._streamed.takes(payload):
+            self._take(decode(payload))
+            return
+        for message in self._streamed.take(payload):  # of a whole transaction at once
+            if self._options.should_stop():
+                raise Stopped
+            self._take(message)
+            self._show_alive()
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, Begin):
+            self._reading.began(message.xid)
+        elif isinstance(message, Relation) and self._changes.unknown_types(message):
+            self._types.add(catalog.types(self._connection))
+        for record in self._changes.take(message):
+            self._send(record)
+        if isinstance(message, Commit):
+            # Before PostgreSQL 15 the stream has empty transactions, of changes to other tables.
+            if self._output.record_count:
+                self._pace.took(self._changes.end_lsn, time.monotonic())
+            else:
+                self._pace.heard(self._changes.end_lsn)
+
+    def _read_on(self) -> None:
+        """Write the chunk that waits, or read the next one. Call it between transactions only."""
+        reading, pace = self._reading, self._pace
+        if reading.high_lsn is None:
+            reading.read()
+        if reading.high_lsn is not None:
+            if pace.taken_lsn < reading.high_lsn:
+                return
+            for record in reading.take():
+                self._send(record)
+            if self._output.record_count:
+                pace.took(pace.taken_lsn, time.monotonic())
+        finished = reading.finished()
+        if finished is not None:
+            table, count = finished
+            self._definition = self._definition.with_tables([table._replace(is_read=True)])
+            self._commit(self._definition)
+            self._options.tell(f"{table.full_name}: {count:,} rows read into topic {table.topic}")
+
+    def _send(self, record: Record) -> None:
+        self._output.send(record)
+        self._show_alive()  # one message may have many records
+
+    def _show_alive(self) -> None:
+        """After `wal_sender_timeout` without a message the server closes the connection."""
+        if time.monotonic() >= self._silent_until_s:
+            self._silent_until_s = time.monotonic() + _SILENT_S
+            self._stream.confirm(self._pace.committed_lsn)
+
+    def _commit(self, definition: Definition | None = None) -> None:
+        self._output.commit(Position(self._run, self._pace.taken_lsn), definition)
+        self._pace.committed(time.monotonic())
+        self.commits += 1
+        self._stream.confirm(self._pace.committed_lsn)
+        self._look()
+
+    def _look(self) -> None:
+        """Check for what the stream does not show: new tables, captured ones replaced, `reread`.
+
+        While the database is quiet, nothing is committed that would be fenced.
+        """
+        now_s = time.monotonic()
+        if now_s < self._look_at_s:
+            return
+        self._look_at_s = now_s + LOOK_S
+        every = catalog.tables(self._connection)
+        known = {each.oid for each in self._definition.tables}
+        matching = checks.chosen(every, self._options.tables)
+        if any(each.oid not in known | self._left_out for each in matching):
+            raise TablesToAdd
+        in_log = self._output.read_definition()
+        if in_log is None or in_log.encode() != self._definition.encode():
+            raise TablesToAdd
+        plan.refuse(plan.made_anew(self._definition, every))

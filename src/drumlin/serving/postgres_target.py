@@ -1,0 +1,189 @@
+"""A table of a PostgreSQL, with columns `key`, `value`, and `partition`, the row's source.
+
+Positions and terms are in the table `drumlin_positions` of the same schema, so that one transaction
+updates both. Rows are copied into a temporary table first, and go from there into the table with
+one statement. A write within a term may be repeated, so that it is when the connection breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from drumlin.client.errors import EqualKeys
+from drumlin.serving.postgres_connection import PostgresConnection
+from drumlin.serving.postgres_statements import Statements
+from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg.sql import Composed
+
+Rows = Iterable[tuple[Cell, Cell | None]]
+
+
+class PostgresTarget:
+    """`kept` describes topic, group and format of the table: only the same may continue it."""
+
+    def __init__(
+        self,
+        connection: PostgresConnection,
+        schema: str | None,
+        name: str,
+        topic: str,
+        kept: str,
+        *,
+        is_text: bool,
+        only_looks: bool = False,
+    ) -> None:
+        """`only_looks`: for `positions` only; nothing is created.
+
+        Raises:
+            TargetRefused: the table has other columns, something else is kept in it, or rights are
+                missing.
+            OSError: PostgreSQL cannot be reached.
+        """
+        self._topic = topic
+        self._kept = kept
+        self._connection = connection
+        self._run = connection.run
+        schema = schema or self._run(_first_schema)
+        self._where = f"table {schema}.{name}"
+        self._do = Statements(schema, name, is_text=is_text)
+        if not only_looks:
+            self._run(lambda cursor: self._do.prepare(cursor, kept))
+
+    def positions(self) -> dict[int, Position]:
+        found = self._run(self._do.read_positions)
+        return {partition: Position(*each) for partition, *each in found}
+
+    def claim(self, partition: int) -> Claim:
+        given = {"partition": partition, "kept": self._kept}
+        found = self._run(lambda cursor: cursor.execute(self._do.claim, given).fetchone())
+        if found is None:
+            raise TargetRefused(f"PostgreSQL: {self._where} is kept otherwise than {self._kept}")
+        term, *position = found
+        return Claim(term, None if position[1] is None else Position(*position))
+
+    def apply(
+        self, partition: int, term: int, changes: Mapping[Cell, Cell | None], position: Position
+    ) -> None:
+        puts = sum(value is not None for value in changes.values())
+
+        def write(cursor: psycopg.Cursor[Any]) -> bool:
+            # The copy comes first, as nobody waits for it.
+            cursor.execute(self._do.make_changes, {})
+            self._copy(cursor, self._do.copy_changes, changes.items())
+            self._move(cursor, partition, term, position)
+            given = {"partition": partition}
+            cursor.execute(self._do.put, given)
+            is_whole = cursor.rowcount == puts
+            if is_whole:
+                cursor.execute(self._do.delete, given)
+            else:
+                self._refuse_keys(cursor, self._do.keys_of_others, partition)
+            return is_whole
+
+        if changes:
+            self._run(write)
+        else:
+            self._run(lambda cursor: self._move(cursor, partition, term, position))
+
+    def replace(self, partition: int, term: int) -> PostgresReplacement:
+        def begin(cursor: psycopg.Cursor[Any]) -> None:
+            self._check(cursor, partition, term)
+            cursor.execute(self._do.drop_aside, {})
+            cursor.execute(self._do.make_aside, {})
+
+        self._run(begin)
+        return PostgresReplacement(self, partition, term, self._connection.session)
+
+    def add_aside(self, session: int, partition: int, term: int, rows: Rows) -> None:
+        """Add rows to a replacement that was begun in this session."""
+
+        def add(cursor: psycopg.Cursor[Any]) -> None:
+            self._check(cursor, partition, term)
+            self._copy(cursor, self._do.copy_aside, rows)
+
+        self._connection.run_in(session, add)
+
+    def take_aside(self, session: int, partition: int, term: int, position: Position) -> None:
+        """Replace the partition's rows in the table by those of the replacement."""
+
+        def take(cursor: psycopg.Cursor[Any]) -> None:
+            self._move(cursor, partition, term, position)
+            given = {"partition": partition}
+            cursor.execute(self._do.clear, given)
+            self._refuse_keys(cursor, self._do.keys_of_others_aside, partition)
+            cursor.execute(self._do.take, given)
+            cursor.execute(self._do.drop_aside, {})
+
+        self._connection.run_in(session, take)
+
+    def close(self) -> None:
+        """Does nothing: the connection is for all tables."""
+
+    # -- in a transaction ------------------------------------------------------------------
+
+    def _copy(self, cursor: psycopg.Cursor[Any], statement: Composed, rows: Rows) -> None:
+        from psycopg import DataError
+
+        rows = list(rows)
+        try:
+            with cursor.copy(statement) as copy:
+                copy.set_types(self._do.types)
+                for row in rows:
+                    copy.write_row(row)
+        except DataError:
+            for key, value in rows:
+                if "\0" in f"{key!s}{value!s}":
+                    raise TargetRefused(
+                        f"PostgreSQL: {self._where}: the key {key[:100]!r} or its value has a "
+                        "zero byte, which text cannot have there; keep it as bytes"
+                    ) from None
+            raise
+
+    def _check(self, cursor: psycopg.Cursor[Any], partition: int, term: int) -> None:
+        given = {"partition": partition, "term": term}
+        self._check_ours(partition, cursor.execute(self._do.check, given).fetchone() is not None)
+
+    def _move(
+        self, cursor: psycopg.Cursor[Any], partition: int, term: int, position: Position
+    ) -> None:
+        given = {"partition": partition, "term": term, **position._asdict()}
+        self._check_ours(partition, cursor.execute(self._do.move, given).rowcount == 1)
+
+    def _check_ours(self, partition: int, is_ours: bool) -> None:
+        if not is_ours:
+            raise Fenced(f"{self._where}: another process has taken partition {partition}")
+
+    def _refuse_keys(
+        self, cursor: psycopg.Cursor[Any], statement: Composed, partition: int
+    ) -> None:
+        found = cursor.execute(statement, {"partition": partition}).fetchone()
+        if found is not None:
+            key = found[0]
+            raise EqualKeys(self._topic, key.encode() if isinstance(key, str) else key)
+
+
+def _first_schema(cursor: psycopg.Cursor[Any]) -> str:
+    found = cursor.execute("SELECT current_schema()").fetchone()
+    if found is None or found[0] is None:
+        raise TargetRefused("PostgreSQL: the search_path has no schema; name one: ?schema=NAME")
+    return str(found[0])
+
+
+class PostgresReplacement:
+    """A replacement, collected in a temporary table until it is complete."""
+
+    def __init__(self, target: PostgresTarget, partition: int, term: int, session: int) -> None:
+        self._target = target
+        self._partition = partition
+        self._term = term
+        self._session = session
+
+    def add(self, rows: Iterable[tuple[Cell, Cell]]) -> None:
+        self._target.add_aside(self._session, self._partition, self._term, rows)
+
+    def commit(self, position: Position) -> None:
+        self._target.take_aside(self._session, self._partition, self._term, position)

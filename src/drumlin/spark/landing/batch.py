@@ -1,0 +1,72 @@
+"""Reading the records of one batch: a range of offsets in each partition of a topic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from drumlin.spark.connection import client_of
+from drumlin.spark.landing.target import OtherTopic, Source
+from drumlin.spark.mapping import map_batches
+from drumlin.spark.options.client_rows import BOOTSTRAP
+from drumlin.spark.options.source_rows import SUBSCRIBE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from drumlin.client.client import Client
+    from drumlin.spark.options.options import SourceOptions
+    from drumlin.spark.options.transform import BatchFunction
+
+
+class PlannedBatch:
+    """A batch of which begin and end are known; nothing is read before a target asks."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        parsed: SourceOptions,
+        given: Mapping[str, str],
+        source: Source,
+        begin: Mapping[int, int],
+        end: Mapping[int, int],
+    ) -> None:
+        self._spark, self._parsed, self._source = spark, parsed, source
+        self._options = {
+            **given,
+            "startingoffsets": json.dumps({source.topic: dict(begin)}),
+            "endingoffsets": json.dumps({source.topic: dict(end)}),
+        }
+
+    def frame(self, columns: str) -> DataFrame:
+        options = {**self._options, "columns": columns}
+        return self._spark.read.format("drumlin").options(**options).load()
+
+    def map(self, columns: str, function: BatchFunction, schema: str) -> DataFrame:
+        options: dict[str, Any] = dict(self._options)
+        topic, bootstrap = options.pop(SUBSCRIBE.key), options.pop(BOOTSTRAP.key)
+        return map_batches(
+            self._spark, topic, function, schema, bootstrap=bootstrap, columns=columns, **options
+        )
+
+    def confirm(self) -> None:
+        now = look_up(client_of(self._parsed), self._source.topic)
+        if now.topic_id != self._source.topic_id:
+            raise OtherTopic(
+                f"topic {now.topic!r} was deleted and created again while it was read: its id was "
+                f"{self._source.topic_id!r}, and is {now.topic_id!r}. Nothing of this batch was "
+                "landed"
+            )
+
+
+def look_up(client: Client, topic: str) -> Source:
+    """The topic of that name, as it is now.
+
+    Raises:
+        UnknownTopic: there is none.
+    """
+    client.refresh()
+    found = client.describe_topics([topic])[topic]
+    numbers = tuple(sorted(each.index for each in found.partitions))
+    return Source(topic, found.topic_id or "", numbers)

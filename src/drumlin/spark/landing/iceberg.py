@@ -1,0 +1,390 @@
+"""An Iceberg table: every record of a topic, or the last value of each key.
+
+How far the table reaches, in which topic, is in the summary of the snapshot that brought the
+records. `told` finds it there: a table that is rolled back goes on from where it is then. Snapshots
+of others say nothing of it, and old ones expire, so the table's properties have it as well.
+
+Upserted, the table is divided by `bucket(N, key)`. A batch rewrites the buckets of its keys, one
+after the other in each task, and no other ones (copy-on-write): a table has no equality deletes,
+nor positional ones, that a reader would have to know. A key that is deleted has no row.
+
+Spark's tasks write all files, by `iceberg_files.py`. The driver commits their names, and checks
+immediately before that no other run has landed since: pyiceberg repeats a commit that another one
+has overtaken, which is right if that was maintenance.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import (
+    BinaryType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from drumlin.spark.landing.iceberg_files import (
+    CHANGED,
+    READ,
+    REWRITTEN,
+    WRITTEN,
+    Writing,
+    append_files,
+    bucketed,
+    rewrite_bucket,
+)
+from drumlin.spark.landing.record_files import COLUMNS
+from drumlin.spark.landing.target import Batch, LandingRefused, Mode, OtherRun, Position
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.table.metadata import TableMetadata
+    from pyspark.sql import DataFrame
+
+#: Enough for some millions of keys; how many are right for more depends on what a task may take.
+BUCKETS: Final = 16
+_TOPIC: Final = "drumlin.topic"
+_TOPIC_ID: Final = "drumlin.topic-id"
+_MODE: Final = "drumlin.mode"
+_OFFSETS: Final = "drumlin.offsets"
+_BEFORE: Final = "drumlin.offsets-before"
+_COMMIT: Final = "drumlin.commit"
+
+_KEY: Final = 4
+_PLACE: Final = (
+    NestedField(1, "partition", IntegerType(), required=True),
+    NestedField(2, "offset", LongType(), required=True),
+    NestedField(3, "timestamp", TimestamptzType(), required=True),
+)
+_HEADER: Final = StructType(
+    NestedField(8, "key", StringType(), required=False),
+    NestedField(9, "value", BinaryType(), required=False),
+)
+_SCHEMAS: Final = {
+    "append": Schema(
+        *_PLACE,
+        NestedField(4, "key", BinaryType(), required=False),
+        NestedField(5, "value", BinaryType(), required=False),
+        NestedField(6, "headers", ListType(7, _HEADER, element_required=True), required=False),
+    ),
+    "upsert": Schema(
+        *_PLACE,
+        NestedField(4, "key", BinaryType(), required=True),
+        NestedField(5, "value", BinaryType(), required=True),
+    ),
+}
+
+
+class Told(NamedTuple):
+    """What a table says of the landing."""
+
+    position: Position
+    #: Of the commit that told it; "" where there was none.
+    commit: str
+
+
+class IcebergTable:
+    """An Iceberg table as one run sees it."""
+
+    def __init__(self, catalog: str, name: Sequence[str], mode: Mode, buckets: int) -> None:
+        """
+        Args:
+            catalog: the name by which pyiceberg's configuration has it.
+            name: of the table, after that of its namespace.
+            buckets: how many an upserted table is made with.
+        """
+        self._catalog_name, self._name, self._mode = catalog, tuple(name), mode
+        self._buckets = buckets
+        self._shown = f"{'.'.join(name)} in the catalog {catalog!r}"
+        self._catalog: Catalog | None = None
+        self._table: Table | None = None
+
+    def position(self, _partitions: Collection[int] = ()) -> Position | None:
+        with self._asked() as catalog:
+            try:
+                self._table = catalog.load_table(self._name)
+            except (NoSuchTableError, NoSuchNamespaceError):
+                self._table = None
+                return None
+        self._check(self._table)
+        return told(self._table.metadata).position
+
+    def add(self, batch: Batch, position: Position) -> None:
+        table = self.opened(position)
+        if self._mode == "append":
+            self._append(table, batch, position)
+        else:
+            self._upsert(table, batch, position)
+
+    def close(self) -> None:
+        """Nothing is open."""
+        self._catalog = self._table = None
+
+    def _append(self, table: Table, batch: Batch, position: Position) -> None:
+        write = partial(append_files, Writing.of(table))
+        found = batch.map(COLUMNS, write, WRITTEN).collect()
+        added = [pickle.loads(each.file) for each in found]  # noqa: S301 - our own tasks made it
+        self.show(batch, position, added)
+
+    def _upsert(self, table: Table, batch: Batch, position: Position) -> None:
+        held = self.files_by_bucket()
+        buckets = _bucket_count(table)
+        changes = batch.map(READ, partial(bucketed, buckets), CHANGED)
+        # Spark would join the partitions of a small shuffle, and one task would write all buckets.
+        tasks = min(buckets, _shuffle_partitions(changes))
+        writing = Writing.of(table)
+
+        def rewrite(changes: pa.Table) -> pa.Table:  # Spark looks how many arguments there are
+            return rewrite_bucket(writing, held, changes)
+
+        grouped = changes.repartition(tasks, "bucket").groupBy("bucket")
+        found = grouped.applyInArrow(rewrite, REWRITTEN).collect()
+        removed = [task.file for each in found for task in held.get(each.bucket, ())]
+        added = [pickle.loads(each.file) for each in found if each.file]  # noqa: S301 - likewise
+        self.show(batch, position, added, removed)
+
+    def files_by_bucket(self) -> dict[int, list[FileScanTask]]:
+        """
+        Raises:
+            LandingRefused: some are of another division of the table.
+        """
+        assert self._table is not None
+        table = self._table
+        found: dict[int, list[FileScanTask]] = {}
+        for task in table.scan().plan_files():
+            if task.file.spec_id != table.metadata.default_spec_id:
+                raise LandingRefused(f"{self._shown} has files that are divided in another way")
+            found.setdefault(task.file.partition[0], []).append(task)
+        return found
+
+    def show(
+        self,
+        batch: Batch,
+        position: Position,
+        added: Collection[DataFile],
+        removed: Collection[DataFile] = (),
+    ) -> None:
+        """Make a snapshot with these files and this position.
+
+        Raises:
+            OtherRun: another run has landed since the position was asked for.
+        """
+        assert self._table is not None
+        table = self._table
+        before, commit = told(table.metadata), uuid.uuid4().hex
+        summary = {
+            _TOPIC: position.topic,
+            _TOPIC_ID: position.topic_id,
+            _BEFORE: json.dumps(before.position.offsets),
+            _OFFSETS: json.dumps(position.offsets),
+            _COMMIT: commit,
+        }
+        checked = _Checked.of(table, {before.commit, commit})
+        try:
+            transaction = checked.transaction()
+            transaction.set_properties({_OFFSETS: summary[_OFFSETS], _COMMIT: commit})
+            # A snapshot of its own, even if it has no record: of two commits one is known by that
+            # to have been overtaken.
+            with self._snapshot(transaction, summary, is_rewrite=bool(removed)) as snapshot:
+                for each in removed:
+                    snapshot.delete_data_file(each)
+                for each in added:
+                    snapshot.append_data_file(each)
+            batch.confirm()
+            transaction.commit_transaction()
+        except (CommitFailedException, ValidationException) as error:
+            raise OtherRun(f"{self._shown} was changed meanwhile: {error}") from error
+
+    @staticmethod
+    def _snapshot(
+        transaction: Transaction, summary: dict[str, str], *, is_rewrite: bool
+    ) -> _Rewrite | _MergeAppendFiles:
+        if not is_rewrite:
+            return transaction.update_snapshot(snapshot_properties=summary).merge_append()
+        return _Rewrite(
+            Operation.OVERWRITE, transaction, transaction._table.io, snapshot_properties=summary
+        )
+
+    def opened(self, position: Position) -> Table:
+        """The table, which is made if it is not there.
+
+        Raises:
+            OtherRun: it was not there, and now it is.
+        """
+        if self._table is not None:
+            return self._table
+        properties = {
+            _TOPIC: position.topic,
+            _TOPIC_ID: position.topic_id,
+            _MODE: self._mode,
+            # Nobody looks for a value by its first bytes.
+            "write.metadata.metrics.column.value": "counts",
+            "commit.manifest-merge.enabled": "true",
+            "write.metadata.delete-after-commit.enabled": "true",
+        }
+        spec = UNPARTITIONED_PARTITION_SPEC
+        if self._mode == "upsert":
+            bucket = PartitionField(_KEY, 1000, BucketTransform(self._buckets), "key_bucket")
+            spec = PartitionSpec(bucket)
+        schema = _SCHEMAS[self._mode]
+        with self._asked() as catalog:
+            catalog.create_namespace_if_not_exists(self._name[:-1])
+            try:
+                made = catalog.create_table(
+                    self._name, schema, partition_spec=spec, properties=properties
+                )
+            except TableAlreadyExistsError as error:
+                raise OtherRun(f"another run has made {self._shown} meanwhile") from error
+        self._table = made
+        return made
+
+    def _check(self, table: Table) -> None:
+        """
+        Raises:
+            LandingRefused: it was not made by a landing, or in the other mode, or was changed.
+        """
+        properties = table.properties
+        if _TOPIC not in properties:
+            raise LandingRefused(f"{self._shown} is a table that no topic was landed in")
+        if (mode := properties.get(_MODE)) != self._mode:
+            raise LandingRefused(
+                f"{self._shown} was begun in mode {mode!r}, and cannot go on in {self._mode!r}"
+            )
+        is_divided = not table.spec().is_unpartitioned()
+        if _bucket_count(table) == 0 if self._mode == "upsert" else is_divided:
+            raise LandingRefused(f"{self._shown} is divided in another way than a landing does it")
+        there = [(each.field_id, each.name, each.field_type) for each in table.schema().fields]
+        for field in _SCHEMAS[self._mode].fields:
+            if (field.field_id, field.name, field.field_type) not in there:
+                raise LandingRefused(
+                    f"{self._shown} has no column {field.name!r} of {field.field_type} any more"
+                )
+
+    @contextmanager
+    def _asked(self) -> Iterator[Catalog]:
+        """The catalog; what goes wrong there is told with its name."""
+        try:
+            if self._catalog is None:
+                self._catalog = load_catalog(self._catalog_name)
+            yield self._catalog
+        except LandingRefused:
+            raise
+        except Exception as error:  # catalogs have no common class of errors
+            raise LandingRefused(f"catalog {self._catalog_name!r}: {error}") from error
+
+
+class _Rewrite(_OverwriteFiles):
+    """A snapshot that replaces files.
+
+    pyiceberg's own carries the manifests on whose files are all gone, one more with each snapshot.
+    """
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        found = super()._existing_manifests()
+        return [each for each in found if each.has_added_files() or each.has_existing_files()]
+
+
+class _Checked(Table):
+    """A table that is not read anew once another run has landed in it.
+
+    pyiceberg does so before it tries a commit once more.
+    """
+
+    _known: set[str]
+
+    @classmethod
+    def of(cls, table: Table, known: set[str]) -> Self:
+        """
+        Args:
+            known: the commit from which the batch goes on, and its own.
+        """
+        location = table.metadata_location
+        made = cls(table.name(), table.metadata, location, table.io, table.catalog)
+        made._known = known
+        return made
+
+    def refresh(self) -> Table:
+        """
+        Raises:
+            OtherRun: another run has landed.
+        """
+        now = super().refresh()
+        if told(self.metadata).commit not in self._known:
+            raise OtherRun(f"another run has landed in {'.'.join(self.name())} meanwhile")
+        return now
+
+
+def _shuffle_partitions(frame: DataFrame) -> int:
+    found = frame.sparkSession.conf.get("spark.sql.shuffle.partitions")
+    assert found is not None, "it has a default"
+    return int(found)
+
+
+def _bucket_count(table: Table) -> int:
+    """0 where it is not divided by the hash of its keys, and by nothing else."""
+    found = [(each.source_id, each.transform) for each in table.spec().fields]
+    if len(found) == 1 and found[0][0] == _KEY and isinstance(found[0][1], BucketTransform):
+        return found[0][1].num_buckets
+    return 0
+
+
+def told(metadata: TableMetadata) -> Told:
+    """How far the table is by the newest snapshot that says so, else by its properties.
+
+    Raises:
+        LandingRefused: it was rolled back, and none of the snapshots that it still has says so.
+    """
+    snapshot = metadata.current_snapshot()
+    while snapshot is not None:
+        found = _summary(snapshot)
+        if _OFFSETS in found:
+            return _told(found)
+        if snapshot.sequence_number == 1:  # the first one: nothing landed in this history
+            return Told(_told(metadata.properties).position._replace(offsets={}), "")
+        # Of one whose parent has expired the number of the parent may be gone as well.
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else metadata.snapshot_by_id(parent)
+    newest = _told(metadata.properties)
+    if newest.commit and any(
+        _summary(each).get(_COMMIT) == newest.commit for each in metadata.snapshots
+    ):
+        raise LandingRefused(
+            f"{metadata.location} was rolled back to a snapshot that does not tell its offsets: "
+            f"roll it back to one with {_OFFSETS!r} in its summary"
+        )
+    return newest
+
+
+def _summary(snapshot: Snapshot) -> dict[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def _told(found: dict[str, str]) -> Told:
+    offsets = {int(each): end for each, end in json.loads(found.get(_OFFSETS, "{}")).items()}
+    return Told(Position(found[_TOPIC], found[_TOPIC_ID], offsets), found.get(_COMMIT, ""))

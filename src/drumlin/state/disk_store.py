@@ -1,0 +1,230 @@
+"""A store in an SQLite file: for states larger than memory, and to read less after a restart.
+
+Each commit of the changelog is followed by one transaction of SQLite, with the changes and the
+checkpoint. These are not synced one by one: after a power failure the file may lack the last ones,
+as if the process had been killed before them. A damaged file is deleted, and loaded again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from drumlin.client.errors import ClientError
+from drumlin.state.refused import StateRefused
+from drumlin.state.stores import Checkpoint
+
+_VERSION: Final = 1
+_CACHE_BYTES: Final = 16 << 20
+_AT_A_TIME: Final = 500
+_SETTINGS: Final = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = NORMAL",
+    f"PRAGMA cache_size = -{_CACHE_BYTES >> 10}",
+)
+_TABLES: Final = (
+    "CREATE TABLE row (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE checkpoint (topic_id TEXT NOT NULL, offset INTEGER NOT NULL,
+        since_ms INTEGER NOT NULL, position BLOB, last_offset INTEGER NOT NULL,
+        last_digest BLOB NOT NULL)""",
+    f"PRAGMA user_version = {_VERSION}",
+)
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_GET: Final = "SELECT value FROM row WHERE key = ?"
+_PUT: Final = "INSERT OR REPLACE INTO row VALUES (?, ?)"
+_DELETE: Final = "DELETE FROM row WHERE key = ?"
+
+
+class StoreFailed(ClientError):
+    """The file of a state could not be read or written. Nothing is lost: the changelog has it."""
+
+
+class DiskStore:
+    """A store in a file. One thread at a time uses it."""
+
+    def __init__(self, path: Path) -> None:
+        """
+        Raises:
+            StoreFailed: the file can neither be used nor replaced.
+        """
+        self._path = path
+        self.checkpoint: Checkpoint | None = None
+        try:
+            self._database = self._opened()
+        except sqlite3.DatabaseError:
+            self._remove()
+            with self._telling():
+                self._database = self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
+        try:
+            for each in _SETTINGS:
+                database.execute(each)
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                _in_one_step(database, lambda: [database.execute(each) for each in _TABLES])
+            elif version != _VERSION:
+                raise sqlite3.DatabaseError(f"it has version {version}")
+            found = database.execute("SELECT * FROM checkpoint").fetchone()
+            self.checkpoint = None if found is None else Checkpoint(*found)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    # -- reading -------------------------------------------------------------------------
+
+    def get(self, key: bytes, default: Any = None, /) -> Any:
+        with self._telling():
+            found = self._database.execute(_GET, (key,)).fetchone()
+        return default if found is None else found[0]
+
+    def get_many(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        left = iter(keys)
+        with self._telling():
+            while some := tuple(islice(left, _AT_A_TIME)):
+                marks = ",".join("?" * len(some))
+                found.update(
+                    self._database.execute(
+                        f"SELECT key, value FROM row WHERE key IN ({marks})",  # noqa: S608 - marks
+                        some,
+                    )
+                )
+        return found
+
+    def __len__(self) -> int:
+        with self._telling():
+            count: int = self._database.execute("SELECT count(*) FROM row").fetchone()[0]
+        return count
+
+    def keys(self) -> Iterable[bytes]:
+        return (key for key, _ in self.scan(b""))
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """In the order of keys."""
+        end = _end_of(prefix)
+        at, compare = prefix, ">="
+        while True:
+            query = f"SELECT key, value FROM row WHERE key {compare} ?"  # noqa: S608 - >, >=
+            given: tuple[bytes, ...] = (at,)
+            if end is not None:
+                query, given = f"{query} AND key < ?", (at, end)
+            with self._telling():
+                found = self._database.execute(
+                    f"{query} ORDER BY key LIMIT {_AT_A_TIME}", given
+                ).fetchall()
+            yield from found
+            if len(found) < _AT_A_TIME:
+                return
+            at, compare = found[-1][0], ">"
+
+    # -- changing ------------------------------------------------------------------------
+
+    def apply(self, changes: Mapping[bytes, bytes | None], checkpoint: Checkpoint | None) -> None:
+        database = self._database
+
+        def change() -> None:
+            database.executemany(_PUT, (each for each in changes.items() if each[1] is not None))
+            database.executemany(
+                _DELETE, ((key,) for key, value in changes.items() if value is None)
+            )
+            database.execute("DELETE FROM checkpoint")
+            if checkpoint is not None:
+                database.execute("INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?)", checkpoint)
+
+        with self._telling():
+            _in_one_step(database, change)
+        self.checkpoint = checkpoint
+
+    def clear(self) -> None:
+        self._database.close()
+        self._remove()
+        self.checkpoint = None
+        with self._telling():
+            self._database = self._opened()
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _remove(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) in _DAMAGED:
+                self._remove()
+                again = "; it is deleted, and another run loads it again"
+            else:
+                again = ""
+            raise StoreFailed(f"the state's file {self._path}: {error}{again}") from error
+
+
+class Folder:
+    """The folder of a state's files: one for each partition, used by one process at a time."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        """
+        Raises:
+            StateRefused: another process uses it.
+            StoreFailed: it cannot be made.
+        """
+        self._path = Path(folder) / name
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self._path / "lock").open("a")
+        except OSError as error:
+            raise StoreFailed(f"the state's folder {self._path}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise StateRefused(
+                f"folder {self._path} is used by another process: each needs its own"
+            ) from None
+
+    def store(self, partition: int) -> DiskStore:
+        """The store of a partition, as it was left."""
+        return DiskStore(self._path / f"{partition}.sqlite")
+
+    def offsets(self) -> dict[int, int]:
+        """How far in the changelog the files go, by partition."""
+        found = {}
+        for path in self._path.glob("*.sqlite"):
+            if path.stem.isdecimal():
+                store = DiskStore(path)
+                if store.checkpoint is not None:
+                    found[int(path.stem)] = store.checkpoint.offset
+                store.close()
+        return found
+
+    def close(self) -> None:
+        """Let other processes use the folder."""
+        self._lock.close()
+
+
+def _in_one_step(database: sqlite3.Connection, change: Any) -> None:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        change()
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+
+
+def _end_of(prefix: bytes) -> bytes | None:
+    """The first key after all that begin with `prefix`; None: there is none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

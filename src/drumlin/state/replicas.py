@@ -1,0 +1,177 @@
+"""The stores of a process: of partitions that it owns, and of those that it stands by for.
+
+A thread keeps the latter up to date with the changelog. At any time a store has one user: the
+thread, or the processor. None of this must ever change what is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Final
+
+from drumlin.state.disk_store import Folder
+from drumlin.state.stores import MemoryStore, Store
+
+if TYPE_CHECKING:
+    from drumlin.state.changelog import Changelog
+
+_log = logging.getLogger(__name__)
+
+_TICK_S: Final = 0.1
+_PAUSE_S: Final = 1.0
+
+
+class Replicas:
+    """Opens and closes stores, in a folder or in memory."""
+
+    def __init__(
+        self, folder: str | os.PathLike[str] | None, name: str, follower: Changelog | None = None
+    ) -> None:
+        """
+        Args:
+            folder: where the stores are; None: in memory.
+            name: the name of the changelog.
+            follower: the changelog, for the thread alone; None: this process never stands by.
+
+        Raises:
+            StateRefused, StoreFailed: as from `Folder`.
+        """
+        self._folder = None if folder is None else Folder(os.fspath(folder), name)
+        self._follower = follower
+        self._changed = threading.Condition()
+        self._owned: dict[int, Store | None] = {}
+        self._followed: dict[int, Store] = {}
+        self._wanted: frozenset[int] = frozenset()
+        self._busy_with: int | None = None
+        self._is_closed = False
+        #: How far files go that are not open.
+        self._left = {} if self._folder is None else self._folder.offsets()
+        self._thread: threading.Thread | None = None
+        if follower is not None:
+            self._thread = threading.Thread(
+                target=self._run, name=f"drumlin-standby {name}", daemon=True
+            )
+            self._thread.start()
+
+    # -- for the processor ---------------------------------------------------------------
+
+    def take(self, partition: int) -> Store:
+        """The store of a partition that this process owns from now on, as it was left."""
+        with self._changed:
+            self._owned[partition] = None
+            while self._busy_with == partition:
+                self._changed.wait()
+            store = self._followed.pop(partition, None)
+        store = self._opened(partition) if store is None else store
+        self._owned[partition] = store
+        return store
+
+    def give_back(self, partition: int) -> None:
+        """The process does not own this partition any more, but may stand by for it."""
+        with self._changed:
+            store = self._owned.pop(partition, None)
+            if store is not None and partition in self._wanted:
+                self._followed[partition] = store
+                return
+        if store is not None:
+            self._close(partition, store)
+
+    def close(self) -> None:
+        """Close all stores; files stay as they are."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        for partition, store in [*self._owned.items(), *self._followed.items()]:
+            if store is not None:
+                self._close(partition, store)
+        self._owned.clear()
+        self._followed.clear()
+        if self._folder is not None:
+            self._folder.close()
+        if self._follower is not None:
+            self._follower.close()
+
+    # -- for the assignor ----------------------------------------------------------------
+
+    def offsets(self) -> dict[int, int]:
+        """The partitions that there is a replica of, and how far in the changelog it goes."""
+        with self._changed:
+            found = dict(self._left)
+            stores = [*self._followed.items(), *self._owned.items()]
+        for partition, store in stores:
+            checkpoint = None if store is None else store.checkpoint
+            if checkpoint is not None:
+                found[partition] = checkpoint.offset
+        return found
+
+    def follow(self, partitions: frozenset[int]) -> None:
+        """Stand by for these partitions, and for no others, from now on."""
+        with self._changed:
+            self._wanted = partitions if self._follower is not None else frozenset()
+
+    # -- the thread ----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        assert self._follower is not None
+        told = ""
+        while not self._is_closed:
+            pause_s = _TICK_S
+            try:
+                self._drop_unwanted()
+                self._follow_all(self._follower)
+                told = ""
+            except Exception as error:  # noqa: BLE001 - a standby must not stop its process
+                pause_s = _PAUSE_S
+                if str(error) != told:
+                    told = str(error)
+                    _log.warning("a standby does not follow the changelog: %s", error)
+            with self._changed:
+                if not self._is_closed:
+                    self._changed.wait(pause_s)
+
+    def _drop_unwanted(self) -> None:
+        with self._changed:
+            unwanted = self._followed.keys() - self._wanted
+            stores = {each: self._followed.pop(each) for each in unwanted}
+        for partition, store in stores.items():
+            self._close(partition, store)
+
+    def _follow_all(self, follower: Changelog) -> None:
+        wanted = sorted(self._wanted - self._owned.keys())
+        ends = follower.ends(wanted) if wanted else {}
+        for partition in wanted:
+            with self._changed:
+                if self._is_closed or partition in self._owned:
+                    continue
+                self._busy_with = partition
+                store = self._followed.pop(partition, None)
+            try:
+                store = self._opened(partition) if store is None else store
+                follower.follow(partition, store, ends[partition], lambda: self._is_closed)
+            except BaseException:
+                if store is not None:
+                    self._close(partition, store)
+                store = None
+                raise
+            finally:
+                with self._changed:
+                    self._busy_with = None
+                    if store is not None:
+                        self._followed[partition] = store
+                    self._changed.notify_all()
+
+    # -- stores --------------------------------------------------------------------------
+
+    def _opened(self, partition: int) -> Store:
+        self._left.pop(partition, None)
+        return MemoryStore() if self._folder is None else self._folder.store(partition)
+
+    def _close(self, partition: int, store: Store) -> None:
+        checkpoint = store.checkpoint
+        store.close()
+        if self._folder is not None and checkpoint is not None:
+            self._left[partition] = checkpoint.offset

@@ -1,0 +1,79 @@
+"""`drumlin land`: what it says before it starts Spark. `tests/examples` lands."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import drumlin
+from cli.conftest import Run
+from rig.brokers.drumlin_server import DrumlinServer
+
+
+@pytest.fixture
+def topic(cluster: DrumlinServer) -> str:
+    name = f"landed-{uuid.uuid4().hex[:8]}"
+    with drumlin.connect(cluster.address) as client:
+        client.create_topic(name, 2)
+        client.append(
+            pa.table({"value": ["a", "b", "c"]}), topic=name, partition=lambda *_: [1] * 3
+        )
+    return name
+
+
+def test_how_far_a_landing_is(topic: str, run: Run, tmp_path: Path) -> None:
+    to = f"parquet:{tmp_path}"
+    found = run("land", "--topics", topic, "--to", to, "--status", "--json").json
+    assert [(row["partition"], row["position"], row["end"], row["lag"]) for row in found] == [
+        (0, None, 0, 0),
+        (1, None, 3, 3),
+    ]
+    assert {row["mode"] for row in found} == {"append"}
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_says_it_and_the_command_line_comes_first(
+    topic: str, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "landing.properties"
+    path.write_text(f"topics={topic}\nto=parquet:{tmp_path}/one\nevery.seconds=5\n")
+    given = ("land", "--properties", str(path), "--status")
+    assert run(*given).rows[0][-1] == f"parquet:{tmp_path}/one"
+    assert run(*given, "--to", f"parquet:{tmp_path}/other").rows[0][-1].endswith("/other")
+
+
+def test_what_is_wrong_with_a_file_is_named(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "landing.properties"
+    path.write_text("topic=t\n")
+    assert (
+        "topic: unknown here; there are batch.offsets" in run("land", "--properties", str(path)).err
+    )
+    path.write_text("topics=t\nto=delta:x\nbatch.offsets=many\n")
+    told = run("land", "--properties", str(path)).err
+    assert "batch.offsets: expected a positive number, not 'many'" in told
+    path.write_text("topics=t\nto=delta:x\nsecurity.protocol=PIGEON\n")
+    assert "security.protocol" in run("land", "--properties", str(path)).err
+    assert "say --to" in run("land", "--topics", "t").err
+
+
+def test_a_password_is_not_for_everybody_to_see(run: Run) -> None:
+    done = run("land", "--topics", "t", "--to", "postgresql://a:secret@h/d")
+    assert done.code == 2
+    assert "others see a password here" in done.err
+    assert "secret" not in done.err
+
+
+def test_a_topic_that_was_made_anew_is_refused(
+    topic: str, run: Run, cluster: DrumlinServer, tmp_path: Path
+) -> None:
+    load = tmp_path / "load=00000000"
+    load.mkdir()
+    told = {"topic": topic, "topic_id": "another", "offsets": {"1": 2}}
+    (load / "_offsets.json").write_text(json.dumps(told))
+    done = run("land", "--topics", topic, "--to", f"parquet:{tmp_path}")
+    assert done.code == 1
+    assert "created again. Nothing was landed" in done.err

@@ -1,0 +1,109 @@
+"""`drumlin land`, killed at random again and again: the target equals the topic, row by row."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+
+from drumlin.client.client import Client
+from examples.conftest import NewTopic
+from rig.depth import so_many
+from rig.jvm.java import spark_environment
+
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
+
+#: With Spark's start, a run that lands all takes longer.
+_LONGEST_LIFE_S = 20.0
+_PLACE = ["partition", "offset"]
+
+
+def _command(address: str, topic: str, to: str, mode: str) -> list[str]:
+    given = ["--topics", topic, "--to", to, "--mode", mode, "--bootstrap", address]
+    return [sys.executable, "-m", "drumlin", "land", *given, "--batch-offsets", "2000"]
+
+
+def _parquet(folder: Path) -> pa.Table:
+    return pq.read_table(folder, columns=[*_PLACE, "key", "value"])
+
+
+def _delta(folder: Path) -> pa.Table:
+    return DeltaTable(folder).to_pyarrow_table(columns=[*_PLACE, "key", "value"])
+
+
+def _iceberg(folder: Path) -> pa.Table:
+    found = load_catalog("lake", uri=_catalog(folder)).load_table("landed.topic")
+    return found.scan(selected_fields=(*_PLACE, "key", "value")).to_arrow()
+
+
+def _catalog(folder: Path) -> str:
+    return f"sqlite:///{folder}.db"
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    return table.sort_by([(name, "ascending") for name in _PLACE]).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "read"),
+    [
+        ("parquet", "append", _parquet),
+        ("delta", "append", _delta),
+        ("delta", "upsert", _delta),
+        ("iceberg", "append", _iceberg),
+        ("iceberg", "upsert", _iceberg),
+    ],
+)
+@pytest.mark.timeout(3600)
+def test_a_landing_that_is_killed(
+    client: Client,
+    new_topic: NewTopic,
+    drumlin_address: str,
+    tmp_path: Path,
+    kind: str,
+    mode: str,
+    read: Callable[[Path], pa.Table],
+) -> None:
+    topic, folder, chance = new_topic(3), tmp_path / "target", random.Random(kind + mode)
+    to = "iceberg:lake/landed.topic" if kind == "iceberg" else f"{kind}:{folder}"
+    command = _command(drumlin_address, topic, to, mode)
+    environment = {
+        **os.environ,
+        **spark_environment(),
+        "PYICEBERG_CATALOG__LAKE__URI": _catalog(folder),
+        "PYICEBERG_CATALOG__LAKE__WAREHOUSE": f"file://{folder}",
+    }
+
+    def write(count: int) -> None:
+        keys = [f"key-{chance.randrange(500)}" for _ in range(count)]
+        values = [None if chance.random() < 0.1 else str(chance.random()) for _ in range(count)]
+        client.append(pa.table({"key": keys, "value": pa.array(values, pa.string())}), topic)
+
+    for _ in range(so_many(3, 17)):
+        write(5000)
+        with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+            time.sleep(chance.uniform(5.0, _LONGEST_LIFE_S))
+            os.killpg(process.pid, signal.SIGKILL)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    records = client.read(topic, columns=[*_PLACE, "key", "value"])
+    if mode == "upsert":  # a key is in one partition here
+        last = {row["key"]: row for row in _rows(records)}
+        wanted = sorted(last.values(), key=lambda row: (row["partition"], row["offset"]))
+        if kind == "iceberg":  # a key that is deleted has no row
+            wanted = [row for row in wanted if row["value"] is not None]
+    else:
+        wanted = _rows(records)
+    assert _rows(read(folder)) == wanted
