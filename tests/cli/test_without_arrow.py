@@ -142,6 +142,7 @@ FAILING = (
     "capture postgres --url postgresql://127.0.0.1:1/missing --setup",
     "capture status --url postgresql://127.0.0.1:1/missing",
     "capture remove --url postgresql://127.0.0.1:1/missing --yes",
+    "capture reread --url postgresql://127.0.0.1:1/missing --tables public.*",
     "land --topics clicks --to parquet:lake --mode append --status",
 )
 NEEDING_ARROW = (

@@ -20,6 +20,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 import drumlin
 from drumlin.client.client import Client
+from drumlin.state.changelog import Changelog
+from drumlin.state.disk_store import DiskStore
 from guarantees.programs import Program
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
@@ -112,11 +114,29 @@ class Service:
         for each in self.programs:
             each.kill()
         counting.check(client, self.topic, self.output, self.group, self.wanted)
+        self.check_folders(client)
         # Beside our own client, an unmodified one.
         numbers: dict[bytes, list[int]] = defaultdict(list)
         for key, value in self.output_by_librdkafka():
             numbers[key].append(int(value))
         assert numbers == {key: [*range(1, times + 1)] for key, times in self.wanted.items()}
+
+    def check_folders(self, client: Client) -> None:
+        """What the killed processes have left on disk becomes the state with what it lacks."""
+        changelog = Changelog(client, self.group, "counts")
+        changelog.identify()
+        ends = changelog.ends(range(PARTITIONS))
+        states = {each.partition: each.rows for each in changelog.read()}
+        checked = 0
+        for path in self.folder.glob("state-*/*/*.sqlite"):
+            partition, store = int(path.stem), DiskStore(path)
+            if store.checkpoint is not None:
+                assert changelog._catch_up(partition, store, ends[partition]), path
+                rows = states[partition].to_pydict()
+                assert dict(store.scan(b"")) == dict(zip(rows["key"], rows["value"], strict=True))
+                checked += 1
+            store.close()
+        assert checked
 
     def output_by_librdkafka(self) -> Iterator[tuple[bytes, bytes]]:
         options = {

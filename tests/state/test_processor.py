@@ -13,6 +13,7 @@ import drumlin
 from drumlin.client.client import Client
 from drumlin.state import Processor, StateRefused
 from drumlin.state.changelog_format import POSITION_KEY, changelog_name
+from rig.waiting import wait_until
 from state.counting import check, committed, count
 
 Made = Callable[..., Processor]
@@ -106,6 +107,41 @@ def test_two_share_the_partitions(client: Client, topic: str, group: str, made: 
             count(second, output)
         count(first, output)
     check(client, topic, output, group, wanted)
+
+
+def test_output_at_least_once(client: Client, topic: str, group: str, made: Made) -> None:
+    """It is visible before the commit, and again after an abort; the state counts once."""
+    output = f"{topic}-output"
+    client.create_topic(output, 1)
+    write(client, topic, ["a", "a"])
+    with made(output="at_least_once", commit_interval_ms=60_000) as processor:
+        batch = next(processor)
+        processor.state.count_by(batch.column("key"))
+        processor.append({"key": ["a"], "value": ["1"]}, output)
+        processor.send(output, "2", "a")
+        wait_until(lambda: len(committed(client, output)) == 2, "output before a commit")
+        assert client.committed_offsets(group) == {}
+        client.abort_transaction(processor._work._begun().transactional_id)
+        assert count(processor, output) == 2
+    values = [value for _, value in committed(client, output)]
+    assert values == [b"1", b"2", b"1", b"2"]
+    latest = dict(committed(client, changelog_name(group, "counts")))
+    assert latest[b"a"] == b"2"
+
+
+def test_output_that_fails_is_not_committed(
+    client: Client, topic: str, group: str, made: Made
+) -> None:
+    output = f"{topic}-output"
+    client.create_topic(output, 1, configs={"max.message.bytes": 1000})
+    write(client, topic, ["a"])
+    with (
+        pytest.raises(drumlin.ClientError, match=r"1000|too large|too_large"),
+        made(output="at_least_once") as processor,
+    ):
+        for _ in processor:
+            processor.send(output, "x" * 5_000)
+    assert client.committed_offsets(group) == {}
 
 
 # -- what is refused ---------------------------------------------------------------------------
@@ -224,6 +260,10 @@ def test_what_is_used_at_the_wrong_time_is_told(topic: str, group: str, made: Ma
         ({"state": 7}, "state 7: expected a string"),
         ({"start": "committed"}, "start"),
         ({"commit_interval_ms": 0}, "commit_interval_ms"),
+        ({"output": "twice"}, "output 'twice'"),
+        ({"standbys": -1}, "standbys"),
+        ({"dead_letters": 7}, "dead_letters"),
+        ({"folder": 7}, "folder 7: expected a path"),
         ({"transaction_timeout_ms": -1}, "transaction_timeout_ms"),
         ({"bootstrap": None}, "bootstrap"),
         ({"idle_timeout_ms": "soon"}, "idle_timeout_ms"),

@@ -25,9 +25,11 @@ __all__ = [
     "CaptureRefused",
     "CaptureReplaced",
     "CaptureStatus",
+    "pause",
     "postgres",
     "remove",
     "reread",
+    "resume",
     "setup",
     "status",
 ]
@@ -36,6 +38,7 @@ EVERY_TABLE: Final = ("*",)
 _HEARTBEAT_MS: Final = 10_000
 
 Truncation = Literal["stop", "ignore", "tombstones"]
+OnMaxWalName = Literal["stop", "drop"]
 
 
 def __getattr__(name: str) -> Any:
@@ -60,6 +63,8 @@ def postgres(
     partitions: int = -1,
     on_truncate: Truncation = "stop",
     heartbeat_ms: int = _HEARTBEAT_MS,
+    max_wal_bytes: int | None = None,
+    on_max_wal: OnMaxWalName = "stop",
     stop: threading.Event | None = None,
     tell: Callable[[str], None] | None = None,
     security: Security | Mapping[str, str] | None = None,
@@ -80,6 +85,9 @@ def postgres(
         on_truncate: what to do when a table is truncated: "stop" with an error, "ignore" it and
             keep the rows, or write "tombstones" for all of them.
         heartbeat_ms: how often the position is written while no captured table changes.
+        max_wal_bytes: how much WAL the server may keep for the capture's slot, while the capture is
+            running or paused; None: no limit.
+        on_max_wal: what to do at that limit: "stop" with an error, or "drop" the slot as well.
         stop: set it to end the capture, within a second or a commit.
         tell: called with a sentence on each event that an operator may want to know.
         security: of the connections to the cluster, as in `drumlin.connect`.
@@ -93,7 +101,19 @@ def postgres(
     """
     from drumlin.capture.running import supervised
 
-    options = _options(url, name, tables, prefix, partitions, on_truncate, heartbeat_ms, stop, tell)
+    options = _options(
+        url,
+        name,
+        tables,
+        prefix,
+        partitions,
+        on_truncate,
+        heartbeat_ms,
+        stop,
+        tell,
+        max_wal_bytes,
+        on_max_wal,
+    )
     with _connected(bootstrap, security) as client:
         supervised.run(options, client)
 
@@ -175,6 +195,48 @@ def reread(
         return care.reread(client, name, tables)
 
 
+def pause(
+    bootstrap: str,
+    *,
+    name: str = DEFAULT_NAME,
+    security: Security | Mapping[str, str] | None = None,
+) -> None:
+    """Have a capture wait until `resume`, now if it is running, and whenever it is started.
+
+    The server keeps the WAL that the topics do not have yet: see `max_wal_bytes` of `postgres`.
+
+    Args:
+        bootstrap, name, security: as in `postgres`.
+
+    Raises:
+        CaptureRefused: there is no such capture, or its first snapshot is not complete.
+    """
+    from drumlin.capture.running import care
+
+    with _connected(bootstrap, security) as client:
+        care.pause(client, name, True)
+
+
+def resume(
+    bootstrap: str,
+    *,
+    name: str = DEFAULT_NAME,
+    security: Security | Mapping[str, str] | None = None,
+) -> None:
+    """Have a paused capture continue where it stopped.
+
+    Args:
+        bootstrap, name, security: as in `postgres`.
+
+    Raises:
+        CaptureRefused: there is no such capture, or its first snapshot is not complete.
+    """
+    from drumlin.capture.running import care
+
+    with _connected(bootstrap, security) as client:
+        care.pause(client, name, False)
+
+
 def remove(
     url: str,
     bootstrap: str,
@@ -219,12 +281,16 @@ def _options(
     heartbeat_ms: int,
     stop: threading.Event | None,
     tell: Callable[[str], None] | None,
+    max_wal_bytes: int | None = None,
+    on_max_wal: str = "stop",
 ) -> Any:
     from drumlin.capture.changes import OnTruncate
-    from drumlin.capture.running.options import CaptureOptions
+    from drumlin.capture.running.options import CaptureOptions, OnMaxWal
     from drumlin.client import arguments
 
     arguments.no_text("tables", tables)
+    if max_wal_bytes is not None:
+        arguments.whole_number("max_wal_bytes", max_wal_bytes, 1, 2**63)
     return CaptureOptions(
         url=url,
         name=name,
@@ -233,6 +299,8 @@ def _options(
         partitions=partitions,
         on_truncate=OnTruncate(on_truncate),
         heartbeat_s=arguments.whole_number("heartbeat_ms", heartbeat_ms, 1, 2**31) / 1000,
+        max_wal_bytes=max_wal_bytes,
+        on_max_wal=OnMaxWal(on_max_wal),
         tell=tell or (lambda _: None),
         should_stop=(stop or threading.Event()).is_set,
     )

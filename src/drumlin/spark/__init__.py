@@ -3,7 +3,9 @@
 PySpark imports this package in every session that looks for data sources, so it stays light.
 """
 
+from drumlin.spark.frames.capture_query import QueryChanges, capture_query
 from drumlin.spark.frames.changes import changes, read_changes
+from drumlin.spark.frames.query_errors import QueryOvertaken, QueryRefused
 from drumlin.spark.frames.restore import restore
 from drumlin.spark.frames.snapshot import snapshot
 from drumlin.spark.landing.land import Landing, land, landed
@@ -17,6 +19,10 @@ from drumlin.spark.writing.foreach_batch import sink
 
 __all__ = [
     "Landing",
+    "QueryChanges",
+    "QueryOvertaken",
+    "QueryRefused",
+    "capture_query",
     "changes",
     "configure",
     "dead_letters",

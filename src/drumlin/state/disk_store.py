@@ -81,8 +81,10 @@ class DiskStore:
     # -- reading -------------------------------------------------------------------------
 
     def get(self, key: bytes, default: Any = None, /) -> Any:
-        with self._telling():
+        try:
             found = self._database.execute(_GET, (key,)).fetchone()
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
         return default if found is None else found[0]
 
     def get_many(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
@@ -162,12 +164,14 @@ class DiskStore:
         try:
             yield
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", None) in _DAMAGED:
-                self._remove()
-                again = "; it is deleted, and another run loads it again"
-            else:
-                again = ""
-            raise StoreFailed(f"the state's file {self._path}: {error}{again}") from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: sqlite3.Error) -> StoreFailed:
+        again = ""
+        if getattr(error, "sqlite_errorcode", None) in _DAMAGED:
+            self._remove()
+            again = "; it is deleted, and another run loads it again"
+        return StoreFailed(f"the state's file {self._path}: {error}{again}")
 
 
 class Folder:

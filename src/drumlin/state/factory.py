@@ -12,6 +12,7 @@ from drumlin.client.client import connect
 from drumlin.state.changelog import Changelog
 from drumlin.state.processor import Processor
 from drumlin.state.replicas import Replicas
+from drumlin.state.work import OutputDelivery
 
 if TYPE_CHECKING:
     from drumlin.client.arguments import Decode
@@ -34,6 +35,7 @@ def processor(
     heartbeat_interval_ms: int = 3_000,
     max_poll_interval_ms: int = 300_000,
     transaction_timeout_ms: int = 60_000,
+    output: OutputDelivery = "exactly_once",
     folder: str | os.PathLike[str] | None = None,
     standbys: int = 0,
     dead_letters: str | None = None,
@@ -59,6 +61,9 @@ def processor(
         heartbeat_interval_ms: the time between heartbeats.
         max_poll_interval_ms: a process that takes longer for a batch loses its partitions.
         transaction_timeout_ms: a transaction that is open for longer is aborted.
+        output: "exactly_once": each record becomes visible to readers of committed records when its
+            batch is committed; "at_least_once": at once and to all readers, and after a failure
+            once more. The state counts each record once in any case.
         folder: where to keep the state on disk, for states larger than memory, and so that only
             what has changed since is read after a restart; None: in memory. Each process needs a
             folder of its own, which stays the same when it starts again.
@@ -83,12 +88,14 @@ def processor(
         if not value:
             raise ValueError(f"{name} is empty")
     arguments.one_of("start", start, ("earliest", "latest"))
+    arguments.one_of("output", output, ("exactly_once", "at_least_once"))
     arguments.whole_number("commit_interval_ms", commit_interval_ms, 1, 2**31 - 1)
     arguments.whole_number("transaction_timeout_ms", transaction_timeout_ms, 1, 2**31 - 1)
     arguments.numbers_at_least({"idle_timeout_ms": idle_timeout_ms}, 0)
-    for name, path in (("folder", folder), ("dead_letters", dead_letters)):
-        if path is not None:
-            arguments.text(name, os.fspath(path))
+    if dead_letters is not None:
+        arguments.text("dead_letters", dead_letters)
+    if folder is not None and not isinstance(folder, str | os.PathLike):
+        raise TypeError(f"folder {arguments.shown(folder)}: expected a path")
     arguments.whole_number("standbys", standbys, 0, 100)
     with contextlib.ExitStack() as undo:
         client = connect(bootstrap, security=security)
@@ -111,6 +118,7 @@ def processor(
             commit_interval_ms=commit_interval_ms,
             idle_timeout_ms=idle_timeout_ms,
             transaction_timeout_ms=transaction_timeout_ms,
+            output=output,
             standbys=standbys,
             replicas=replicas,
             dead_letters=dead_letters,

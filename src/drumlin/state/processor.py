@@ -27,7 +27,7 @@ from drumlin.state.changelog_format import Position
 from drumlin.state.continuing import offset_to_continue_from
 from drumlin.state.keyed_state import JournaledState, KeyedState
 from drumlin.state.replicas import Replicas
-from drumlin.state.work import ABORTED, Owned, Work
+from drumlin.state.work import ABORTED, OutputDelivery, Owned, Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +64,7 @@ class Processor:
         commit_interval_ms: int,
         idle_timeout_ms: int | None,
         transaction_timeout_ms: int,
+        output: OutputDelivery,
         standbys: int,
         replicas: Replicas,
         dead_letters: str | None,
@@ -80,7 +81,7 @@ class Processor:
         self._idle_timeout_s = None if idle_timeout_ms is None else idle_timeout_ms / 1000
         topic_id = client.describe_topics([topic])[topic].topic_id
         self._input = Position(group, topic, topic_id or "", 0)
-        self._work = Work(client, changelog, self._input, transaction_timeout_ms)
+        self._work = Work(client, changelog, self._input, transaction_timeout_ms, output)
         self._dead_letters = dead_letters
         self._decode = decode
         self._headers = headers

@@ -1,7 +1,8 @@
 """The work since the last commit: one transaction of output, changes of states and offsets.
 
-All of it is committed, or none: an abort restores every state. `changelog.py` relies on the order
-in which the parts of a transaction are sent.
+By choice the output is written outside of the transaction, and acknowledged before that is
+committed. All of a transaction is committed, or none: an abort restores every state. `changelog.py`
+relies on the order in which the parts of a transaction are sent.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from drumlin.state.changelog import Changelog
     from drumlin.state.changelog_format import Position
 
+OutputDelivery = Literal["exactly_once", "at_least_once"]
 #: Errors after which the transaction is certainly aborted, and its records may be read again.
 ABORTED: Final = (CommitFailed, ProducerFenced, TransactionAborted, UnknownTransaction)
 _COMMIT_ATTEMPTS: Final = 5
@@ -56,10 +58,23 @@ class Work:
     """The partitions that a process owns, and its work on them since the last commit."""
 
     def __init__(
-        self, client: Client, changelog: Changelog, begin: Position, transaction_timeout_ms: int
+        self,
+        client: Client,
+        changelog: Changelog,
+        begin: Position,
+        transaction_timeout_ms: int,
+        output: OutputDelivery,
     ) -> None:
-        """`begin`: identifies input and group; its offset does not matter."""
+        """
+        Args:
+            client: the cluster.
+            changelog: that of the state.
+            begin: identifies input and group; its offset does not matter.
+            transaction_timeout_ms: a transaction that is open for longer is aborted.
+            output: "exactly_once": in the transaction; "at_least_once": before it is committed.
+        """
         self._begin = begin
+        self._is_output_exact = output == "exactly_once"
         self.owned: dict[int, Owned] = {}
         self._client = client
         self._changelog = changelog
@@ -94,7 +109,7 @@ class Work:
 
     def _writer(self, topic: str) -> Writer:
         if topic not in self._writers:
-            self._writers[topic] = self._begun().writer(topic, batch_bytes=_WRITER_BATCH_BYTES)
+            self._writers[topic] = self._target().writer(topic, batch_bytes=_WRITER_BATCH_BYTES)
         return self._writers[topic]
 
     def append(self, data: TableLike, topic: str, options: Mapping[str, Any]) -> None:
@@ -106,7 +121,11 @@ class Work:
         self._held.append(lambda: self._append(table, topic, options))
 
     def _append(self, data: TableLike, topic: str, options: Mapping[str, Any]) -> None:
-        self._unless_aborted(lambda: self._begun().append(data, topic, **options))
+        self._unless_aborted(lambda: self._target().append(data, topic, **options))
+
+    def _target(self) -> Client | Transaction:
+        """What the output is written with."""
+        return self._begun() if self._is_output_exact else self._client
 
     # -- attempts ------------------------------------------------------------------------
 
@@ -173,6 +192,9 @@ class Work:
         if member.generation_id < 0:
             # The coordinator would accept offsets without a generation from anyone.
             raise CommitFailed(f"not committed: group {member.group_id!r} has lost this member")
+        if not self._is_output_exact:
+            for writer in self._writers.values():
+                writer.flush()
         changes = {place: self._changes(place, each.offset) for place, each in moved.items()}
         transaction = self._begun()
         report = transaction.append(
@@ -181,7 +203,7 @@ class Work:
         transaction.send_offsets({**moved}, member)
         _commit_surely(transaction)
         self._transaction = lowlevel.following(transaction)
-        self._writers.clear()
+        self._forget_writers()
         for place, each in moved.items():
             owned = self.owned[place.partition]
             owned.committed_offset = each.offset
@@ -209,7 +231,7 @@ class Work:
     def abort(self) -> None:
         """Abort the transaction and undo all changes since the last commit."""
         transaction, self._transaction = self._transaction, None
-        self._writers.clear()
+        self._forget_writers()
         self._abort_reason = None
         self._held = None
         for each in self.owned.values():
@@ -218,6 +240,11 @@ class Work:
             # If it stays open, the next transaction of this id aborts it, or another owner.
             with contextlib.suppress(ClientError):
                 transaction.abort()
+
+    def _forget_writers(self) -> None:
+        """Forget the writers of a transaction that has ended."""
+        if self._is_output_exact:
+            self._writers.clear()
 
 
 def _as_records(changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]]) -> pa.Table:

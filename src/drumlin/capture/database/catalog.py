@@ -107,6 +107,10 @@ SELECT t.oid::int8, t.typname::text, t.typbasetype::int8, coalesce(e.oid, 0)::in
 FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
 """
 _SLOT: Final = "SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = %s"
+_KEPT_WAL: Final = """
+SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::int8 FROM pg_replication_slots
+WHERE slot_name = %s
+"""
 _PUBLICATION: Final = """
 SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.puballtables,
   coalesce((to_jsonb(p) ->> 'pubviaroot')::bool, false), pg_has_role(p.pubowner, 'USAGE'),
@@ -152,6 +156,13 @@ def slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
             # PostgreSQL 13 and later; before that, it keeps whatever a slot needs.
             found.get("wal_status") == "lost" or found.get("invalidation_reason") is not None,
         )
+    return None
+
+
+def kept_wal_bytes(connection: psycopg.Connection[Any], name: str) -> int | None:
+    """The WAL that the server keeps for a slot; None: there is no slot, or it is lost."""
+    for (found,) in rows(connection, _KEPT_WAL, (name,)):
+        return None if found is None else int(found)
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from drumlin.capture.changes import Table
@@ -47,6 +47,7 @@ class Definition:
     system_id: str  # of the PostgreSQL cluster
     database: str
     tables: Sequence[Table]
+    is_paused: bool = False
 
     @property
     def unread(self) -> list[Table]:
@@ -57,7 +58,7 @@ class Definition:
         """The definition with these tables added; they replace those of the same oid."""
         tables = {each.oid: each for each in self.tables}
         tables.update({each.oid: each for each in changed})
-        return Definition(self.system_id, self.database, list(tables.values()))
+        return replace(self, tables=list(tables.values()))
 
     @property
     def topics(self) -> list[str]:
@@ -74,6 +75,7 @@ class Definition:
                 "system_id": self.system_id,
                 "database": self.database,
                 "tables": tables,
+                "is_paused": self.is_paused,
             },
             ensure_ascii=False,
         )
@@ -113,7 +115,8 @@ def decode_definition(value: bytes) -> Definition:
             )
             for each in found["tables"]
         ]
-        return Definition(str(found["system_id"]), str(found["database"]), tables)
+        system_id, database = str(found["system_id"]), str(found["database"])
+        return Definition(system_id, database, tables, bool(found.get("is_paused", False)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CaptureError(f"no definition of a capture: {value[:200]!r}: {error!r}") from None
 

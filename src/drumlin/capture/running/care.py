@@ -1,10 +1,11 @@
-"""The operator's other commands for a capture: set it up, show its progress, remove it."""
+"""The operator's other commands for a capture: set up, status, reread, pause, remove."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.capture.database import catalog, checks, connections
@@ -12,6 +13,7 @@ from drumlin.capture.database.catalog import quoted
 from drumlin.capture.errors import CaptureRefused
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.names import Names
+from drumlin.capture.log.position import Definition
 from drumlin.capture.messages.lsn import lsn_text, parse_lsn
 from drumlin.capture.running import plan
 from drumlin.capture.running.options import CaptureOptions
@@ -31,12 +33,12 @@ _ENDS_S: Final = 5.0
 class CaptureStatus(NamedTuple):
     """The progress of a capture, from log and database.
 
-    `lag_bytes`: WAL that the server keeps for it, None without a slot. `missing_bytes`: how far
+    `lag_bytes`: WAL that the slot has not confirmed, None without a slot. `missing_bytes`: how far
     the slot is ahead of the topics because someone else advanced it; normally 0.
     """
 
     name: str
-    phase: str  # absent, snapshot, stream
+    phase: str  # absent, snapshot, stream, paused
     lsn: str | None  # of the topics
     confirmed_lsn: str | None  # of the slot
     server_lsn: str
@@ -46,6 +48,7 @@ class CaptureStatus(NamedTuple):
     is_slot_lost: bool
     tables: dict[str, str]  # topic by table
     reading: list[str]  # tables of which the topics do not have all rows yet
+    kept_bytes: int | None  # WAL that the server keeps for the slot
 
 
 def setup(options: CaptureOptions) -> list[str]:
@@ -71,13 +74,15 @@ def status(url: str, client: Client, name: str) -> CaptureStatus:
     with contextlib.closing(connections.connect(url)) as connection:
         server = catalog.server(connection)
         slot = catalog.slot(connection, names.slot)
+        kept_bytes = catalog.kept_wal_bytes(connection, names.slot)
     position = definition = None
     if outputs.has_own_topic(client, names):
         position = outputs.read_position(client, names)
         definition = outputs.read_definition(client, names)
     phase = "absent"
     if position is not None:
-        phase = "snapshot" if position.lsn is None else "stream"
+        is_paused = definition is not None and definition.is_paused
+        phase = "snapshot" if position.lsn is None else "paused" if is_paused else "stream"
     lsn = None if position is None else position.lsn
     confirmed = (
         None if slot is None or slot.confirmed_lsn is None else parse_lsn(slot.confirmed_lsn)
@@ -94,46 +99,69 @@ def status(url: str, client: Client, name: str) -> CaptureStatus:
         slot is not None and slot.is_lost,
         {} if definition is None else {each.full_name: each.topic for each in definition.tables},
         [] if definition is None else [each.full_name for each in definition.unread],
+        kept_bytes,
     )
 
 
 def reread(client: Client, name: str, tables: Sequence[str]) -> list[str]:
     """Have a capture read tables again, whether it is running or not; returns their names.
 
-    This fences the running capture, which then finds the request in the log and continues.
-
     Raises:
         CaptureRefused: there is no such capture or table, or its first snapshot is not complete.
         CaptureError, ClientError: the request cannot be written.
+    """
+
+    def unread(definition: Definition) -> Definition:
+        chosen = [each for each in definition.tables if checks.matches(each.full_name, tables)]
+        if not chosen:
+            there = ", ".join(each.full_name for each in definition.tables)
+            patterns = ", ".join(tables)
+            raise CaptureRefused(f"no captured table matches {patterns}: there are {there}")
+        return definition.with_tables(each._replace(is_read=False) for each in chosen)
+
+    definition = _redefine(client, name, unread)
+    return [each.full_name for each in definition.tables if checks.matches(each.full_name, tables)]
+
+
+def pause(client: Client, name: str, is_paused: bool) -> None:
+    """Have a capture wait, whether it is running or not, or go on.
+
+    Raises:
+        CaptureRefused: there is no such capture, or its first snapshot is not complete.
+        CaptureError, ClientError: the request cannot be written.
+    """
+    _redefine(client, name, lambda definition: replace(definition, is_paused=is_paused))
+
+
+def _redefine(client: Client, name: str, change: Callable[[Definition], Definition]) -> Definition:
+    """Change the definition of a capture.
+
+    This fences the running capture, which then finds the request in the log and continues.
     """
     names = Names(name)
     if not outputs.has_own_topic(client, names):
         raise CaptureRefused(f"there is no capture {name}")
     for _ in range(_TRIES - 1):
         with contextlib.suppress(ProducerFenced):  # the capture has started at this moment
-            return _mark_unread(client, names, tables)
+            return _commit_changed(client, names, change)
         time.sleep(_PAUSE_S)
-    return _mark_unread(client, names, tables)
+    return _commit_changed(client, names, change)
 
 
-def _mark_unread(client: Client, names: Names, tables: Sequence[str]) -> list[str]:
-    name = names.name
+def _commit_changed(
+    client: Client, names: Names, change: Callable[[Definition], Definition]
+) -> Definition:
     output = outputs.Output(client, names)
     try:
         position = outputs.read_position(client, names)
         definition = outputs.read_definition(client, names)
         if position is None or definition is None or position.lsn is None:
-            raise CaptureRefused(f"the first snapshot of capture {name} is not complete")
-        chosen = [each for each in definition.tables if checks.matches(each.full_name, tables)]
-        if not chosen:
-            there = ", ".join(each.full_name for each in definition.tables)
-            patterns = ", ".join(tables)
-            raise CaptureRefused(f"no captured table matches {patterns}: there are {there}")
-        marked = [each._replace(is_read=False) for each in chosen]
-        output.commit(position, definition.with_tables(marked))
+            raise CaptureRefused(f"the first snapshot of capture {names.name} is not complete")
+        definition = change(definition)
+        output.commit(position, definition)
     finally:
         output.abort()
-    return [each.full_name for each in chosen]
+    return definition
 
 
 def remove(url: str, client: Client, name: str) -> list[str]:

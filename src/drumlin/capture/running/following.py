@@ -19,7 +19,7 @@ from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.frames import Data
 from drumlin.capture.messages.pgoutput import Begin, Commit, Message, Relation, decode
-from drumlin.capture.running import plan
+from drumlin.capture.running import plan, wal_limit
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
 from drumlin.capture.running.reading import Reading
@@ -35,8 +35,8 @@ _SILENT_S: Final = 1.0
 LOOK_S: Final = 10.0
 
 
-class TablesToAdd(Exception):
-    """There are new tables that match, or tables that are to be read again."""
+class BeginAgain(Exception):
+    """There is something that is taken up at the beginning: new tables, `reread`, a pause."""
 
 
 class Following:
@@ -68,8 +68,9 @@ class Following:
         """Follow the stream until the capture is asked to stop.
 
         Raises:
-            RowsNeeded, TablesToAdd, DatabaseLost, ClientError: another stream may continue.
+            RowsNeeded, BeginAgain, DatabaseLost, ClientError: another stream may continue.
             CaptureError: something must be fixed before the capture may continue.
+            TooMuchWal: the server keeps more WAL than the limit allows.
             Stopped: the capture was asked to stop in the middle of a transaction.
         """
         with contextlib.closing(self._streamed):
@@ -167,7 +168,7 @@ class Following:
         self._look()
 
     def _look(self) -> None:
-        """Check for what the stream does not show: new tables, captured ones replaced, `reread`.
+        """Check for what the stream does not show: other tables, commands, the limit of WAL.
 
         While the database is quiet, nothing is committed that would be fenced.
         """
@@ -175,12 +176,13 @@ class Following:
         if now_s < self._look_at_s:
             return
         self._look_at_s = now_s + LOOK_S
+        wal_limit.check(self._connection, self._options)
         every = catalog.tables(self._connection)
         known = {each.oid for each in self._definition.tables}
         matching = checks.chosen(every, self._options.tables)
         if any(each.oid not in known | self._left_out for each in matching):
-            raise TablesToAdd
+            raise BeginAgain
         in_log = self._output.read_definition()
         if in_log is None or in_log.encode() != self._definition.encode():
-            raise TablesToAdd
+            raise BeginAgain
         plan.refuse(plan.made_anew(self._definition, every))

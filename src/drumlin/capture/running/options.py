@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from drumlin.capture.changes import OnTruncate
+
+
+class OnMaxWal(StrEnum):
+    """The reaction to more WAL for the capture's slot than the limit allows."""
+
+    STOP = "stop"
+    DROP = "drop"
 
 
 @dataclass(frozen=True)
@@ -22,6 +30,8 @@ class CaptureOptions:
     partitions: int
     on_truncate: OnTruncate
     heartbeat_s: float
+    max_wal_bytes: int | None
+    on_max_wal: OnMaxWal
     tell: Callable[[str], None]
     should_stop: Callable[[], bool]
 

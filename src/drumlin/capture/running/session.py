@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Changes, RowsNeeded, Table
 from drumlin.capture.database import catalog, connections
-from drumlin.capture.database.connections import DatabaseLost
 from drumlin.capture.database.stream import Stream
 from drumlin.capture.database.waiting import Stopped
 from drumlin.capture.errors import CaptureRefused, CaptureReplaced
@@ -22,21 +21,23 @@ from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.lsn import lsn_text
-from drumlin.capture.running import plan
+from drumlin.capture.running import following, plan, wal_limit
 from drumlin.capture.running.beginning import FromSnapshot, beginning
-from drumlin.capture.running.following import Following
+from drumlin.capture.running.following import BeginAgain, Following
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
 from drumlin.capture.running.reading import Reading
 from drumlin.capture.running.snapshot_run import SnapshotRun, create_topics
+from drumlin.capture.running.wal_limit import TooMuchWal
 from drumlin.capture.values.types import Types
+from drumlin.client.errors import BrokerUnreachable, RequestTimedOut
 
 if TYPE_CHECKING:
     import psycopg
 
     from drumlin.client.client import Client
 
-_OTHER_ENDS_S: Final = 10.0
+_WAIT_S: Final = 0.1
 
 
 class Session:
@@ -47,7 +48,7 @@ class Session:
         self._names = Names(options.name)
         self._needed: set[str] = set()
         self._left_out: set[int] = set()  # tables reported as not captured
-        self._has_begun = False
+        self._has_begun = self._is_paused_told = False
         #: Whether the database was reached: then the address is right.
         self.has_connected = False
         #: Commits since the capture began, which show whether it makes progress.
@@ -60,10 +61,19 @@ class Session:
             RowsNeeded, DatabaseLost, ClientError: another call may continue.
             CaptureError: something must be fixed before it may continue.
         """
+        try:
+            self._go()
+        except TooMuchWal as error:
+            raise wal_limit.refusal(self.options, error.kept_bytes) from None
+
+    def _go(self) -> None:
         with contextlib.closing(connections.connect(self.options.url)) as connection:
             self.has_connected = True
-            self._check_not_replaced()
-            position, known = self._known()
+            position, known = self._look_into_log(connection)
+            wal_limit.check(connection, self.options)
+            if known is not None and known.is_paused:
+                self._wait_for_resume(connection)
+                return
             was_interrupted = position is not None
             found = plan.look(connection, self.options, self._names, known, was_interrupted)
             if known is None:
@@ -77,6 +87,34 @@ class Session:
                     self._go_with(connection, output)
             finally:
                 output.abort()
+
+    def _look_into_log(
+        self, connection: psycopg.Connection[Any]
+    ) -> tuple[Position | None, Definition | None]:
+        try:
+            self._check_not_replaced()
+            return self._known()
+        except (BrokerUnreachable, RequestTimedOut):
+            # As long as the log is away, the WAL that is kept grows.
+            wal_limit.check(connection, self.options)
+            raise
+
+    def _wait_for_resume(self, connection: psycopg.Connection[Any]) -> None:
+        if not self._is_paused_told:
+            self.options.tell("paused, until `drumlin capture resume`")
+        self._is_paused_told = True
+        look_at_s = time.monotonic() + following.LOOK_S
+        while not self.options.should_stop():
+            time.sleep(_WAIT_S)
+            if time.monotonic() >= look_at_s:
+                look_at_s = time.monotonic() + following.LOOK_S
+                _, known = self._look_into_log(connection)
+                wal_limit.check(connection, self.options)
+                if known is None:
+                    raise CaptureReplaced("this capture was removed meanwhile")
+                if not known.is_paused:
+                    self._is_paused_told = False
+                    return
 
     def _known(self) -> tuple[Position | None, Definition | None]:
         """The position, and the definition of a capture whose snapshot is complete."""
@@ -102,6 +140,8 @@ class Session:
         position = outputs.read_position(self._client, names)
         definition = outputs.read_definition(self._client, names)
         is_anew = position is None or position.lsn is None
+        if definition is not None and definition.is_paused and not is_anew:
+            raise BeginAgain
         known = None if is_anew else definition
         found = plan.look(connection, self.options, names, known, position is not None)
         begin = beginning(position, definition, found.slot, found.server, names.slot)
@@ -114,7 +154,8 @@ class Session:
             definition = definition.with_tables(more)
             output.commit(Position(self.run, begin.lsn), definition if more else None)
         self._has_begun = True
-        self._end_other(connection)
+        # A fenced predecessor may still hold the slot.
+        wal_limit.end_reader(connection, names.slot)
         if isinstance(begin, FromSnapshot):
             plan.publish(connection, found, names, should_stop)
             plan.publish_added(connection, found, definition, names, should_stop)
@@ -157,18 +198,6 @@ class Session:
                 self.options.tell(f"not captured, as it came later: {why}")
         self._left_out.update(found.left_out)
 
-    def _end_other(self, connection: psycopg.Connection[Any]) -> None:
-        """End the connection of a fenced predecessor that still holds the slot."""
-        deadline = time.monotonic() + _OTHER_ENDS_S
-        while True:
-            slot = catalog.slot(connection, self._names.slot)
-            if slot is None or slot.active_pid is None:
-                return
-            if time.monotonic() > deadline:
-                raise DatabaseLost(f"slot {slot.name} is in use by process {slot.active_pid}")
-            catalog.rows(connection, "SELECT pg_terminate_backend(%s)", (slot.active_pid,))
-            time.sleep(0.1)
-
     def _follow(
         self,
         connection: psycopg.Connection[Any],
@@ -187,7 +216,7 @@ class Session:
             changes = Changes(definition.tables, types, rows, lsn, on_truncate, reading)
             stream = Stream(self.options.url, self._names.slot, self._names.publication, lsn)
             stack.enter_context(contextlib.closing(stream))
-            following = Following(
+            current = Following(
                 self.options,
                 self.run,
                 connection,
@@ -200,9 +229,9 @@ class Session:
                 self._left_out,
             )
             try:
-                following.go()
+                current.go()
             except RowsNeeded as needed:
                 self._needed.add(needed.topic)
                 raise
             finally:
-                self.commits += following.commits
+                self.commits += current.commits

@@ -7,6 +7,7 @@ difference: changed rows, and tombstones for rows that no longer exist.
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Record
@@ -18,6 +19,8 @@ from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.lsn import lsn_text
+from drumlin.capture.running import wal_limit
+from drumlin.capture.running.following import LOOK_S
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
 from drumlin.capture.values.rows import RowFormat
@@ -47,6 +50,7 @@ class SnapshotRun:
     ) -> None:
         self._options, self._names, self._client = options, names, client
         self._output, self._run = output, run
+        self._check_at_s = 0.0
 
     def take(
         self, connection: psycopg.Connection[Any], found: Found, definition: Definition
@@ -55,6 +59,7 @@ class SnapshotRun:
 
         Raises:
             DatabaseLost, CaptureError, ClientError: the snapshot must be taken again.
+            TooMuchWal: the server keeps more WAL than the limit allows.
             Stopped: the capture was asked to stop.
         """
         create_topics(self._client, definition, self._options.partitions)
@@ -103,6 +108,15 @@ class SnapshotRun:
             if self._options.should_stop():
                 raise Stopped
             self._output.commit(Position(self._run, None))
+            self._check_wal()
+
+    def _check_wal(self) -> None:
+        now_s = time.monotonic()
+        if self._options.max_wal_bytes is not None and now_s >= self._check_at_s:
+            self._check_at_s = now_s + LOOK_S
+            # By another connection: that of the snapshot is sending rows.
+            with contextlib.closing(connections.connect(self._options.url)) as connection:
+                wal_limit.check(connection, self._options)
 
 
 def create_topics(client: Client, definition: Definition, partitions: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.capture.changes import RowsNeeded
 from drumlin.capture.database.connections import DatabaseChanged, DatabaseLost
-from drumlin.capture.running.following import TablesToAdd
+from drumlin.capture.running.following import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.session import Session
 from drumlin.client.errors import (
@@ -54,7 +54,7 @@ def run(options: CaptureOptions, client: Client) -> None:
                 f"topic {needed.topic}: reading it for large values that changes leave out"
             )
             continue
-        except TablesToAdd:
+        except BeginAgain:
             continue
         except (DatabaseLost, ClientError) as error:
             if isinstance(error, _LASTING):

@@ -17,6 +17,7 @@ import click
 
 from drumlin.capture import DEFAULT_NAME, EVERY_TABLE
 from drumlin.capture.changes import OnTruncate
+from drumlin.capture.running.options import OnMaxWal
 from drumlin.cli.reach.command_config import CommandConfig, settings_of
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Group, Option
@@ -84,6 +85,18 @@ def postgres(
             help="How often the position is written while no captured table changes.",
         ),
     ] = 10_000,
+    max_wal_bytes: Annotated[
+        int | None,
+        Option(
+            "--max-wal-bytes",
+            min=1,
+            metavar="BYTES",
+            help="How much WAL the server may keep for the slot; default: no limit.",
+        ),
+    ] = None,
+    on_max_wal: Annotated[
+        OnMaxWal, Option("--on-max-wal", help="At that limit: stop, or drop the slot as well.")
+    ] = OnMaxWal.STOP,
     setup: Annotated[
         bool, Option("--setup", help="Check the database, make the publication, and end.")
     ] = False,
@@ -112,6 +125,8 @@ def postgres(
             partitions=partitions,
             on_truncate=on_truncate.value,
             heartbeat_ms=heartbeat_ms,
+            max_wal_bytes=max_wal_bytes,
+            on_max_wal=on_max_wal.value,
             stop=_stop_by_signal(),
             tell=lambda sentence: output.note(f"drumlin capture: {sentence}"),
             security=_security_of(command_config),
@@ -133,7 +148,7 @@ def status(
     with _told():
         found = capture.status(url, bootstrap, name=name, security=_security_of(command_config))
     columns = ["name", "phase", "is_running", "lsn", "confirmed_lsn", "server_lsn"]
-    columns += ["lag_bytes", "missing_bytes", "is_slot_lost", "reading"]
+    columns += ["lag_bytes", "kept_bytes", "missing_bytes", "is_slot_lost", "reading"]
     row = found._asdict()
     if not as_json:
         row["reading"] = ", ".join(found.reading)
@@ -166,6 +181,39 @@ def reread(
         told = capture.reread(bootstrap, tables=tables, name=name, security=security)
     sentences = [f"{each} will be read again" for each in told]
     output.show_changes([{"table": each} for each in told], sentences, as_json)
+
+
+@app.add(epilog=examples("drumlin capture pause --name shop"))
+def pause(
+    name: Name = DEFAULT_NAME,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a capture wait until it is resumed, now and whenever it is started.
+
+    The server keeps the WAL that the topics do not have yet.
+    """
+    from drumlin import capture
+
+    with _told():
+        capture.pause(bootstrap, name=name, security=_security_of(command_config))
+    output.show_changes([{"paused": name}], [f"capture {name} is paused"], as_json)
+
+
+@app.add(epilog=examples("drumlin capture resume --name shop"))
+def resume(
+    name: Name = DEFAULT_NAME,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a paused capture continue where it stopped."""
+    from drumlin import capture
+
+    with _told():
+        capture.resume(bootstrap, name=name, security=_security_of(command_config))
+    output.show_changes([{"resumed": name}], [f"capture {name} continues"], as_json)
 
 
 @app.add(epilog=examples("drumlin capture remove --url postgresql://app@db.example/shop"))

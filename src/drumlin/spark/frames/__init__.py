@@ -1,1 +1,1 @@
-"""Functions that return DataFrames of a topic's state, or restore it."""
+"""Functions that return DataFrames of a topic's state, restore it, or bring it up to a query."""

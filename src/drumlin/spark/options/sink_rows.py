@@ -126,6 +126,10 @@ TRANSACTIONAL_OFFSETS: Final[Option[Any]] = Option(
 BATCH_PLAN: Final[Option[Any]] = Option(
     "batchPlan", json.loads, "", directions=WRITES, exactly_once=True
 )
+#: Set by `drumlin.spark.capture_query`, which counts its writes as the batches of one sink.
+NUMBERED_BATCH: Final[Option[Any]] = Option(
+    "numberedBatch", json.loads, "", directions=WRITES, exactly_once=True
+)
 ACKS: Final = Option(
     "kafka.acks",
     _acks,

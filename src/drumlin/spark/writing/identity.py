@@ -3,7 +3,7 @@
 The sink of a stream, or of a batch write in `foreachBatch`, is named after the query and the topic.
 So a query that restarts from its checkpoint finds its own decisions, and a query with a copy of the
 checkpoint and another topic does not use them. Any other batch write gets a new name,
-unless the option `writeId` gives it one for its topic.
+unless the option `writeId` gives it one for its topic, or the program numbers its writes itself.
 """
 
 from __future__ import annotations
@@ -27,6 +27,14 @@ _NAME_MAX: Final = 150
 Property = Callable[[str], str | None]
 
 
+class NumberedBatch(NamedTuple):
+    """A batch whose number the writing program knows: the names and numbers of a stream's batch."""
+
+    query: str
+    batch: int
+    run: str
+
+
 class WriteNames(NamedTuple):
     """The names from the options, and `write`, which is unique to each writer."""
 
@@ -34,6 +42,7 @@ class WriteNames(NamedTuple):
     sink_id: str | None
     write_id: str | None
     write: str
+    numbered: NumberedBatch | None = None
 
 
 class BatchIdentity(NamedTuple):
@@ -67,6 +76,9 @@ def of_write(names: WriteNames, local_property: Property) -> BatchIdentity:
         OptionError: `writeId`, the name of a single write, is set for one in `foreachBatch`; or
             the write comes from a thread that does not have the stream's properties.
     """
+    if names.numbered is not None:
+        assert names.sink_id is not None, "it numbers the batches of a sink"
+        return BatchIdentity(names.sink_id, *names.numbered)
     query, batch = local_property(_QUERY), local_property(_BATCH)
     if query is None or batch is None:
         return _alone(names, local_property)

@@ -16,6 +16,7 @@ from drumlin.spark.options.client_rows import INCLUDE_HEADERS
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.portable import Portable
 from drumlin.spark.options.sink_rows import Acks, Delivery
+from drumlin.spark.writing.identity import NumberedBatch
 from drumlin.spark.writing.protocol.content import NO_PLAN, Plan
 from drumlin.spark.writing.protocol.messages import SinkSettings, SourceOffsets
 
@@ -33,6 +34,7 @@ class SinkOptions(Portable):
     delivery: Delivery
     sink_id: str | None
     write_id: str | None
+    numbered: NumberedBatch | None  # for a write that is a batch, but not of a stream
     settings: SinkSettings
     source: SourceOffsets | None  # committed with the decision
     acks: Acks
@@ -71,6 +73,7 @@ class SinkOptions(Portable):
             delivery=delivery,
             sink_id=rows.SINK_ID.find(options),
             write_id=rows.WRITE_ID.find(options),
+            numbered=_numbered(options),
             settings=_settings(options),
             source=_source(options),
             acks=acks,
@@ -166,6 +169,11 @@ def _settings(options: Mapping[str, str]) -> SinkSettings:
         speculation=rows.SPECULATION.value(options),
         rows_may_differ=rows.ROWS_MAY_DIFFER.value(options),
     )
+
+
+def _numbered(options: Mapping[str, str]) -> NumberedBatch | None:
+    found = rows.NUMBERED_BATCH.find(options)
+    return None if found is None else NumberedBatch(*found)
 
 
 def _source(options: Mapping[str, str]) -> SourceOffsets | None:

@@ -51,7 +51,7 @@ class _Writer:
         self._options = options
         self._columns = columns
         self._names = WriteNames(
-            options.topic, options.sink_id, options.write_id, str(uuid.uuid4())
+            options.topic, options.sink_id, options.write_id, str(uuid.uuid4()), options.numbered
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -54,7 +54,7 @@ async def _commit_later(self: SqliteMetadata, statements: Iterable[Any]) -> None
 
     async def commit() -> None:
         await asyncio.sleep(0.3)
-        await self._commit_all([mutation])
+        await self._commit_all(None, [mutation])
 
     asyncio.ensure_future(commit())  # noqa: RUF006
 

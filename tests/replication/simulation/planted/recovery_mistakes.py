@@ -38,7 +38,7 @@ def _in_favour_of_the_dead(
 def _first_come(state: PartitionState, alive: Collection[int], min_isr: int) -> int:
     """One that is back is enough."""
     del min_isr
-    back = [each for each in eligible._remembered(state) if each in alive]
+    back = [each for each in eligible.remembered(state) if each in alive]
     return back[0] if back else NO_LEADER
 
 

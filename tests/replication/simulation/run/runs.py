@@ -19,7 +19,7 @@ from replication.simulation.world.failing_disks import disk_failures
 from replication.simulation.world.faults import Fault, draw
 from replication.simulation.world.log import SimulatedTruncation
 from replication.simulation.world.loops import Loop
-from replication.simulation.world.schedule import Violation
+from replication.simulation.world.schedule import Crash, Violation
 
 ON_ZOOKEEPER, ON_MACHINE = "zookeeper", "machine"
 _CLUSTERS: dict[str, type[ZooKeeperCluster | MachineCluster]] = {
@@ -32,6 +32,7 @@ _CLUSTERS: dict[str, type[ZooKeeperCluster | MachineCluster]] = {
 class Outcome:
     seed: int
     violation: str | None
+    crashed: bool  # the violation is an error that nobody expects, and no broken promise
     trace: list[str]
     steps: int
     committed: int
@@ -56,7 +57,7 @@ def run(
     direct: gets the cluster, and has more happen to it.
     """
     faults = faults_of(seed, store) if faults is None else faults
-    violation = None
+    violation, crashed = None, False
     with ExitStack() as stack:
         stack.enter_context(patch.object(followed_partition, "Truncation", SimulatedTruncation))
         stack.enter_context(patch.object(followed_partition, "LogCopy", SimulatedCopy))
@@ -70,15 +71,16 @@ def run(
             direct(cluster)
             cluster.run()
         except Violation as broken:
-            violation = str(broken)
+            violation, crashed = str(broken), isinstance(broken, Crash)
         except Exception:
-            violation = traceback.format_exc()
+            violation, crashed = traceback.format_exc(), True
             cluster.schedule.note("BROKEN: {}", violation)
         finally:
             cluster.schedule.close()
     return Outcome(
         seed,
         violation,
+        crashed,
         cluster.schedule.trace,
         cluster.schedule.steps,
         cluster.ledger.committed_end,

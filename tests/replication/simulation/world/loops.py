@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import Context
 from typing import Any
 
-from replication.simulation.world.schedule import Action, Schedule, Violation
+from replication.simulation.world.schedule import Action, Crash, Schedule
 
 
 class _Handle:
@@ -135,4 +135,4 @@ class Loop:
         """A task has failed; of one that did not end, as its process has ended, nothing is said."""
         error = context.get("exception")
         if error is not None and isinstance(context.get("future"), asyncio.Task):
-            self._schedule.break_off(Violation(f"{context.get('message')}: {error!r}"))
+            self._schedule.break_off(Crash(f"{context.get('message')}: {error!r}"))

@@ -19,6 +19,10 @@ class Violation(AssertionError):
     """A promise was broken."""
 
 
+class Crash(Violation):
+    """Code has failed with an error that nobody expects: there is no telling what it would do."""
+
+
 class Schedule:
     """The queue of events of one run."""
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from drumlin.spark.writing.protocol import names, refusals
+from drumlin.spark.writing.protocol.content import NO_PLAN, Content
 from drumlin.spark.writing.protocol.decisions import glance, last_state, take_over
 from drumlin.spark.writing.protocol.driver import (
     abort_open,
@@ -95,13 +96,18 @@ def _fenced(transactional_ids: tuple[str, ...]) -> Steps[int]:
     return aborted
 
 
-def abort_sink(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[str, ...]]]:
+def abort_sink(
+    sink: str, settings: SinkSettings, *, may_lack_rows: bool = False
+) -> Steps[tuple[Fates, tuple[str, ...]]]:
     """For an operator: finish the decided batch, and abort all other open transactions of the sink.
 
     The runs of the aborted transactions are refused: their queries fail and must be restarted.
+    `may_lack_rows`: rows of a decided batch that were lost stay lost, as the caller looks into the
+    topic for what is missing.
 
     Raises:
-        WinnersLost: some decided transactions have timed out; nothing was aborted.
+        WinnersLost, NotRepairable: some decided transactions have timed out, or are unknown;
+            nothing was aborted.
     """
     yield PrepareTopic(settings.decision_topic)
     seen = yield FetchAnchor(names.group_of(sink), settings.decision_topic, False)
@@ -109,9 +115,19 @@ def abort_sink(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[st
     state = state or SinkState("")
     fates = Fates((), ())
     if not state.is_done and state.batch is not None:
-        fates = yield from finish(sink, state.batch, state.winners)
-        if fates.lost:
+        try:
+            fates = yield from finish(sink, state.batch, state.winners)
+        except NotRepairable as error:
+            if not may_lack_rows:
+                raise
+            fates = Fates((), error.lost)  # all others that could be committed are
+        if fates.lost and not may_lack_rows:
             raise WinnersLost(sink, state.batch, fates.lost)
+        if fates.lost:
+            # Whoever comes with the lost rows once more must not hear that they are written: its
+            # batch is passed over, and the last one is empty.
+            empty = Content.of((), NO_PLAN)
+            state = replace(state, batch=state.next_batch, content=empty, ends="")
     losers = yield from open_besides(sink, state.winners)
     if losers or not state.is_done:
         refusing = state.refusing(*refusals.of_runs(losers, state.next_batch))

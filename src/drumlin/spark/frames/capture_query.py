@@ -1,0 +1,153 @@
+"""`drumlin.spark.capture_query`: a query's rows in a compacted topic, kept up by its changes.
+
+The topic itself is the state of the last run: there is no other. So a run begins by settling what
+an earlier one has left (`query_sink.py`), and only then looks into the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from drumlin.spark.options.option_values import OptionError
+
+if TYPE_CHECKING:  # too costly for a session that only looks for data sources
+    from pyspark.sql import DataFrame
+
+    from drumlin.client.client import Client
+
+#: Options that follow from the topic, or from what this function promises.
+_DECIDED: Final = {
+    "kafka.isolation.level": "committed records count",
+    **dict.fromkeys(("topic", "sinkId", "writeId", "sinkIsNew"), "it follows from the topic"),
+    "delivery": "it is exactly-once",
+    "rowsMayDiffer": "runs with other rows are told apart",
+    "writeTimestamps": "records have the time of writing",
+    "transactionalGroup": "a query has no offsets",
+}
+
+
+class QueryChanges(NamedTuple):
+    """The number of records that a run has written, by what they change."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+def capture_query(
+    frame: DataFrame,
+    topic: str,
+    *,
+    bootstrap: str,
+    key: Sequence[str] | None = None,
+    deletes: bool = True,
+    reducers: int | None = None,
+    task_memory: int | str = "64m",
+    allow_inexact: bool = False,
+    **options: object,
+) -> QueryChanges:
+    """Compare a query with a compacted topic, and write what differs: new, changed and gone rows.
+
+    For databases without a log of changes, and for any other query: run it again and again, and
+    the topic follows. The topic is the only state, so a run may take place on any machine. If it
+    fails or is killed, run it again. The query is evaluated once in each run; if nothing has
+    changed, nothing is written. The topic belongs to the query: nobody else writes to it.
+
+    A key that is new goes to the partition that the sink chooses. A key that is there is updated
+    or deleted where it is, and in each such partition if it is in several, as in a topic that was
+    given more partitions.
+
+    Args:
+        frame: the query as it is now, a DataFrame for batches.
+        topic: the name of an existing topic with `cleanup.policy=compact`.
+        bootstrap: some of the brokers, as `host:port,…`.
+        key: the columns that identify a row. The record's key is a JSON object of these, and its
+            value one of all columns, in their order, as `drumlin capture postgres` writes them:
+            nulls are kept, decimals are strings, times are strings in UTC. None: the DataFrame has
+            two columns, `key` and `value`, of strings or bytes that are written as they are.
+        deletes: whether to write tombstones for keys that the query does not have any more.
+        reducers, task_memory, allow_inexact: as for `snapshot`.
+        options: those of `format("drumlin")` as a sink and as for `snapshot`, except for those that
+            choose what to read or where to write.
+
+    Returns:
+        How many records were written: `inserted`, `updated` and `deleted`.
+
+    Raises:
+        QueryRefused: two rows have the same key, or there is a null in a key, or a row without
+            a value. Nothing was written.
+        QueryOvertaken: another run into this topic has begun or has written in the meantime. This
+            one has changed nothing.
+        OptionError: the options are invalid, the DataFrame is a stream or lacks columns, or
+            the topic is not kept forever.
+        UnknownTopic: there is no such topic.
+        StateNotExact: a cleaner has removed records of the topic while they were read: run it
+            again. Spark's error contains it.
+        SinkError: the cluster has refused a request or not answered, or somebody else's transaction
+            stays open.
+    """
+    from drumlin.spark.connection import client_of
+    from drumlin.spark.frames.query_differences import (
+        KNOWN_COLUMNS,
+        OPERATIONS,
+        counted,
+        differences,
+        rows_of,
+        writable,
+    )
+    from drumlin.spark.frames.query_sink import QuerySink
+    from drumlin.spark.frames.snapshot import snapshot_of
+    from drumlin.spark.options.offsets import LATEST, OffsetLimit
+    from drumlin.spark.options.option_names import kept_for
+    from drumlin.spark.state.options import StateOptions, with_state_keywords
+    from drumlin.spark.state.plan import plan_state
+
+    named = with_state_keywords(options, reducers, task_memory, allow_inexact)
+    given = _checked(bootstrap, named)
+    asked = StateOptions.of(topic, bootstrap, KNOWN_COLUMNS, kept_for(named, "state"))
+    rows = rows_of(frame, key)
+    client = client_of(asked.source)
+    topic_id = client.describe_topics([topic])[topic].topic_id
+    _check_kept(client, topic)
+    sink = QuerySink(client, given, topic, topic_id)
+    batch = sink.settle()
+    known = snapshot_of(frame.sparkSession, asked, plan_state(asked, OffsetLimit(LATEST)))
+    found = differences(rows, known, deletes=deletes).persist()
+    try:
+        counts = counted(found)
+        if counts:
+            sink.write(writable(found), batch)
+    finally:
+        found.unpersist()
+    return QueryChanges(*(counts.get(each, 0) for each in OPERATIONS))
+
+
+def _checked(bootstrap: str, options: Mapping[str, object]) -> dict[str, str]:
+    from drumlin.spark.options.keyword_options import as_text
+
+    given = as_text(bootstrap, options, "state", "sink")
+    for name, reason in _DECIDED.items():
+        if name.lower() in given:
+            raise OptionError(f"option '{name}' does not go with capture_query: {reason}")
+    return given
+
+
+def _check_kept(client: Client, topic: str) -> None:
+    """
+    Raises:
+        OptionError: retention would delete rows that the query still has.
+    """
+    from drumlin.client.errors import NotAuthorized
+
+    try:
+        configs = client.topic_configs(topic)
+    except NotAuthorized:  # nothing else needs the right to describe it
+        return
+    policy = configs["cleanup.policy"].value or ""
+    limits = [configs[each].value for each in ("retention.ms", "retention.bytes")]
+    if "delete" in policy and limits != ["-1", "-1"]:
+        raise OptionError(
+            f"topic {topic!r} has cleanup.policy={policy}: rows would be deleted by age or size "
+            "although the query still has them. Set its cleanup.policy to compact"
+        )
