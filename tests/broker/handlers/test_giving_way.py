@@ -23,11 +23,7 @@ from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import (
-    RequestHeader,
-    encode_request,
-    parse_response,
-)
+from drumlin.wire.messages import RequestHeader, encode_request, parse_response
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.data.committed_offsets import commit_offsets, position
 from rig.data.messages import build, request_shape

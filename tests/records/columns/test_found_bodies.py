@@ -12,13 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.records.batch.batch import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    parse_header,
-    seal,
-    write_header,
-)
+from drumlin.records.batch.batch import HEADER_SIZE, LOG_OVERHEAD, parse_header, seal, write_header
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.records.batch.sizes import LARGE_RECORD_BYTES
 from drumlin.records.columns import arrow_decode

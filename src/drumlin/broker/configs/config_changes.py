@@ -19,13 +19,7 @@ from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
 from drumlin.config.consistency import check_for_one_broker, is_for_one_broker
 from drumlin.config.group import validate_group_overrides
-from drumlin.config.keys import (
-    PER_BROKER,
-    Key,
-    changeable_broker_key,
-    group_keys,
-    topic_keys,
-)
+from drumlin.config.keys import PER_BROKER, Key, changeable_broker_key, group_keys, topic_keys
 from drumlin.config.topic import validate_overrides
 from drumlin.config.values import Refused, ValueType, format_value, parse
 from drumlin.metadata.image import ClusterImage, Resource, ResourceType

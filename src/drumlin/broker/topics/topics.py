@@ -17,11 +17,7 @@ from drumlin.config.broker import BrokerConfig
 from drumlin.config.topic import validate_overrides
 from drumlin.metadata import names as metadata_names
 from drumlin.metadata.image import TopicState
-from drumlin.metadata.names import (
-    CLUSTER_METADATA,
-    check_no_collision,
-    check_topic_name,
-)
+from drumlin.metadata.names import CLUSTER_METADATA, check_no_collision, check_topic_name
 from drumlin.metadata.rules.assignments import (
     Replicas,
     check_assignments,

@@ -22,12 +22,7 @@ from uuid import UUID
 from drumlin.metadata.embedded import database
 from drumlin.metadata.embedded.database import Database, Statement
 from drumlin.metadata.embedded.first_contents import FirstContents
-from drumlin.metadata.image import (
-    ClusterImage,
-    Resource,
-    ResourceType,
-    TopicState,
-)
+from drumlin.metadata.image import ClusterImage, Resource, ResourceType, TopicState
 from drumlin.metadata.store.changes import (
     ConfigsChanged,
     PartitionsAdded,

@@ -43,11 +43,7 @@ from drumlin.coordination.groups.every_kind.messages import (
     SyncRequest,
 )
 from drumlin.coordination.groups.every_kind.states import DeadlineKind
-from drumlin.wire.embedded_protocol import (
-    ConsumerSubscription,
-    read_subscription,
-    write_assignment,
-)
+from drumlin.wire.embedded_protocol import ConsumerSubscription, read_subscription, write_assignment
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 # -- JoinGroup ---------------------------------------------------------------------------------

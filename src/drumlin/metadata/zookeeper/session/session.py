@@ -28,12 +28,7 @@ from drumlin.metadata.zookeeper.znodes.operations import (
     Replace,
     Transaction,
 )
-from drumlin.zookeeper.connection import (
-    ZooKeeperAway,
-    ZooKeeperFailure,
-    close_client,
-    listens,
-)
+from drumlin.zookeeper.connection import ZooKeeperAway, ZooKeeperFailure, close_client, listens
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient, TransactionRequest
