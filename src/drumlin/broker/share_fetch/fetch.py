@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from drumlin.broker.context import Services
 from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
 from drumlin.broker.share_partitions.reads import READ_COMMITTED, ReadBatches, read_batches
 from drumlin.broker.share_partitions.sessions import Member, SessionPartition
@@ -23,9 +24,6 @@ from drumlin.replication.waiting_room import Stay
 from drumlin.storage.segment.file_slice import FileSlice
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.broker.context import Services
 
 #: The maximum number of threads that read at the same time for one request.
 _READERS: Final = 4

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.background import Background
+from drumlin.broker.net.connection import Connection
+from drumlin.broker.parts.parts import Coordinators
 from drumlin.broker.share_partitions.group_settings import GroupSettings
 from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
 from drumlin.broker.share_partitions.sessions import (
@@ -26,10 +27,6 @@ from drumlin.metadata.store.changes import Change, PartitionsChanged, TopicDelet
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting_room import WaitingRoom, wait_in
 from drumlin.turns import Rest, Rounds, give_way, is_long_turn
-
-if TYPE_CHECKING:
-    from drumlin.broker.net.connection import Connection
-    from drumlin.broker.parts.parts import Coordinators
 
 
 class ShareDelivery:

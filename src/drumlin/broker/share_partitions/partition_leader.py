@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.background import Background
+from drumlin.broker.parts.parts import Coordinators
 from drumlin.broker.share_partitions.group_settings import GroupSettings
 from drumlin.broker.share_partitions.room import ShareRoom
 from drumlin.broker.share_partitions.start_offset import first_start_offset
@@ -31,9 +32,6 @@ from drumlin.coordination.share.state.state import (
 from drumlin.replication.partition import Partition
 from drumlin.turns import Rounds
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import Coordinators
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.client.admin.admin import describe_topics
@@ -27,8 +27,6 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     import pyarrow as pa
 
 ISOLATION: Final[Isolation] = "read_committed"

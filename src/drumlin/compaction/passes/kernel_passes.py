@@ -12,7 +12,7 @@ A pass never opens a file, and no content of a log can make it read or write out
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from drumlin.compaction.passes.offset_map import OffsetMap
 from drumlin.compaction.passes.pass_outcomes import (
@@ -39,9 +39,7 @@ from drumlin.records.batch.scan import IndexEntry
 from drumlin.records.batch.varint import INT64_MAX
 from drumlin.records.kernels import compaction_layout as at
 from drumlin.records.kernels.layout import SCAN_ENTRIES_MAX, SCAN_ENTRY_WIDTH
-
-if TYPE_CHECKING:
-    from drumlin.records.kernels.machine_code import CompactionKernels
+from drumlin.records.kernels.machine_code import CompactionKernels
 
 _MapState = ctypes.c_int64 * at.MAP_STATE_WIDTH
 _FilterState = ctypes.c_int64 * at.FILTER_STATE_WIDTH

@@ -12,7 +12,7 @@ import secrets
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from drumlin.coordination.internal_records.record_schema import UnreadableRecord
 from drumlin.coordination.internal_records.unlocked_memory import Memory
@@ -26,10 +26,8 @@ from drumlin.records.kernels.compaction_layout import (
     STOP_FULL,
     STOP_ORDINARY,
 )
+from drumlin.records.kernels.machine_code import CompactionKernels
 from drumlin.records.plain.record import DECOMPRESSED_BYTES_MAX, Record, decode_body, records_body
-
-if TYPE_CHECKING:
-    from drumlin.records.kernels.machine_code import CompactionKernels
 
 #: The size from which a partition is worth the use of a kernel.
 _WORTH_KERNELS_BYTES: Final = 256 * 1024

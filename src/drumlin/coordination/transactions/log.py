@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from drumlin.coordination.internal_records.latest_records import LatestRecords, key_of
-from drumlin.coordination.transactions.records import (
-    TransactionMetadata,
-    decode_key,
-    decode_value,
-)
+from drumlin.coordination.transactions.records import TransactionMetadata, decode_key, decode_value
 from drumlin.records.batch.batch import BatchHeader, Buffer
 from drumlin.records.plain.record import decode_batch
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
+from drumlin.config.topic import LogConfig
 from drumlin.metadata.embedded.controller import Controller
+from drumlin.metadata.embedded.partition_states import Outcomes
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import PartitionId
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.shared import codec, messages
@@ -29,11 +32,6 @@ from drumlin.metadata.store.changes import (
     TopicDeleted,
 )
 from drumlin.metadata.store.mutations import uncancelled
-
-if TYPE_CHECKING:
-    from drumlin.config.topic import LogConfig
-    from drumlin.metadata.embedded.partition_states import Outcomes
-    from drumlin.metadata.embedded.sqlite import SqliteMetadata
 
 _log = logging.getLogger(__name__)
 

@@ -15,13 +15,7 @@ from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
-from drumlin.metadata.image import (
-    BrokerState,
-    PartitionId,
-    PartitionState,
-    Resource,
-    TopicState,
-)
+from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, TopicState
 from drumlin.metadata.rules.decisions import Target, check_can_unregister
 from drumlin.metadata.rules.election_counts import ElectionCounts
 from drumlin.metadata.rules.isr_requests import IsrRequest

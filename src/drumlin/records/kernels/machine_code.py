@@ -10,11 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from drumlin.records.kernels.layout import (
-    COMPACTION_SIGNATURES,
-    SIGNATURES,
-    VALUES_SIGNATURES,
-)
+from drumlin.records.kernels.layout import COMPACTION_SIGNATURES, SIGNATURES, VALUES_SIGNATURES
 from drumlin.records.kernels.library_files import are_outdated, library_path
 from drumlin.records.kernels.processor import machine_as_told, usable_variants
 

@@ -13,10 +13,7 @@ from collections.abc import Set as AbstractSet
 from drumlin.clock import Clock
 from drumlin.coordination.groups.classic.membership import Membership, in_steps
 from drumlin.coordination.groups.classic.records import GroupMetadata
-from drumlin.coordination.groups.classic.subscription import (
-    CONSUMER_PROTOCOL_TYPE,
-    add_topics,
-)
+from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, add_topics
 from drumlin.coordination.groups.every_kind.messages import NO_LEADER, JoinAnswer, SyncAnswer
 from drumlin.coordination.groups.every_kind.states import (
     LEGAL_TRANSITIONS,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from drumlin.coordination.groups.consumer.conversion import (
@@ -21,6 +20,7 @@ from drumlin.coordination.groups.consumer.conversion import (
 )
 from drumlin.coordination.groups.consumer.conversion import to_classic as convert
 from drumlin.coordination.groups.consumer.departure import fence
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import (
     ClassicProtocols,
     Member,
@@ -44,16 +44,8 @@ from drumlin.coordination.groups.every_kind.messages import (
     SyncRequest,
 )
 from drumlin.coordination.groups.every_kind.states import DeadlineKind
-from drumlin.wire.embedded_protocol import (
-    ConsumerSubscription,
-    read_subscription,
-    write_assignment,
-)
+from drumlin.wire.embedded_protocol import ConsumerSubscription, read_subscription, write_assignment
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.coordination.groups.consumer.group import ConsumerGroup
-
 
 # -- JoinGroup ---------------------------------------------------------------------------------
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from drumlin.coordination.groups.consumer.assignors import ASSIGNORS
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import (
     JOINING,
     LEAVING,
@@ -27,9 +27,6 @@ from drumlin.coordination.groups.consumer.member_change import (
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.every_kind.any_group import Decision
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.coordination.groups.consumer.group import ConsumerGroup
 
 
 def check_request(group_id: str, request: HeartbeatRequest, configured: tuple[str, ...]) -> None:

@@ -41,10 +41,7 @@ from drumlin.coordination.groups.share.outcomes import (
     for_each,
     topic_outcomes,
 )
-from drumlin.coordination.groups.share.records import (
-    StatePartitionMetadata,
-    TopicPartitions,
-)
+from drumlin.coordination.groups.share.records import StatePartitionMetadata, TopicPartitions
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
 from drumlin.coordination.share.state.states import ShareStates
 from drumlin.turns import give_way

@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from drumlin.coordination.internal_records.record_schema import UnreadableRecord
-from drumlin.coordination.share.state.records import (
-    SNAPSHOT,
-    UPDATE,
-    decode_key,
-)
+from drumlin.coordination.share.state.records import SNAPSHOT, UPDATE, decode_key
 from drumlin.coordination.share.state.shard import LoadedStates, replay
 from drumlin.records.batch.batch import Buffer
 from drumlin.records.plain.record import decode_records

@@ -9,19 +9,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from uuid import UUID
 
-from drumlin.metadata.image import PartitionId, PartitionState, TopicState
+from drumlin.metadata.image import ClusterImage, PartitionId, PartitionState, TopicState
 from drumlin.metadata.rules.leadership import NO_EPOCH
 from drumlin.metadata.store.changes import PartitionsChanged
+from drumlin.metadata.store.mutations import Listeners
 from drumlin.metadata.zookeeper.znodes.eligible_json import eligible_of
 from drumlin.metadata.zookeeper.znodes.own_layout import ChangedState
 from drumlin.turns import give_way
-
-if TYPE_CHECKING:
-    from drumlin.metadata.image import ClusterImage
-    from drumlin.metadata.store.mutations import Listeners
 
 #: The states of one topic's partitions.
 _States = Mapping[int, ChangedState | PartitionState]

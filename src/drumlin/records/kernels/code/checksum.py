@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from drumlin.records.kernels import layout as at
 from drumlin.records.kernels.code.binary_columns import value_length
-from drumlin.records.kernels.code.dialect import (
-    Pointer,
-    bytes_at,
-    helper,
-    int32s_at,
-    int64s_at,
-)
+from drumlin.records.kernels.code.dialect import Pointer, bytes_at, helper, int32s_at, int64s_at
 from drumlin.records.kernels.code.row_hash import row_hash
 from drumlin.records.kernels.code.words import wrapping_add
 

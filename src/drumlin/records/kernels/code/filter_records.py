@@ -15,13 +15,7 @@ from drumlin.records.kernels.code.varints import (
     varint_size,
     write_varint,
 )
-from drumlin.records.kernels.survival import (
-    EXPIRED,
-    HORIZON_DUE,
-    KEYLESS,
-    SUPERSEDED,
-    fate,
-)
+from drumlin.records.kernels.survival import EXPIRED, HORIZON_DUE, KEYLESS, SUPERSEDED, fate
 
 _fate = helper(fate)
 _DELETE_HORIZON = 0x40

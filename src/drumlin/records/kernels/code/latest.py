@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from drumlin.records.kernels import latest_layout as at
 from drumlin.records.kernels.code.batch_header import HEADER_SIZE, read_header
-from drumlin.records.kernels.code.dialect import (
-    Pointer,
-    bytes_at,
-    copy_bytes,
-    helper,
-    int64s_at,
-)
+from drumlin.records.kernels.code.dialect import Pointer, bytes_at, copy_bytes, helper, int64s_at
 from drumlin.records.kernels.code.integers import read_integer
 from drumlin.records.kernels.code.siphash import keyed_hash
-from drumlin.records.kernels.code.varints import (
-    read_varint,
-    read_varlong,
-    skip_field,
-    skip_headers,
-)
+from drumlin.records.kernels.code.varints import read_varint, read_varlong, skip_field, skip_headers
 from drumlin.records.kernels.code.words import load_word
 from drumlin.records.kernels.compaction_layout import (
     FAULT_RECORDS,

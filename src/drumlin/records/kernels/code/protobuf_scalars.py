@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from drumlin.records.kernels import values_layout as at
 from drumlin.records.kernels.code.dialect import Pointer, helper
-from drumlin.records.kernels.code.nodes import (
-    add_1,
-    add_4,
-    add_8,
-    add_16,
-    add_bytes,
-    lacks_bytes,
-)
+from drumlin.records.kernels.code.nodes import add_1, add_4, add_8, add_16, add_bytes, lacks_bytes
 from drumlin.records.kernels.code.utf8 import is_text
 from drumlin.records.kernels.code.varints import BEYOND
 from drumlin.records.kernels.code.words import load_word

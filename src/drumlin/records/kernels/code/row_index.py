@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from drumlin.records.kernels import row_index_layout as at
 from drumlin.records.kernels.code.binary_columns import value_length
-from drumlin.records.kernels.code.dialect import (
-    Pointer,
-    bytes_at,
-    helper,
-    int32s_at,
-    int64s_at,
-)
+from drumlin.records.kernels.code.dialect import Pointer, bytes_at, helper, int32s_at, int64s_at
 from drumlin.records.kernels.code.siphash import keyed_hash
 from drumlin.records.kernels.code.words import high_product, prefetch
 from drumlin.records.kernels.layout import BYTES, ENDS, KEYS

@@ -18,12 +18,7 @@ from drumlin.records.kernels.code.filter_batches import filter_batches
 from drumlin.records.kernels.code.filter_records import filter_records
 from drumlin.records.kernels.code.find_bodies import find_bodies
 from drumlin.records.kernels.code.inspect import inspect
-from drumlin.records.kernels.code.latest import (
-    index_latest,
-    keep_latest,
-    keep_latest_of,
-    walk,
-)
+from drumlin.records.kernels.code.latest import index_latest, keep_latest, keep_latest_of, walk
 from drumlin.records.kernels.code.lay_out import lay_out
 from drumlin.records.kernels.code.map_batches import map_batches, map_records
 from drumlin.records.kernels.code.murmur2 import murmur2
