@@ -215,7 +215,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
                 shard, batches, lambda contained, _: written.extend(contained), led=led
             )
         except KafkaError:
-            self._apply(shard, written, 0)  # the memory must match the log
+            self._apply(shard, written, 0)  # memory follows the log
             raise
         take_over(result)
         return confirmation

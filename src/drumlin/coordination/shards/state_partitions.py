@@ -107,7 +107,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         new_shard(partition): creates an empty shard.
         read(partition, is_cancelled): reads the state of the partition; called in a thread, so it
             may block. Raises `LoadCancelled` when `is_cancelled()` returns True.
-        take_over(shard, loaded): fills the shard, giving way in between.
+        take_over(shard, loaded): fills the shard, yielding to the event loop in between.
         on_loaded(partition): called when the shard is loaded, or loading has failed.
     """
 

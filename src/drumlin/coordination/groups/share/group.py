@@ -7,8 +7,9 @@ changes if writing fails.
 
 The group's epoch is raised when subscriptions, the subscribed topics, or the assignable partitions
 change; then a new target assignment is computed, and each member gets its part with its next
-heartbeat. No member waits for another, as members may share a partition. While nothing has changed
-since the last check of the whole group, a heartbeat only checks its own member.
+heartbeat. No member waits for another, as members may share a partition. Most heartbeats change
+nothing: if nothing has changed since the last check of the whole group, a heartbeat only checks its
+own member.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ from drumlin.coordination.groups.share.subscription import all_subscribed, subsc
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The largest assignment that is computed in one turn of the loop, which takes two milliseconds.
+#: The maximum size of an assignment that is computed in one turn, which takes two milliseconds.
 _ASSIGNED_AT_ONCE: Final = 3_000
 #: The number of partitions whose assignment takes as long as the work for one member.
 _MEMBER_SIZE: Final = 10
@@ -486,8 +487,7 @@ class ShareGroup:
         return [Decision(self.leave(deadline.member_id))]
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
-        # Session deadlines stay. If the group is loaded again here, its members set new ones.
-        return ()
+        return ()  # deadlines stay; if the group is loaded again, members set new ones
 
     async def dissolve(self) -> list[Any]:
         await give_way()
