@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _columns_of(state: dict[str, str]) -> dict[int, dict[str, str]]:
+def _columns_of(state: dict[str, str]) -> dict[int, dict[str, Any]]:
     return {json.loads(key)[_KEY]: json.loads(value) for key, value in state.items()}
 
 

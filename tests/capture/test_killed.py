@@ -152,7 +152,7 @@ def test_equal_after_the_broker_is_killed(captured: Captured, own_server: Drumli
         check_nothing_twice(captured, table)
 
 
-@pytest.mark.parametrize("number", [3, 4])
+@pytest.mark.parametrize("number", [3, pytest.param(4, marks=pytest.mark.deep)])
 def test_a_snapshot_is_interrupted(
     captured: Captured, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

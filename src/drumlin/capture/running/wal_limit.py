@@ -51,7 +51,7 @@ def refusal(options: CaptureOptions, kept_bytes: int) -> CaptureRefused:
     """
     name = Names(options.name).slot
     why = f"the server keeps {kept_bytes:,} bytes of WAL for slot {name}, more than --max-wal-bytes"
-    if options.on_max_wal is OnMaxWal.STOP:
+    if options.on_max_wal is not OnMaxWal.DROP:
         return CaptureRefused(
             f"{why}, and more and more until the capture is started again with a higher one and "
             "has caught up, or `drumlin capture remove` has dropped the slot"
