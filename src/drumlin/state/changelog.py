@@ -191,7 +191,8 @@ class Changelog:
                 time.sleep(_PAUSE_MAX_S)
         assert store.checkpoint is not None
         told = store.checkpoint.position
-        return self._position(told, partition, is_empty=not len(store))
+        is_empty = told is None and len(store) == 0  # otherwise it does not matter
+        return self._position(told, partition, is_empty=is_empty)
 
     def follow(self, partition: int, store: Store, end: End, is_over: Callable[[], bool]) -> None:
         """Bring the store of a standby up to `end`, the log's present end.
@@ -200,12 +201,12 @@ class Changelog:
         `is_over` becomes true.
         """
         at = store.checkpoint
-        if (
-            at is not None
-            and at.offset == end.offset
-            and end.at_ms - at.since_ms < _CLOCK_CHANGES_MS
-        ):
-            return
+        if at is not None:
+            # If it goes further than the log: it has a commit whose marker is on its way; or the
+            # log was cut, which the next owner sees.
+            is_recent = end.at_ms - at.since_ms < _CLOCK_CHANGES_MS
+            if end.offset < at.offset or (end.offset == at.offset and is_recent):
+                return
         if not self._catch_up(partition, store, end):
             self._load(partition, store, allow_inexact=True, is_over=is_over)
 

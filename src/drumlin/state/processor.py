@@ -157,6 +157,10 @@ class Processor:
         if self._batch is None:
             raise ClientError("there is no batch at hand: use this while iterating")
 
+    def _check_no_attempt(self) -> None:
+        if self._work.is_attempting:
+            raise ClientError("a function that processes a batch can neither go on nor close")
+
     def _check_output(self, topic: str) -> None:
         self._check_batch()
         if topic == self._changelog.topic:
@@ -229,6 +233,7 @@ class Processor:
         """The next batch; the last one is processed."""
         if self._is_closed:
             raise ClientError("this processor is closed")
+        self._check_no_attempt()
         self._batch = None
         try:
             return self._next()
@@ -338,7 +343,9 @@ class Processor:
 
         Raises:
             CommitFailed: the last batches could not be committed; another run reads them again.
+            ClientError: in a function that `run` calls, which has to raise an error to end it.
         """
+        self._check_no_attempt()
         self._close(commits=True)
 
     def _close_after(self, error: BaseException) -> None:

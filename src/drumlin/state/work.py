@@ -134,6 +134,11 @@ class Work:
         self._held = []
         self.owned[partition].state.begin_attempt()
 
+    @property
+    def is_attempting(self) -> bool:
+        """Whether an attempt goes on: part of its batch may not be processed."""
+        return self._held is not None
+
     def undo_attempt(self, partition: int) -> None:
         """Undo the work since `begin_attempt`."""
         self._held = None

@@ -316,18 +316,17 @@ class _Run:
         """
         from drumlin.spark.options.offsets import TopicPartition
         from drumlin.spark.planning.cluster import Cluster
-        from drumlin.spark.planning.data_loss import DataLoss
-        from drumlin.spark.planning.driver import within_logs
 
         if held:
             wanted = {TopicPartition(self._topic, each): offset for each, offset in held.items()}
-            try:
-                within_logs(Cluster(self._parsed), wanted, fail_on_data_loss=True)
-            except DataLoss as error:
-                raise RecordsLost(
-                    f"{self._to} reaches further than the log, which has lost its end, or has a "
-                    f"leader that lags behind: {error}. Nothing was landed"
-                ) from error
+            ends = Cluster(self._parsed).high_watermarks(at_least=wanted)
+            for key, offset in wanted.items():
+                if ends[key] < offset:
+                    raise RecordsLost(
+                        f"{self._to} reaches up to offset {offset} of {key}, whose log ends at "
+                        f"{ends[key]}: it has lost its end, or has a leader that lags behind. "
+                        "Nothing was landed"
+                    )
         earliest = self._client.offsets(self._topic, "earliest")
         gaps = missing(held, earliest)
         if gaps and self._parsed.fail_on_data_loss:
