@@ -19,7 +19,11 @@ _numbers = count(1)
 @pytest.fixture(scope="package")
 def postgres() -> Iterator[Postgres]:
     """It sends transactions before their commit as soon as they are not small."""
-    with running_postgres({"logical_decoding_work_mem": "64kB"}) as server:
+    with running_postgres() as server:
+        with psycopg.connect(server.url(), autocommit=True) as connection:
+            if connection.info.server_version >= 130000:
+                connection.execute("ALTER SYSTEM SET logical_decoding_work_mem = '64kB'")
+                connection.execute("SELECT pg_reload_conf()")
         yield server
 
 

@@ -18,7 +18,8 @@ from drumlin.capture.running import following, snapshot_run, supervised
 from rig.brokers.drumlin_server import DrumlinServer, running_server
 from rig.waiting import wait_until
 
-_MORE_WAL = "SELECT pg_logical_emit_message(false, 'test', repeat('x', 2000000))"
+#: In a transaction, whose commit writes it at once.
+_MORE_WAL = "SELECT pg_logical_emit_message(true, 'test', repeat('x', 2000000))"
 _LIMIT = 1_500_000
 
 

@@ -179,8 +179,10 @@ def test_large_transactions_at_the_same_time(captured: Captured) -> None:
         gone.rollback()
     captured.await_all()
     captured.check_equal("one")
-    counts = captured.rows(
-        "SELECT stream_txns, stream_count FROM pg_stat_replication_slots"
-        f" WHERE slot_name = 'drumlin_{captured.name}' AND stream_txns >= 3"
-    )
-    assert counts, "they were sent before their commit"
+    with captured.connect() as connection:
+        if connection.info.server_version < 140000:
+            return
+    assert captured.rows(
+        "SELECT stream_count FROM pg_stat_replication_slots"
+        f" WHERE slot_name = 'drumlin_{captured.name}' AND stream_txns >= 2"
+    ), "they were sent before their commit"

@@ -30,7 +30,7 @@ from drumlin.capture.running.reading import Reading
 from drumlin.capture.running.snapshot_run import SnapshotRun, create_topics
 from drumlin.capture.running.wal_limit import TooMuchWal
 from drumlin.capture.values.types import Types
-from drumlin.client.errors import BrokerUnreachable, RequestTimedOut
+from drumlin.client.errors import BrokerUnreachable, RequestRefused, RequestTimedOut
 
 if TYPE_CHECKING:
     import psycopg
@@ -65,6 +65,10 @@ class Session:
             self._go()
         except TooMuchWal as error:
             raise wal_limit.refusal(self.options, error.kept_bytes) from None
+        except RequestRefused as error:
+            if self._has_begun and not outputs.has_own_topic(self._client, self._names):
+                raise CaptureReplaced("this capture was removed meanwhile") from error
+            raise
 
     def _go(self) -> None:
         with contextlib.closing(connections.connect(self.options.url)) as connection:
