@@ -79,6 +79,7 @@ class Changelog:
 
     def __init__(self, client: Client, group: str, state: str) -> None:
         self._client = client
+        self._group = group
         self.topic = changelog_name(group, state)
         self.topic_id = ""
         #: When delete.retention.ms was last looked up, and its value.
@@ -164,6 +165,23 @@ class Changelog:
         for listed in self._client.list_transactions(producer_ids=producer_ids):
             if listed.transactional_id.startswith(self.id_prefix):
                 self._client.abort_transaction(listed.transactional_id)
+
+    def fence_gone_owners(self) -> None:
+        """Abort the open transactions of owners that are no members of the group any more.
+
+        They may have written output and nothing to a changelog. They cannot commit; but until they
+        are aborted, readers of the output get nothing that is behind them. Without permission their
+        timeout does it.
+        """
+        with contextlib.suppress(ClientError):
+            found = self._client.list_transactions(states=["Ongoing"])
+            open_ones = {each.transactional_id for each in found}
+            own = {each for each in open_ones if each.startswith(self.id_prefix)}
+            if own:
+                # Asked afterwards: whoever began a transaction is a member, or gone.
+                members = self._client.describe_group(self._group).members
+                for each in own - {member.client_id for member in members}:
+                    self._client.abort_transaction(each)
 
     # -- reading -------------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ class Processor:
         topic: str,
         group: str,
         changelog: Changelog,
+        own_id: str,
         *,
         start: Literal["earliest", "latest"],
         commit_interval_ms: int,
@@ -81,7 +82,7 @@ class Processor:
         self._idle_timeout_s = None if idle_timeout_ms is None else idle_timeout_ms / 1000
         topic_id = client.describe_topics([topic])[topic].topic_id
         self._input = Position(group, topic, topic_id or "", 0)
-        self._work = Work(client, changelog, self._input, transaction_timeout_ms, output)
+        self._work = Work(client, changelog, self._input, own_id, transaction_timeout_ms, output)
         self._dead_letters = dead_letters
         self._decode = decode
         self._headers = headers
@@ -275,6 +276,7 @@ class Processor:
         if not partitions:
             return
         self._changelog.await_former_owners(partitions)
+        self._changelog.fence_gone_owners()
         committed = self._client.committed_offsets(self._group, require_stable=True)
         for partition in partitions:
             store = self._replicas.take(partition)
